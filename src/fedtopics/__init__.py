@@ -1,0 +1,37 @@
+"""Find the topics in text that may not be pooled: federated topic models.
+
+Names are loaded when they are first used, so that the command line answers at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fedtopics.corpus import Columns, Corpus
+    from fedtopics.estimators import ProdLDA
+    from fedtopics.privacy import Policy
+    from fedtopics.simulation import train
+    from fedtopics.study import Study
+    from fedtopics.topics import TopicModel
+
+_HOMES = {
+    "Columns": "corpus",
+    "Corpus": "corpus",
+    "Policy": "privacy",
+    "ProdLDA": "estimators",
+    "Study": "study",
+    "TopicModel": "topics",
+    "train": "simulation",
+}
+
+__all__ = ["Columns", "Corpus", "Policy", "ProdLDA", "Study", "TopicModel", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedtopics' has no attribute {name!r}")
+    return getattr(import_module(f"fedtopics.{_HOMES[name]}"), name)

@@ -1,0 +1,162 @@
+"""Sums that do not depend on the order of arrival, and the server's optimisers.
+
+A payload is plain data: numbers, strings, lists, maps, numpy arrays and `Rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedtopics.errors import FedTopicsError
+from fedtopics.networks import Tensors
+
+Payload = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a matrix whose other rows are zero.
+
+    Parameters
+    ----------
+    index : int64 array of shape (n_present,), ascending
+    values : array of shape (n_present, n_columns)
+    n_rows : int
+    """
+
+    index: NDArray[np.int64]
+    values: NDArray[Any]
+    n_rows: int
+
+    def dense(self) -> NDArray[Any]:
+        """Return the matrix, shape (n_rows, n_columns)."""
+        matrix = np.zeros((self.n_rows, *self.values.shape[1:]), self.values.dtype)
+        matrix[self.index] = self.values
+        return matrix
+
+
+def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
+    """Add the clients' replies field by field, in the order of their names, in float64.
+
+    The order of arrival changes no bit. The reply of a single client is returned as it is.
+
+    Parameters
+    ----------
+    replies : mapping of client name to payload
+        The same fields from each client: numbers, arrays, `Rows`, or lists and maps of these.
+    """
+    ordered = [replies[name] for name in sorted(replies)]
+    if len(ordered) == 1:
+        return dict(ordered[0])
+    return {field: _add([reply[field] for reply in ordered]) for field in ordered[0]}
+
+
+def _add(values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {key: _add([value[key] for value in values]) for key in first}
+    if isinstance(first, list):
+        return [_add(list(parts)) for parts in zip(*values, strict=True)]
+    if isinstance(first, Rows):
+        return _add_rows(values)
+    if isinstance(first, np.ndarray):
+        if any(value.shape != first.shape for value in values):
+            raise FedTopicsError(
+                f"Clients sent arrays of different shapes: {sorted({v.shape for v in values})}; "
+                "they do not run the same study."
+            )
+        exact = np.int64 if first.dtype.kind in "iu" else np.float64
+        total = torch.from_numpy(first.astype(exact))
+        for value in values[1:]:
+            total += torch.from_numpy(value)
+        return total.numpy()
+    if isinstance(first, (int, float)):
+        return sum(values)
+    raise FedTopicsError(f"Replies of type {type(first).__name__} cannot be added up.")
+
+
+def _add_rows(values: list[Rows]) -> Rows:
+    present = np.zeros(values[0].n_rows, bool)
+    for rows in values:
+        present[rows.index] = True
+    index = np.flatnonzero(present)
+    place = np.cumsum(present) - 1
+    total = torch.zeros((len(index), *values[0].values.shape[1:]), dtype=torch.float64)
+    for rows in values:
+        where = torch.from_numpy(place[rows.index])
+        total.index_add_(0, where, torch.from_numpy(rows.values).double())
+    return Rows(index, total.numpy(), values[0].n_rows)
+
+
+OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
+
+
+class ServerOptimizer:
+    """The optimiser step that the server takes with the combined update.
+
+    ``sgd`` is the paper's (equation 3), ``adam`` the default; ``fedavg`` and ``fedadam`` take the
+    mean parameter delta of local steps for a gradient (Reddi et al., Adaptive Federated
+    Optimization, ICLR 2021).
+
+    Parameters
+    ----------
+    name : {"sgd", "adam", "fedavg", "fedadam"}
+    weights : tensors
+        Changed in place by `step`.
+    learning_rate : float
+    beta1 : float
+        Decay of Adam's first moment.
+    """
+
+    def __init__(
+        self, name: OptimizerName, weights: Tensors, learning_rate: float, beta1: float
+    ) -> None:
+        self.weights = weights
+        parameters = list(weights.values())
+        self._torch: torch.optim.Optimizer
+        if name in ("adam", "fedadam"):
+            self._torch = torch.optim.Adam(
+                parameters, lr=learning_rate, betas=(beta1, 0.999), fused=True
+            )
+        else:
+            self._torch = torch.optim.SGD(parameters, lr=learning_rate)
+
+    def step(self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int) -> None:
+        """Change the weights, given the gradients summed over documents (equation 2)."""
+        for name, weight in self.weights.items():
+            gradient = gradients[name]
+            if isinstance(gradient, Rows):
+                if weight.grad is None:
+                    weight.grad = torch.zeros_like(weight)
+                mean = torch.from_numpy(gradient.values).to(weight.dtype) / documents
+                weight.grad.zero_()
+                weight.grad[torch.from_numpy(gradient.index)] = mean
+            else:
+                weight.grad = torch.from_numpy(gradient).to(weight.dtype) / documents
+        self._torch.step()
+
+    def state(self) -> Tensors:
+        """Return the moments and step counts, to be stored with the weights."""
+        names = dict(enumerate(self.weights))
+        return {
+            f"{names[number]}.{key}": value
+            for number, entry in self._torch.state_dict()["state"].items()
+            for key, value in entry.items()
+            if value is not None
+        }
+
+    def restore(self, state: Tensors) -> None:
+        """Take up moments and step counts that `state` returned."""
+        numbers = {name: number for number, name in enumerate(self.weights)}
+        entries: dict[int, dict[str, torch.Tensor]] = {}
+        for name, value in state.items():
+            weight, key = name.rsplit(".", 1)
+            entries.setdefault(numbers[weight], {})[key] = value
+        groups = cast("dict[str, Any]", self._torch.state_dict())["param_groups"]
+        self._torch.load_state_dict({"state": entries, "param_groups": groups})

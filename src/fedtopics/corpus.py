@@ -1,0 +1,337 @@
+"""Documents of one organisation, from wherever they are: rows in = rows out.
+
+The texts are kept once, as Arrow arrays (two million documents are not two million Python
+strings), and are handed out in batches. Nothing here leaves a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError
+
+TEXT_NAMES = ("text", "texts", "document", "documents", "doc", "content", "body", "abstract")
+TOKEN_NAMES = ("tokens", "token")
+ID_NAMES = ("id", "ids", "doc_id", "document_id", "identifier")
+LABEL_NAMES = ("label", "labels", "class", "category")
+EMBEDDING_NAMES = ("embedding", "embeddings")
+BATCH = 4096
+
+Document = str | list[str]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns to read; what is ``None`` is looked for under its usual names."""
+
+    text: str | None = None
+    tokens: str | None = None
+    id: str | None = None
+    label: str | None = None
+    embedding: str | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents in their original order, empty ones included.
+
+    Parameters
+    ----------
+    ids : pyarrow.ChunkedArray of string, length n_documents
+    documents : pyarrow.ChunkedArray of string, or of lists of strings (already tokenised)
+    labels : pyarrow.ChunkedArray or None
+        For measuring only; no method sees them.
+    embeddings : float array of shape (n_documents, dimension) or None
+
+    Examples
+    --------
+    >>> corpus = Corpus.of(["Trees and shrubs", "", "Rivers and lakes"])
+    >>> len(corpus), corpus.n_empty
+    (3, 1)
+    """
+
+    ids: pa.ChunkedArray
+    documents: pa.ChunkedArray
+    labels: pa.ChunkedArray | None = None
+    embeddings: NDArray[np.floating[Any]] | None = None
+
+    @classmethod
+    def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
+        """Make a corpus of what Python programs usually hold.
+
+        Parameters
+        ----------
+        data : Corpus, path, list of str, list of token lists, Series, DataFrame, Arrow table
+            A DataFrame may come from pandas, polars or pyarrow.
+        columns : Columns, optional
+            Which columns of a table to read.
+
+        Raises
+        ------
+        DataError
+            If there is no document, or no column of text can be told.
+        """
+        if isinstance(data, Corpus):
+            return data
+        if isinstance(data, (str, Path)):
+            if isinstance(data, str) and not Path(data).exists() and any(map(str.isspace, data)):
+                raise DataError("One string was given, not a collection; give a list of strings.")
+            return cls.read(data, columns)
+        if isinstance(data, pa.Table):
+            return cls._from_table(data, columns or Columns(), "the table")
+        if hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__"):
+            return cls._from_table(pa.table(data), columns or Columns(), "the table")
+        return cls._from_collection(data)
+
+    @classmethod
+    def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:
+        """Read CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
+
+        CSV and JSON lines may be compressed (.gz). Text is UTF-8.
+
+        Raises
+        ------
+        DataError
+            If the file is missing, is of another kind, cannot be parsed, or lacks a column.
+        """
+        path = Path(path)
+        if not path.exists():
+            raise DataError(f"There is no file or folder {path}; check the path.")
+        if path.is_dir():
+            return cls._from_folder(path)
+        return cls._from_table(_read_table(path), columns or Columns(), str(path))
+
+    @classmethod
+    def _from_folder(cls, path: Path) -> Corpus:
+        files = sorted(path.rglob("*.txt"))
+        if not files:
+            raise DataError(f"The folder {path} holds no .txt file; each document is one file.")
+        texts = pa.chunked_array(
+            [[_read_text(file) for file in files[i : i + BATCH]] for i in range(0, len(files), BATCH)],
+            type=pa.large_string(),
+        )
+        ids = [file.relative_to(path).as_posix() for file in files]
+        return cls(pa.chunked_array([ids], pa.large_string()), texts)
+
+    @classmethod
+    def _from_collection(cls, data: Any) -> Corpus:
+        if isinstance(data, np.ndarray) or not hasattr(data, "__arrow_c_stream__"):
+            documents = _from_sequence(data)
+        else:
+            documents = pa.chunked_array(data)
+        if len(documents) == 0:
+            raise DataError("The corpus is empty; give at least one document.")
+        if not _is_text(documents.type) and not _is_tokens(documents.type):
+            raise DataError(
+                f"Documents must be strings or lists of strings, not {documents.type}; "
+                "give one text a row."
+            )
+        return cls(_numbered(len(documents)), _as_documents(documents))
+
+    @classmethod
+    def _from_table(cls, table: pa.Table, columns: Columns, where: str) -> Corpus:
+        if table.num_rows == 0:
+            raise DataError(f"The corpus in {where} is empty; give at least one document.")
+        name = _document_column(table, columns, where)
+        id_name = _find(table, columns.id, ID_NAMES, where)
+        label_name = _find(table, columns.label, LABEL_NAMES, where)
+        embedding_name = _find(table, columns.embedding, EMBEDDING_NAMES, where)
+        ids = table[id_name].cast(pa.large_string()) if id_name else _numbered(table.num_rows)
+        return cls(
+            pc.fill_null(ids, ""),
+            _as_documents(table[name]),
+            table[label_name] if label_name else None,
+            _embeddings(table[embedding_name], embedding_name, where) if embedding_name else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @property
+    def is_tokenised(self) -> bool:
+        """Whether the documents are lists of words, taken as they are."""
+        return _is_tokens(self.documents.type)
+
+    @property
+    def n_empty(self) -> int:
+        """Number of documents without any character but white space, or without any token."""
+        if self.is_tokenised:
+            length = pc.list_value_length(self.documents)
+        else:
+            length = pc.binary_length(pc.utf8_trim_whitespace(self.documents))
+        return int(pc.sum(pc.equal(length, 0)).as_py() or 0)
+
+    def batches(self) -> Iterator[list[Document]]:
+        """Hand out the documents in order, a few thousand at a time."""
+        for chunk in self.documents.chunks:
+            for start in range(0, len(chunk), BATCH):
+                yield cast("list[Document]", chunk.slice(start, BATCH).to_pylist())
+
+    def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Corpus:
+        """Return the corpus of these rows, in the given order."""
+        index = pa.array(rows, pa.int64())
+        return Corpus(
+            self.ids.take(index),
+            self.documents.take(index),
+            None if self.labels is None else self.labels.take(index),
+            None if self.embeddings is None else self.embeddings[np.asarray(rows)],
+        )
+
+
+def pool(corpora: Sequence[Corpus]) -> Corpus:
+    """Put corpora one after the other: the centralised scenario, where texts may be pooled.
+
+    Labels and embeddings are kept when every corpus has them.
+    """
+    labels = [c.labels for c in corpora]
+    embeddings = [c.embeddings for c in corpora]
+    return Corpus(
+        _concatenate([c.ids for c in corpora]),
+        _concatenate([c.documents for c in corpora]),
+        None if any(x is None for x in labels) else _concatenate(labels),
+        None if any(x is None for x in embeddings) else np.concatenate(embeddings),  # type: ignore[arg-type]
+    )
+
+
+def _concatenate(parts: Sequence[Any]) -> pa.ChunkedArray:
+    if len({part.type for part in parts}) > 1:
+        raise DataError("Some corpora are tokenised and some are not; give all in one form.")
+    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
+
+
+def _from_sequence(data: Any) -> pa.ChunkedArray:
+    if getattr(data, "ndim", 1) == 2 and data.shape[1] == 1:
+        data = data[:, 0]
+    if isinstance(data, np.ndarray) and data.ndim != 1:
+        raise DataError(
+            f"Documents must be one column of texts, not an array of shape {data.shape}."
+        )
+    try:
+        rows = [data[i : i + BATCH] for i in range(0, len(data), BATCH)]
+        chunks = [pa.array(["" if x is None else x for x in part]) for part in rows]
+        return pa.chunked_array(chunks) if chunks else pa.chunked_array([], pa.large_string())
+    except (pa.ArrowException, TypeError, KeyError, UnicodeEncodeError):
+        raise DataError(
+            "Documents must all be strings, or all lists of strings; convert what is neither."
+        ) from None
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{file} is not UTF-8; convert it.") from None
+
+
+def _read_table(path: Path) -> pa.Table:
+    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    readers = {
+        ".csv": lambda: _read_csv(path, ","),
+        ".tsv": lambda: _read_csv(path, "\t"),
+        ".jsonl": lambda: pa.json.read_json(path),
+        ".ndjson": lambda: pa.json.read_json(path),
+        ".parquet": lambda: pa.parquet.read_table(path),
+    }
+    if kind.lower() not in readers:
+        raise DataError(
+            f"{path} is of an unknown kind {kind or '(no suffix)'}; "
+            f"give one of {', '.join(readers)}, or a folder of .txt files."
+        )
+    try:
+        return readers[kind.lower()]()
+    except (pa.ArrowException, OSError):
+        # Arrow's own message may quote a row: it is not passed on.
+        raise DataError(
+            f"{path} cannot be read as {kind}; it must be UTF-8 text, or Parquet, with the same "
+            "columns in each row and, for CSV, a header and quotes around texts with commas."
+        ) from None
+
+
+def _read_csv(path: Path, delimiter: str) -> pa.Table:
+    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with pa.csv.open_csv(path, parse_options=parse) as reader:
+        names = reader.schema.names
+    # Every column as text: a column of numbers is still somebody's text, identifier or label.
+    convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()))
+    return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+
+
+def _find(table: pa.Table, given: str | None, usual: Sequence[str], where: str) -> str | None:
+    if given is not None:
+        if given not in table.column_names:
+            raise DataError(
+                f"There is no column {given!r} in {where}; it has: {', '.join(table.column_names)}."
+            )
+        return given
+    lower = {name.lower(): name for name in reversed(table.column_names)}
+    return next((lower[name] for name in usual if name in lower), None)
+
+
+def _document_column(table: pa.Table, columns: Columns, where: str) -> str:
+    if columns.tokens is not None:
+        found = _find(table, columns.tokens, (), where)
+    elif columns.text is not None:
+        found = _find(table, columns.text, (), where)
+    else:
+        found = _find(table, None, TEXT_NAMES + TOKEN_NAMES, where)
+        strings = [f.name for f in table.schema if _is_text(f.type)]
+        if found is None and len(strings) == 1:
+            found = strings[0]
+    if found is None:
+        raise DataError(
+            f"Cannot tell which column of {where} holds the text; name one of: "
+            f"{', '.join(table.column_names)}."
+        )
+    if not _is_text(table[found].type) and not _is_tokens(table[found].type):
+        raise DataError(
+            f"Column {found!r} of {where} is {table[found].type}; it must hold strings, "
+            "or lists of strings."
+        )
+    return found
+
+
+def _embeddings(column: pa.ChunkedArray, name: str, where: str) -> NDArray[np.floating[Any]]:
+    lengths = pc.unique(pc.list_value_length(column)).to_pylist() if _is_list(column.type) else []
+    if len(lengths) != 1 or lengths[0] is None or not pa.types.is_floating(column.type.value_type):
+        raise DataError(f"Column {name!r} of {where} must hold lists of as many floats each.")
+    flat = pc.list_flatten(column).to_numpy()
+    return cast("NDArray[np.floating[Any]]", flat.reshape(len(column), lengths[0]))
+
+
+def _numbered(n: int) -> pa.ChunkedArray:
+    return pa.chunked_array([pc.cast(pa.array(np.arange(n)), pa.large_string())])
+
+
+def _as_documents(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if _is_tokens(column.type):
+        column = column.cast(pa.large_list(pa.large_string()))
+        return pc.if_else(pc.is_null(column), pa.scalar([], column.type), column)
+    return pc.fill_null(column.cast(pa.large_string()), "")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    views = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_it(kind) for is_it in views)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_tokens(kind: pa.DataType) -> bool:
+    return _is_list(kind) and (_is_text(kind.value_type) or pa.types.is_null(kind.value_type))

@@ -1,0 +1,93 @@
+"""Documents that are on any machine: the documentation of installed Python packages."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+
+from fedtopics.corpus import Corpus
+from fedtopics.errors import DataError
+
+PACKAGES = ("networkx", "scipy", "sklearn", "sympy", "standard-library", "numpy", "torch")
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+SHORTEST = 20  # words of a documentation string that counts as a document
+SKIPPED = {"tests", "test", "testing", "idlelib", "lib2to3", "site-packages", "turtledemo"}
+WORD = re.compile(r"\w+")
+CODE_LINE = re.compile(r"^\s*(>>>|\.\.\. ).*$", re.MULTILINE)
+CODE_MARKS = re.compile(r"[_=\[\](){}<>\\/`:@|]")
+
+
+def package_documentation(n_clients: int = 5) -> dict[str, Corpus]:
+    """Read the documentation strings of installed packages, one package a client.
+
+    Topics are shared (matrices, graphs, statistics) and private (sockets, polynomials), which is
+    what federated topic models are for. Source files are parsed, not imported; code in the text
+    is left out.
+
+    Parameters
+    ----------
+    n_clients : int in [2, 7]
+
+    Returns
+    -------
+    mapping of package name to Corpus
+        The documents' ids are qualified names; strings of fewer than 20 words are left out.
+    """
+    if not 2 <= n_clients <= len(PACKAGES):
+        raise DataError(f"The demo has 2 to {len(PACKAGES)} clients, not {n_clients}.")
+    return {name: _read_package(name) for name in PACKAGES[:n_clients]}
+
+
+def _read_package(name: str) -> Corpus:
+    root = _root(name)
+    found: dict[str, str] = {}
+    for path in sorted(root.rglob("*.py")):
+        inside = path.relative_to(root)
+        if SKIPPED & {*inside.parts} or any(part.startswith("test_") for part in inside.parts):
+            continue
+        for qualified, text in _documentation(path, inside):
+            if len(WORD.findall(text)) >= SHORTEST:
+                found.setdefault(text, qualified)
+    return Corpus(
+        pa.chunked_array([list(found.values())], pa.large_string()),
+        pa.chunked_array([list(found)], pa.large_string()),
+    )
+
+
+def _root(name: str) -> Path:
+    if name == "standard-library":
+        return Path(sysconfig.get_paths()["stdlib"])
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise DataError(f"The package {name} is not installed in {sys.prefix}; install it.")
+    return Path(spec.origin).parent
+
+
+def _documentation(path: Path, inside: Path) -> Iterator[tuple[str, str]]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # templates, files of another Python version
+        return
+    module = ".".join(inside.with_suffix("").parts)
+    waiting: list[tuple[str, Documented]] = [(module, tree)]
+    while waiting:
+        name, node = waiting.pop()
+        text = ast.get_docstring(node)
+        if text:
+            yield name, _prose(text)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            parts = (part for part in node.body if isinstance(part, Documented))
+            waiting.extend((f"{name}.{getattr(part, 'name', '')}", part) for part in parts)
+
+
+def _prose(text: str) -> str:
+    """Leave out code: doctest lines, and words with a mark that prose does not have."""
+    words = CODE_LINE.sub("", text).split()
+    return " ".join(word for word in words if not CODE_MARKS.search(word.strip(".,;:()")))

@@ -1,0 +1,208 @@
+"""Topic models in the manner of scikit-learn: `fit` is one corpus, `fit_clients` a federation."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from fedtopics.aggregation import OptimizerName
+from fedtopics.corpus import Corpus
+from fedtopics.privacy import OPEN_POLICY, Policy
+from fedtopics.simulation import train
+from fedtopics.study import Study
+from fedtopics.topics import TopicModel
+
+ALONE = "all"  # the one client of `fit`
+
+
+class ProdLDA(  # type: ignore[misc]
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """Product-of-experts LDA, alone, centralised or federated.
+
+    Parameters
+    ----------
+    n_components : int, default 20
+        Number of topics.
+    preset : {"default", "paper"}
+        Values of the parameters that are None. The paper's has no bias per word, learns its
+        prior, and reads topics by probability.
+    hidden : (int, int), optional
+        Units of the two hidden layers; default (100, 100).
+    dropout : float, optional
+        Dropped share of hidden units and of theta; default 0.2.
+    alpha : float, optional
+        Dirichlet prior of theta; default 1.
+    learn_prior, word_bias : bool, optional
+    norm : {"sync", "server", "local"}
+        Batch normalisation over all clients, by the server's running statistics, or by each
+        client alone.
+    optimizer : {"adam", "sgd", "fedavg", "fedadam"}
+        The server's.
+    learning_rate : float, default 0.002
+    batch_size : int, default 64
+        Documents of a round, over all clients.
+    batch_split : {"proportional", "fixed"}
+        "fixed" gives each client `batch_size` documents a round.
+    local_steps : int, default 1
+        Minibatches a client takes in one round (FedAvg, FedAdam).
+    max_rounds : int, optional
+        By default 100 passes over the documents, at most 5000 rounds.
+    tolerance : float, default 0
+        Stop when the weights change by less, relative to their norm.
+    validation_share : float, default 0
+        Share of each client's documents held back; the best weights on them are kept.
+    min_document_frequency : int, default 5
+        A client names a word only if this many of its documents have it.
+    max_words : int, default 5000
+    max_document_share : float, default 0.5
+    stop_words : str, default "english"
+        A language, or "none".
+    random_state : int, RandomState or None, default 0
+        An int makes the result repeatable to the bit on the same machine.
+
+    Attributes
+    ----------
+    model_ : TopicModel
+    topics_ : list of list of str
+        Ten words of each topic.
+    beta_ : float array of shape (n_topics, n_words)
+        Topics as the decoder uses them; rows sum to 1.
+    vocabulary_ : tuple of str
+
+    Examples
+    --------
+    >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 20
+    >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 20
+    >>> model = ProdLDA(n_components=2, max_rounds=50).fit_clients({"a": trees, "b": boats})
+    >>> model.transform(["the fir and the oak"]).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 20,
+        *,
+        preset: Literal["default", "paper"] = "default",
+        hidden: tuple[int, int] | None = None,
+        dropout: float | None = None,
+        alpha: float | None = None,
+        learn_prior: bool | None = None,
+        word_bias: bool | None = None,
+        norm: Literal["sync", "server", "local"] = "sync",
+        optimizer: OptimizerName = "adam",
+        learning_rate: float = 0.002,
+        batch_size: int = 64,
+        batch_split: Literal["proportional", "fixed"] = "proportional",
+        local_steps: int = 1,
+        max_rounds: int | None = None,
+        tolerance: float = 0.0,
+        validation_share: float = 0.0,
+        min_document_frequency: int = 5,
+        max_words: int = 5000,
+        max_document_share: float = 0.5,
+        stop_words: str = "english",
+        random_state: Any = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.preset = preset
+        self.hidden = hidden
+        self.dropout = dropout
+        self.alpha = alpha
+        self.learn_prior = learn_prior
+        self.word_bias = word_bias
+        self.norm = norm
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.batch_split = batch_split
+        self.local_steps = local_steps
+        self.max_rounds = max_rounds
+        self.tolerance = tolerance
+        self.validation_share = validation_share
+        self.min_document_frequency = min_document_frequency
+        self.max_words = max_words
+        self.max_document_share = max_document_share
+        self.stop_words = stop_words
+        self.random_state = random_state
+
+    def fit(self, documents: Any, y: Any = None) -> ProdLDA:
+        """Train on one corpus, where it is: the scenarios "alone" and "centralised".
+
+        Parameters
+        ----------
+        documents : list of str, list of token lists, column of a DataFrame, Corpus, or path
+        y : ignored
+        """
+        return self._fit({ALONE: documents}, {ALONE: OPEN_POLICY}, None)
+
+    def fit_clients(
+        self,
+        clients: Mapping[str, Any],
+        *,
+        policies: Mapping[str, Policy] | None = None,
+        out: str | Path | None = None,
+    ) -> ProdLDA:
+        """Train on the documents of several clients without pooling them.
+
+        Parameters
+        ----------
+        clients : mapping of client name to documents
+        policies : mapping of client name to Policy, optional
+            By default each client asks for 10 documents a reply and 5 documents a word.
+        out : path, optional
+            The run's folder, with each client's ledger.
+        """
+        return self._fit(clients, policies or {}, out)
+
+    def transform(self, documents: Any) -> NDArray[np.float32]:
+        """Find the topics of documents: theta, shape (n_documents, n_topics), rows sum to 1."""
+        check_is_fitted(self)
+        theta: NDArray[np.float32] = self.model_.transform(documents)
+        return theta
+
+    def _fit(
+        self, clients: Mapping[str, Any], policies: Mapping[str, Policy], out: str | Path | None
+    ) -> ProdLDA:
+        corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
+        self.model_: TopicModel = train(self._study(), corpora, policies=policies, out=out)
+        self.topics_ = self.model_.topics()
+        self.beta_ = self.model_.beta
+        self.vocabulary_ = self.model_.vocabulary.words
+        return self
+
+    def _study(self) -> Study:
+        given = self.get_params()
+        seed = given.pop("random_state")
+        text = {"stop_words": given.pop("stop_words")}
+        limits = ("min_document_frequency", "max_words", "max_document_share")
+        vocabulary = {key: given.pop(key) for key in limits}
+        method = {key: value for key, value in given.items() if value is not None}
+        return Study.make(seed=_seed(seed), method=method, text=text, vocabulary=vocabulary)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.n_topics
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.requires_fit = True
+        return tags
+
+
+def _seed(random_state: Any) -> int:
+    if random_state is None:
+        return secrets.randbits(31)
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))

@@ -1,0 +1,681 @@
+"""Federated neural topic models: vocabulary consensus, then combined minibatch gradients.
+
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models (gFedNTM), Algorithm 1.
+`GFedNTM` is what the server executes, `GFedNTMClient` what a client executes.
+
+We deviate in one point, because Algorithm 1 does not do what the paper claims for it ("equivalent
+to a centralised training"): batch normalisation is synchronised over the clients by sums
+(``norm="sync"``). With each client's own statistics (``norm="local"``, the paper's way), clients
+that write about different things destroy the model; see docs/exactness.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from fedtopics.aggregation import OptimizerName, Payload, Rows, ServerOptimizer
+from fedtopics.corpus import Corpus
+from fedtopics.errors import DataError, StudyError
+from fedtopics.methods.base import Checkpoint, Clients, Run
+from fedtopics.networks import (
+    NETWORKS,
+    Batch,
+    NetworkSettings,
+    ProdLDA,
+    Tensors,
+    to_arrays,
+    to_tensors,
+)
+from fedtopics.passes import ClientPass, ServerPass, batch_weights, finish_all, leaves, run_through
+from fedtopics.topics import TopicModel
+from fedtopics.vocabulary import (
+    TextRules,
+    Vocabulary,
+    VocabularyLimits,
+    agree,
+    count_words,
+    fingerprint,
+)
+
+AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normalisation
+EPOCHS = 100  # passes over the documents when max_rounds is not given,
+MOST_ROUNDS = 5000  # but no more rounds than this
+EVALUATION_BATCH = 1024
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # As PyTorch implementations of Srivastava and Sutton's network, gFedNTM's among them.
+    "paper": {"learn_prior": True, "word_bias": False, "relevance": 1.0},
+}
+
+
+class GFedNTMSettings(NetworkSettings):
+    """All of the method's parameters, as a study names them."""
+
+    name: Literal["gfedntm"] = Field("gfedntm", description="the method")
+    network: Literal["prodlda"] = Field("prodlda", description="the neural topic model")
+    preset: Literal["default", "paper"] = Field(
+        "default", description='"paper" takes the authors\' settings where none is given'
+    )
+    norm: Literal["sync", "server", "local"] = Field(
+        "sync",
+        description='batch normalisation: over all clients ("sync"), by the server\'s running '
+        'statistics ("server"), or by each client alone ("local", as in the paper)',
+    )
+    optimizer: OptimizerName = Field(
+        "adam", description="the server's; fedavg and fedadam go with local_steps > 1"
+    )
+    learning_rate: float = Field(0.002, gt=0, description="of the server's optimiser")
+    beta1: float = Field(0.99, ge=0, lt=1, description="decay of Adam's first moment")
+    local_steps: int = Field(1, ge=1, description="minibatches a client takes in one round")
+    local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
+    batch_size: int = Field(64, ge=1, description="documents of a round")
+    batch_split: Literal["proportional", "fixed"] = Field(
+        "proportional",
+        description='"proportional": the clients share batch_size by their numbers of documents; '
+        '"fixed": each client takes batch_size (as in the paper)',
+    )
+    max_rounds: int | None = Field(
+        None, ge=1, description="most rounds; by default 100 passes over the documents, at most 5000"
+    )
+    tolerance: float = Field(
+        0.0, ge=0, description="stop when the weights change by less, relative to their norm"
+    )
+    validation_share: float = Field(
+        0.0, ge=0, le=0.5, description="share of each client's documents held back; paper: 0.25"
+    )
+    validate_every: int = Field(50, ge=1, description="rounds between two validations")
+    patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
+    precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
+    relevance: float = Field(
+        0.6, ge=0, le=1, description="how topics are read: 1 by probability, 0 by lift"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        implied = {"layer_norm": True} if given.get("norm") == "server" else {}
+        return PRESETS.get(given.get("preset", "default"), {}) | implied | given
+
+    @model_validator(mode="after")
+    def _fits(self) -> GFedNTMSettings:
+        averaging = self.optimizer in ("fedavg", "fedadam")
+        if averaging != (self.local_steps > 1):
+            raise ValueError(
+                f"optimizer {self.optimizer!r} does not go with local_steps {self.local_steps}: "
+                "fedavg and fedadam need more than 1, sgd and adam exactly 1"
+            )
+        if averaging and self.norm == "sync":
+            raise ValueError('norm "sync" needs an exchange a step; use norm "server" here')
+        if self.norm == "server" and not self.layer_norm:
+            raise ValueError('norm "server" needs layer_norm = true')
+        return self
+
+    def build(self, n_words: int) -> ProdLDA:
+        """Build the network for a vocabulary."""
+        return NETWORKS[self.network](n_words, self, getattr(torch, self.precision))
+
+    def rounds(self, documents: int) -> int:
+        """Return the most rounds for a number of training documents."""
+        if self.max_rounds is not None:
+            return self.max_rounds
+        return min(MOST_ROUNDS, max(1, EPOCHS * documents // self.batch_size))
+
+
+@dataclass
+class State:
+    """All that outlives a round on the server."""
+
+    weights: Tensors
+    optimizer: ServerOptimizer
+    averages: list[torch.Tensor] = field(default_factory=list)
+    round: int = 0
+    best: Tensors = field(default_factory=dict)
+    best_loss: float = np.inf
+    waited: int = 0
+
+    def snapshot(self) -> Tensors:
+        """Copy what makes the model: weights and running statistics."""
+        tensors = {f"weights/{name}": tensor for name, tensor in self.weights.items()}
+        tensors |= {f"averages/{i}": average for i, average in enumerate(self.averages)}
+        return {name: tensor.clone() for name, tensor in tensors.items()}
+
+    def adopt(self, tensors: Tensors) -> None:
+        """Take up a snapshot, in place."""
+        for name, weight in self.weights.items():
+            weight.copy_(tensors[f"weights/{name}"])
+        count = sum(name.startswith("averages/") for name in tensors)
+        self.averages = [tensors[f"averages/{i}"].clone() for i in range(count)]
+
+    def checkpoint(self) -> Checkpoint:
+        """Turn into named arrays and numbers."""
+        tensors = self.snapshot()
+        tensors |= {f"optimizer/{name}": t for name, t in self.optimizer.state().items()}
+        tensors |= {f"best/{name}": t for name, t in self.best.items()}
+        numbers = {"best_loss": self.best_loss, "waited": self.waited}
+        return Checkpoint(self.round, to_arrays(tensors), numbers)
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Take up a checkpoint."""
+        tensors = {name: torch.from_numpy(array) for name, array in saved.arrays.items()}
+        self.adopt(tensors)
+        self.optimizer.restore(_below("optimizer/", tensors))
+        self.best = _below("best/", tensors)
+        self.round = saved.round
+        self.best_loss, self.waited = saved.numbers["best_loss"], int(saved.numbers["waited"])
+
+    def average(self, sums: list[NDArray[np.float64]], n: float) -> None:
+        """Let the running statistics follow the sums over this round's n documents."""
+        now = [torch.from_numpy(total).double() / n for total in sums]
+        if not self.averages:
+            self.averages = now
+        for average, value in zip(self.averages, now, strict=True):
+            average.lerp_(value, AVERAGE_MOMENTUM)
+
+
+@dataclass
+class Update:
+    """What one round gives: gradients summed over n documents, their loss and statistics."""
+
+    gradients: dict[str, Any]
+    documents: int
+    loss: float
+    sums: list[NDArray[np.float64]]
+
+
+class GFedNTM:
+    """The server's half.
+
+    Parameters
+    ----------
+    settings : GFedNTMSettings
+    text : TextRules
+    limits : VocabularyLimits
+    seed : int
+    """
+
+    def __init__(
+        self, settings: GFedNTMSettings, text: TextRules, limits: VocabularyLimits, seed: int
+    ) -> None:
+        self.settings = settings
+        self.text = text
+        self.limits = limits
+        self.seed = seed
+
+    def train(self, clients: Clients, run: Run) -> TopicModel:
+        """Execute Algorithm 1: agree on the words, then round after round on the weights."""
+        named = clients.call("vocabulary")
+        vocabulary = agree(named, self.limits)
+        self._check_size(vocabulary)
+        total = sum(reply["documents"] for reply in named.values())
+        counts = clients.sum("adopt", words=list(vocabulary.words), total=total)
+        run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
+        ask = partial(clients.sum, vocabulary=vocabulary.fingerprint)
+
+        network = self.settings.build(len(vocabulary))
+        state = self._first_state(network)
+        saved = run.restore()
+        if saved is not None:
+            state.restore(saved)
+        for state.round in run.rounds(state.round, self.settings.rounds(counts["training"])):
+            update = self._exchange(ask, network, state)
+            if not np.isfinite(update.loss):
+                raise StudyError(
+                    f"The loss of round {state.round} is no number; lower learning_rate."
+                )
+            change = self._step(state, update)
+            run.event(
+                "round",
+                round=state.round,
+                loss=update.loss / update.documents,
+                documents=update.documents,
+            )
+            stop = self._stop(ask, network, state, change, run)
+            if run.due(state.round) or stop:
+                run.checkpoint(state.checkpoint())
+            if stop:
+                run.event("stopped", round=state.round, reason=stop)
+                break
+        if state.best:
+            state.adopt(state.best)
+        return self._model(clients, network, state, vocabulary)
+
+    def _check_size(self, vocabulary: Vocabulary) -> None:
+        if len(vocabulary) < self.settings.n_components:
+            raise StudyError(
+                f"The agreed vocabulary has {len(vocabulary)} words, fewer than "
+                f"n_components = {self.settings.n_components}; ask for fewer topics, give more "
+                "documents, or lower min_document_frequency."
+            )
+
+    def _first_state(self, network: ProdLDA) -> State:
+        weights = network.initial_weights(self.seed)
+        rate = 1.0 if self.settings.optimizer == "fedavg" else self.settings.learning_rate
+        optimizer = ServerOptimizer(self.settings.optimizer, weights, rate, self.settings.beta1)
+        return State(weights, optimizer)
+
+    def _exchange(self, ask: Any, network: ProdLDA, state: State) -> Update:
+        if self.settings.local_steps > 1:
+            return self._averaged_steps(ask, network, state)
+        if self.settings.norm == "sync":
+            return self._synchronised(ask, network, state)
+        return self._one_exchange(ask, network, state)
+
+    def _synchronised(self, ask: Any, network: ProdLDA, state: State) -> Update:
+        """Take one pass over the union of the minibatches, a sum at each of its cuts."""
+        own = ServerPass(network, state.weights)
+        weights = _client_weights(network, state.weights)
+        shared: dict[str, Any] = {}
+        all_sums = []
+        for stage in range(len(network.stages)):
+            reply = ask("forward", round=state.round, stage=stage, shared=shared, weights=weights)
+            weights = {}  # sent once
+            all_sums.append(reply["sums"])
+            totals = torch.from_numpy(reply["sums"])
+            shared = to_arrays(own.finish(stage, totals, reply["documents"]))
+        reply = ask("loss", round=state.round, shared=shared)
+        documents, loss = reply["documents"], reply["loss"]
+        for stage in reversed(range(len(network.stages))):
+            upstream = to_tensors(reply["shared"], network.dtype)
+            gradient = own.backward(stage, upstream).numpy()
+            reply = ask("backward", round=state.round, stage=stage, gradient=gradient)
+        gradients = reply["weights"] | to_arrays(own.weight_gradients)
+        return Update(gradients, documents, loss, all_sums)
+
+    def _one_exchange(self, ask: Any, network: ProdLDA, state: State) -> Update:
+        """Take everything in one exchange: the paper's Algorithm 1, or the server's statistics."""
+        if self.settings.norm == "local":
+            reply = ask("gradients", round=state.round, weights=to_arrays(state.weights), shared={})
+            return Update(reply["weights"], reply["documents"], reply["loss"], reply["sums"])
+        weights = _client_weights(network, state.weights)
+        self._first_average(ask, state, weights)
+        own = ServerPass(network, state.weights)
+        shared = {
+            stage.name: to_arrays(own.finish(i, state.averages[i], 1.0))
+            for i, stage in enumerate(network.stages)
+        }
+        reply = ask("gradients", round=state.round, weights=weights, shared=shared)
+        for i, stage in enumerate(network.stages):
+            own.backward(i, to_tensors(reply["shared"][stage.name], network.dtype))
+        gradients = reply["weights"] | to_arrays(own.weight_gradients)
+        return Update(gradients, reply["documents"], reply["loss"], reply["sums"])
+
+    def _averaged_steps(self, ask: Any, network: ProdLDA, state: State) -> Update:
+        """Let each client take several steps and average how far they went (FedAvg)."""
+        averages: list[NDArray[Any]] = []
+        if self.settings.norm == "server":
+            self._first_average(ask, state, _client_weights(network, state.weights))
+            averages = [average.numpy() for average in state.averages]
+        reply = ask(
+            "steps", round=state.round, weights=to_arrays(state.weights), averages=averages
+        )
+        return Update(reply["descent"], reply["documents"], reply["loss"], reply["sums"])
+
+    def _first_average(self, ask: Any, state: State, weights: Payload) -> None:
+        if not state.averages:
+            reply = ask("forward", round=state.round, stage=0, shared={}, weights=weights)
+            state.average([reply["sums"]], reply["documents"])
+
+    def _step(self, state: State, update: Update) -> float:
+        """Move the weights; return the change relative to their norm."""
+        measured = self.settings.tolerance > 0
+        before = {n: w.clone() for n, w in state.weights.items()} if measured else {}
+        state.optimizer.step(update.gradients, update.documents)
+        state.average(update.sums, update.documents)
+        if not measured:
+            return np.inf
+        moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())
+        size = sum(float(w.square().sum()) for w in before.values())
+        return float(np.sqrt(moved / size))
+
+    def _stop(self, ask: Any, network: ProdLDA, state: State, change: float, run: Run) -> str:
+        """Return why training stops here, or nothing."""
+        if change < self.settings.tolerance:
+            return f"the weights changed by {change:.2e}, less than the tolerance"
+        if not self.settings.validation_share or state.round % self.settings.validate_every:
+            return ""
+        payload = _evaluation(network, state)
+        reply = ask("validate", round=state.round, **payload)
+        loss = reply["loss"] / reply["documents"]
+        run.event("validation", round=state.round, loss=loss, documents=reply["documents"])
+        if loss < state.best_loss:
+            state.best, state.best_loss, state.waited = state.snapshot(), loss, 0
+            return ""
+        state.waited += 1
+        if state.waited < self.settings.patience:
+            return ""
+        return f"no better validation loss than {state.best_loss:.4f} in {state.waited} validations"
+
+    def _model(
+        self, clients: Clients, network: ProdLDA, state: State, vocabulary: Vocabulary
+    ) -> TopicModel:
+        payload = _evaluation(network, state)
+        replies = clients.call("shares", vocabulary=vocabulary.fingerprint, **payload)
+        return TopicModel(
+            network=network,
+            weights=state.weights,
+            shared=finish_all(network, state.weights, state.averages),
+            vocabulary=vocabulary,
+            text=self.text,
+            shares={name: reply["theta"] / reply["documents"] for name, reply in replies.items()},
+            documents={name: reply["documents"] for name, reply in replies.items()},
+            relevance=self.settings.relevance,
+            info={"method": "gfedntm", "rounds": state.round, "seed": self.seed},
+        )
+
+
+class GFedNTMClient:
+    """The client's half.
+
+    The minibatch, the dropout and the sampling noise of a round are functions of (seed, name,
+    round) alone: a repeated call gives the same reply, and a client that was restarted goes on.
+
+    Parameters
+    ----------
+    name : str
+    corpus : Corpus
+    settings, text, limits, seed
+        As of the server's half: the study.
+    min_documents, min_document_frequency : int
+        The client's own policy, which the half keeps to by itself.
+    """
+
+    method = "gfedntm"
+    published = (
+        "vocabulary", "adopt", "forward", "loss", "backward", "gradients", "steps", "validate",
+        "shares",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        corpus: Corpus,
+        settings: GFedNTMSettings,
+        text: TextRules,
+        limits: VocabularyLimits,
+        seed: int,
+        min_documents: int = 1,
+        min_document_frequency: int = 1,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.min_documents = min_documents
+        self._rarest = max(limits.min_document_frequency, min_document_frequency)
+        self._seed = (seed, int.from_bytes(name.encode()))
+        self._counts = count_words(corpus, text)
+        self._fingerprint = ""
+        self._epoch = (-1, np.zeros(0, np.int64))
+
+    def vocabulary(self) -> dict[str, Any]:
+        """Name the words that enough of the documents have (Algorithm 1, GetClientVocab).
+
+        Leaves the client
+            Words with their document frequencies and occurrences; the number of documents.
+        """
+        return self._counts.named(self._rarest)
+
+    def adopt(self, words: list[str], total: int) -> dict[str, Any]:
+        """Take up the agreed vocabulary; split off the documents for validation.
+
+        Parameters
+        ----------
+        words : list of str
+        total : int
+            Documents of all clients, for this one's part of a proportional minibatch.
+
+        Leaves the client
+            Numbers of documents: all, those to train with, those without a known word.
+        """
+        self._fingerprint = fingerprint(words)
+        self._bag = self._counts.columns({word: i for i, word in enumerate(words)})
+        self._bag = self._bag.astype(np.float32)
+        known = np.flatnonzero(np.diff(self._bag.indptr))
+        if len(known) == 0:
+            raise DataError(
+                "no document has a word of the agreed vocabulary; raise max_words, or lower "
+                "min_clients of the study."
+            )
+        known = np.random.default_rng([*self._seed, 0]).permutation(known)
+        self._training, self._held = self._split(known)
+        self._network = self.settings.build(len(words))
+        documents = self._bag.shape[0]
+        self._size = self._batch_size(documents / total)
+        return {
+            "documents": documents,
+            "training": len(self._training),
+            "without_known_word": documents - len(known),
+        }
+
+    def forward(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        stage: int,
+        shared: Payload,
+        weights: Payload,
+    ) -> dict[str, Any]:
+        """Run one stage of the pass over this round's minibatch; stage 0 begins it anew.
+
+        Leaves the client
+            Sums over the minibatch: of the posterior's parameters and their squares
+            (4 n_topics numbers), or of theta and its products (n_topics + n_topics**2).
+        """
+        if stage == 0:
+            batch = self._minibatch(vocabulary, round)
+            self._pass = ClientPass(self._network, self._tensors(weights), batch)
+        sums = self._pass.forward(stage, self._tensors(shared))
+        return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
+
+    def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:  # noqa: A002
+        """Compute the loss and its gradient with respect to what all documents share.
+
+        Leaves the client
+            The minibatch's summed loss, and summed gradients: of the normalised topics (n_topics,
+            n_words) and of the mean of theta (n_topics,).
+        """
+        loss, gradient = self._pass.loss(self._tensors(shared))
+        return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
+
+    def backward(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        stage: int,
+        gradient: NDArray[Any],
+    ) -> dict[str, Any]:
+        """Go back through a stage.
+
+        Leaves the client
+            Summed gradients: of what the stage before shares (4 n_topics numbers), or, at the
+            first stage, of the weights; of the first layer, the rows of the minibatch's words.
+        """
+        upstream = self._pass.backward(stage, torch.from_numpy(gradient))
+        reply: dict[str, Any] = {"documents": len(self._pass.batch)}
+        if stage > 0:
+            return reply | {"shared": to_arrays(upstream)}
+        return reply | {"weights": self._packed(self._pass.batch, self._pass.weight_gradients)}
+
+    def gradients(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        weights: Payload,
+        shared: Mapping[str, Payload],
+    ) -> dict[str, Any]:
+        """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad).
+
+        Leaves the client
+            The minibatch's summed loss, the sums of `forward`, and the summed gradients of the
+            weights and, with the server's statistics, of what they make.
+        """
+        batch = self._minibatch(vocabulary, round)
+        used = leaves(batch_weights(self._network, self._tensors(weights), batch))
+        given = {stage: leaves(self._tensors(values)) for stage, values in shared.items()}
+        loss, sums = run_through(self._network, used, batch, given or None)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return {
+            "weights": self._packed(batch, _collected(used)),
+            "shared": {stage: to_arrays(_collected(values)) for stage, values in given.items()},
+            "sums": [total.numpy() for total in sums],
+            "loss": float(loss.detach()),
+            "documents": len(batch),
+        }
+
+    def steps(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        weights: Payload,
+        averages: list[NDArray[Any]],
+    ) -> dict[str, Any]:
+        """Take several local Adam steps, from fresh moments (FedAvg's client update).
+
+        Leaves the client
+            How far the weights went down, times the number of documents; the summed loss and the
+            sums of `forward` over the minibatches.
+        """
+        start = self._tensors(weights)
+        local = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
+        optimizer = torch.optim.Adam(
+            local.values(), lr=self.settings.local_learning_rate, fused=True
+        )
+        running = [torch.from_numpy(average) for average in averages]
+        first = (round - 1) * self.settings.local_steps + 1
+        totals: list[torch.Tensor] = []
+        loss_sum, documents = 0.0, 0
+        for number in range(first, first + self.settings.local_steps):
+            batch = self._minibatch(vocabulary, number)
+            given = finish_all(self._network, local, running) if running else None
+            used = batch_weights(self._network, local, batch)
+            loss, sums = run_through(self._network, used, batch, given)
+            optimizer.zero_grad()
+            (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            totals = [a + b for a, b in zip(totals, sums, strict=True)] if totals else sums
+            loss_sum, documents = loss_sum + float(loss.detach()), documents + len(batch)
+        descent = {n: (start[n] - local[n].detach()) * documents for n in start}
+        return {
+            "descent": to_arrays(descent),
+            "sums": [total.numpy() for total in totals],
+            "loss": loss_sum,
+            "documents": documents,
+        }
+
+    def validate(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        weights: Payload,
+        shared: Mapping[str, Payload],
+    ) -> dict[str, Any]:
+        """Compute the loss of the documents held back, without noise.
+
+        Leaves the client
+            The summed loss and the number of documents.
+        """
+        self._check(vocabulary)
+        total = 0.0
+        for batch, given, used in self._evaluate(self._held, weights, shared):
+            with torch.no_grad():
+                total += float(run_through(self._network, used, batch, given)[0])
+        return {"loss": total, "documents": len(self._held)}
+
+    def shares(
+        self, vocabulary: str, weights: Payload, shared: Mapping[str, Payload]
+    ) -> dict[str, Any]:
+        """Sum theta over all documents with a known word.
+
+        Leaves the client
+            n_topics numbers and the number of documents.
+        """
+        self._check(vocabulary)
+        rows = np.concatenate([self._training, self._held])
+        rows = np.unique(rows)
+        total = np.zeros(self.settings.n_components)
+        for batch, given, used in self._evaluate(rows, weights, shared):
+            with torch.no_grad():
+                total += self._network.theta(used, given, batch).double().sum(0).numpy()
+        return {"theta": total, "documents": len(rows)}
+
+    def _split(self, known: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Hold documents back; a client too small for that validates on those it trains with."""
+        share = self.settings.validation_share
+        held = max(round(share * len(known)), self.min_documents) if share else 0
+        if held > 0 and len(known) - held < self.min_documents:
+            return known, known
+        return known[held:], known[:held]
+
+    def _batch_size(self, part: float) -> int:
+        size = self.settings.batch_size
+        if self.settings.batch_split == "proportional":
+            size = max(1, round(size * part))
+        return min(len(self._training), max(size, self.min_documents))
+
+    def _minibatch(self, vocabulary: str, number: int) -> Batch:
+        """Return the minibatch of a number: each epoch is a new permutation of the documents."""
+        self._check(vocabulary)
+        size = self._size
+        epoch, place = divmod(number - 1, max(1, len(self._training) // size))
+        if self._epoch[0] != epoch:
+            rng = np.random.default_rng([*self._seed, 1, epoch])
+            self._epoch = (epoch, rng.permutation(self._training))
+        rows = self._epoch[1][place * size : (place + 1) * size]
+        noise = self._network.draw(np.random.default_rng([*self._seed, 2, number]), len(rows))
+        return Batch.of(self._bag[rows], noise, self._network.dtype)
+
+    def _evaluate(
+        self, rows: NDArray[np.int64], weights: Payload, shared: Mapping[str, Payload]
+    ) -> Any:
+        tensors = self._tensors(weights)
+        given = {stage: self._tensors(values) for stage, values in shared.items()}
+        for start in range(0, len(rows), EVALUATION_BATCH):
+            some = self._bag[rows[start : start + EVALUATION_BATCH]]
+            batch = Batch.of(some, None, self._network.dtype)
+            yield batch, given, batch_weights(self._network, tensors, batch)
+
+    def _tensors(self, arrays: Payload) -> Tensors:
+        return to_tensors(arrays, self._network.dtype)
+
+    def _packed(self, batch: Batch, tensors: Tensors) -> dict[str, Any]:
+        packed: dict[str, Any] = to_arrays(tensors)
+        words = batch.words.numpy()
+        for name in self._network.row_weights & packed.keys():
+            packed[name] = Rows(words, packed[name], self._network.n_words)
+        return packed
+
+    def _check(self, vocabulary: str) -> None:
+        if vocabulary != self._fingerprint:
+            raise StudyError(
+                f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
+                f"{self._fingerprint or 'none'}; begin the study anew."
+            )
+
+
+def _client_weights(network: ProdLDA, weights: Tensors) -> dict[str, NDArray[Any]]:
+    return to_arrays({n: t for n, t in weights.items() if n not in network.finish_weights})
+
+
+def _evaluation(network: ProdLDA, state: State) -> dict[str, Any]:
+    shared = finish_all(network, state.weights, state.averages)
+    return {
+        "weights": _client_weights(network, state.weights),
+        "shared": {stage: to_arrays(values) for stage, values in shared.items()},
+    }
+
+
+def _collected(tensors: Tensors) -> Tensors:
+    return {n: torch.zeros_like(t) if t.grad is None else t.grad for n, t in tensors.items()}
+
+
+def _below(prefix: str, tensors: Tensors) -> Tensors:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

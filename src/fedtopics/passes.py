@@ -1,0 +1,183 @@
+"""Forward and backward passes through a network, cut where documents need each other.
+
+Batch normalisation needs totals over all documents of a minibatch, and the gradient needs to flow
+back through those totals. Cut at the totals, a pass over several clients is a sequence of sums
+that together are exactly the pass over the united minibatch: `ClientPass` is a client's part,
+`ServerPass` the server's. What enters a stretch enters as a leaf of autograd, so a backward step
+runs through one stretch only and nothing is derived by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from fedtopics.networks import Batch, ProdLDA, Stage, Tensors
+
+
+def leaves(tensors: Mapping[str, Tensor]) -> Tensors:
+    """Detach tensors and let autograd collect their gradients."""
+    return {name: tensor.detach().requires_grad_() for name, tensor in tensors.items()}
+
+
+def batch_weights(network: ProdLDA, weights: Tensors, batch: Batch) -> Tensors:
+    """Return the weights as a batch uses them: of row weights, the rows of its words."""
+    return {
+        name: tensor[batch.words] if name in network.row_weights else tensor
+        for name, tensor in weights.items()
+    }
+
+
+class ClientPass:
+    """A client's part of one minibatch's pass, paused at each cut.
+
+    Call `forward` for each stage in order, then `loss`, then `backward` for each stage in
+    reverse; `weight_gradients` are complete after that.
+
+    Parameters
+    ----------
+    network : ProdLDA
+    weights : tensors
+        All but the network's ``finish_weights``.
+    batch : Batch
+
+    Attributes
+    ----------
+    weight_gradients : tensors
+        Of row weights, the rows of the batch's words.
+    """
+
+    def __init__(self, network: ProdLDA, weights: Tensors, batch: Batch) -> None:
+        self.network = network
+        self.batch = batch
+        self.weights = leaves(batch_weights(network, weights, batch))
+        self.weight_gradients: Tensors = {}
+        self._inputs: list[tuple[Tensors, Tensors]] = [({}, {})]
+        self._outputs: list[tuple[Tensors, Tensor]] = []
+        self._carried_gradients: Tensors = {}
+
+    def forward(self, stage: int, shared: Tensors) -> Tensor:
+        """Run a stage, given what the documents share after the previous one; return its sums."""
+        if stage > 0:
+            self._enter(shared)
+        carried, entered = self._inputs[stage]
+        output = self.network.stages[stage].local(self.weights, self.batch, carried, entered)
+        self._outputs.append(output)
+        return output[1].detach()
+
+    def loss(self, shared: Tensors) -> tuple[float, Tensors]:
+        """Return the summed loss and its gradient with respect to what is shared."""
+        self._enter(shared)
+        loss = self.network.loss(self.weights, self.batch, *self._inputs[-1])
+        return float(loss.detach()), self._back([loss], None, len(self.network.stages))
+
+    def backward(self, stage: int, totals_gradient: Tensor) -> Tensors:
+        """Go back through a stage; return the gradient of what the previous stage shares."""
+        carried, sums = self._outputs[stage]
+        outputs = [*(carried[name] for name in self._carried_gradients), sums]
+        return self._back(outputs, [*self._carried_gradients.values(), totals_gradient], stage)
+
+    def _enter(self, shared: Tensors) -> None:
+        self._inputs.append((leaves(self._outputs[-1][0]), leaves(shared)))
+
+    def _back(
+        self, outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, stage: int
+    ) -> Tensors:
+        carried, shared = self._inputs[stage]
+        names = [("weight", n) for n in self.weights]
+        names += [("carried", n) for n in carried] + [("shared", n) for n in shared]
+        inputs = [*self.weights.values(), *carried.values(), *shared.values()]
+        found = torch.autograd.grad(outputs, inputs, seeds, allow_unused=True)
+        of: dict[str, Tensors] = {"weight": {}, "carried": {}, "shared": {}}
+        for (kind, name), gradient in zip(names, found, strict=True):
+            if gradient is not None:
+                of[kind][name] = gradient
+        for name, gradient in of["weight"].items():
+            earlier = self.weight_gradients.get(name)
+            self.weight_gradients[name] = gradient if earlier is None else earlier + gradient
+        self._carried_gradients = of["carried"]
+        return of["shared"]
+
+
+class ServerPass:
+    """The server's part: from totals to what is shared, and back.
+
+    Parameters
+    ----------
+    network : ProdLDA
+    weights : tensors
+        At least the network's ``finish_weights``.
+
+    Attributes
+    ----------
+    weight_gradients : tensors
+        Of the finish weights.
+    """
+
+    def __init__(self, network: ProdLDA, weights: Tensors) -> None:
+        self.network = network
+        self.weights = leaves({name: weights[name] for name in network.finish_weights})
+        self.weight_gradients: Tensors = {}
+        self._tape: list[tuple[Tensor, Tensors]] = []
+
+    def finish(self, stage: int, totals: Tensor, n: float) -> Tensors:
+        """Compute what the n documents share, from the totals of their sums."""
+        leaf = totals.detach().requires_grad_()
+        shared = self.network.stages[stage].finish(self.weights, leaf, n)
+        self._tape.append((leaf, shared))
+        return {name: tensor.detach() for name, tensor in shared.items()}
+
+    def backward(self, stage: int, shared_gradients: Tensors) -> Tensor:
+        """Return the gradient of a stage's totals, given that of what was shared."""
+        totals, shared = self._tape[stage]
+        inputs = {"": totals, **self.weights}
+        found = torch.autograd.grad(
+            [shared[name] for name in shared_gradients],
+            [*inputs.values()],
+            [*shared_gradients.values()],
+            allow_unused=True,
+        )
+        reached = {n: g for n, g in zip(inputs, found, strict=True) if g is not None}
+        back = reached.pop("")
+        self.weight_gradients.update(reached)  # only one stage's finish uses a weight
+        return back
+
+
+def finish_all(network: ProdLDA, weights: Tensors, averages: Sequence[Tensor]) -> dict[str, Tensors]:
+    """Return what documents share under running averages of the sums, by stage name."""
+    return {
+        stage.name: stage.finish(weights, average, 1.0)
+        for stage, average in zip(network.stages, averages, strict=True)
+    }
+
+
+def run_through(
+    network: ProdLDA, weights: Tensors, batch: Batch, shared: Mapping[str, Tensors] | None
+) -> tuple[Tensor, list[Tensor]]:
+    """Run a whole pass over one batch without a cut.
+
+    Parameters
+    ----------
+    shared : mapping of stage name to tensors, or None
+        What documents share; None computes it from the batch's own sums, as ordinary batch
+        normalisation does.
+
+    Returns
+    -------
+    loss : scalar tensor, summed over documents
+    sums : list of float64 vectors, one a stage
+    """
+    carried: Tensors = {}
+    entered: Tensors = {}
+    sums = []
+    for stage in network.stages:
+        carried, total = stage.local(weights, batch, carried, entered)
+        entered = shared[stage.name] if shared is not None else _own(stage, weights, total, batch)
+        sums.append(total.detach())
+    return network.loss(weights, batch, carried, entered), sums
+
+
+def _own(stage: Stage, weights: Tensors, total: Tensor, batch: Batch) -> Tensors:
+    return stage.finish(weights, total, len(batch))

@@ -1,0 +1,167 @@
+"""A run's folder: the study as used, checkpoints, events; and going on after an interruption.
+
+Without a folder, nothing is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from fedtopics.errors import RunError
+from fedtopics.methods.base import Checkpoint
+
+Event = dict[str, Any]
+KEPT_CHECKPOINTS = 2
+
+
+class RunFolder:
+    """One execution of a study.
+
+    Parameters
+    ----------
+    folder : path or None
+    study : str
+        Fingerprint of the study.
+    checkpoint_every : int
+        Rounds between two checkpoints.
+    resume : bool
+        Go on from the newest checkpoint. Without it, a folder with a run in it is refused.
+    on_event : function, optional
+        Called with each event, for a progress display.
+
+    Raises
+    ------
+    RunError
+        If there is a run already, none to resume, or one of another study.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        study: str,
+        checkpoint_every: int = 50,
+        resume: bool = False,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.folder = folder
+        self._every = checkpoint_every
+        self._resume = resume
+        self._on_event = on_event
+        self._study = study
+        self._events: IO[str] | None = None
+        self._last = time.perf_counter()
+        if folder is not None:
+            self._open(folder)
+
+    def _open(self, folder: Path) -> None:
+        events = folder / "events.jsonl"
+        if self._resume and not events.exists():
+            raise RunError(f"There is no run in {folder} to resume; leave out --resume.")
+        if events.exists() and not self._resume:
+            raise RunError(
+                f"There is a run in {folder} already; go on with --resume, or name another folder."
+            )
+        if self._resume:
+            self._check_study(events)
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        self._events = events.open("a", encoding="utf-8")
+        self.event("resumed" if self._resume else "started", study=self._study)
+
+    def _check_study(self, events: Path) -> None:
+        try:
+            first = json.loads(events.open(encoding="utf-8").readline())["study"]
+        except (ValueError, KeyError):
+            raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
+        if first != self._study:
+            raise RunError(
+                f"The run in {self.folder} is of study {first}, this is study {self._study}; "
+                "resume with the study.toml in the run's folder."
+            )
+
+    def rounds(self, done: int, last: int) -> Iterator[int]:
+        """Count the rounds that are left."""
+        self.event("training", done=done, rounds=last)
+        self._last = time.perf_counter()
+        yield from range(done + 1, last + 1)
+
+    def due(self, round_: int) -> bool:
+        """Whether a checkpoint is due after this round."""
+        return self.folder is not None and round_ % self._every == 0
+
+    def checkpoint(self, state: Checkpoint) -> None:
+        """Keep a state: written beside, then renamed, with its digest; the last two stay."""
+        if self.folder is None:
+            return
+        arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
+        meta = {"round": str(state.round), "study": self._study, "numbers": json.dumps(state.numbers)}
+        data = save(arrays, metadata=meta)
+        folder = self.folder / "checkpoints"
+        path = folder / f"{state.round:08d}.safetensors"
+        _write_durably(path, data)
+        _write_durably(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+        for old in sorted(folder.glob("*.safetensors"))[:-KEPT_CHECKPOINTS]:
+            old.unlink()
+            old.with_suffix(".sha256").unlink(missing_ok=True)
+
+    def restore(self) -> Checkpoint | None:
+        """Return the newest checkpoint when the run is resumed, else None.
+
+        Raises
+        ------
+        RunError
+            If the checkpoint is damaged.
+        """
+        if self.folder is None or not self._resume:
+            return None
+        digests = sorted((self.folder / "checkpoints").glob("*.sha256"))
+        if not digests:
+            return None
+        path = digests[-1].with_suffix(".safetensors")
+        try:
+            data = path.read_bytes()
+            if hashlib.sha256(data).hexdigest() != digests[-1].read_text().strip():
+                raise ValueError
+            arrays = load(data)
+            size = int.from_bytes(data[:8], "little")
+            meta = json.loads(data[8 : 8 + size])["__metadata__"]
+            return Checkpoint(int(meta["round"]), arrays, json.loads(meta["numbers"]))
+        except (OSError, ValueError, KeyError, SafetensorError):
+            raise RunError(
+                f"The checkpoint {path} is damaged; delete it and its .sha256 file to resume from "
+                "the one before, or begin a new run."
+            ) from None
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Write down what happened, with the time and the seconds since the event before."""
+        now = time.perf_counter()
+        event = {"event": kind, "time": time.time(), "seconds": now - self._last, **fields}
+        self._last = now
+        if self._events is not None:
+            self._events.write(json.dumps(event) + "\n")
+            self._events.flush()
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._events is not None:
+            self._events.close()
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    beside = path.with_name(path.name + ".tmp")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,105 @@
+"""Run a study with all its clients in this process.
+
+The three scenarios of the gFedNTM paper are three calls: a client alone is a study with one
+client, the centralised one pools the corpora first, the federated one names all clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedtopics.corpus import Corpus
+from fedtopics.engines.local import LocalClients
+from fedtopics.errors import DataError
+from fedtopics.methods import GFedNTM, GFedNTMClient
+from fedtopics.privacy import Door, Ledger, Policy
+from fedtopics.runs import RunFolder
+from fedtopics.study import Study, check_client_name
+from fedtopics.topics import TopicModel
+
+
+def train(
+    study: Study,
+    corpora: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    policies: Mapping[str, Policy] | None = None,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
+) -> TopicModel:
+    """Train a study's topic model on clients that are all in this process.
+
+    Parameters
+    ----------
+    study : Study
+    corpora : mapping of client name to whatever `Corpus.of` takes, optional
+        By default the files that the study names.
+    out : path, optional
+        The run's folder: study, events, checkpoints, each client's ledger, the model.
+    resume : bool
+        Go on with the run in `out`.
+    policies : mapping of client name to Policy, optional
+        By default the files that the study names, or else the default policy.
+    on_event : function, optional
+        Called with each event of the run.
+
+    Returns
+    -------
+    TopicModel
+    """
+    documents = study.corpora() if corpora is None else corpora
+    if not documents:
+        raise DataError("There are no clients; give at least one with documents.")
+    rules = policies if policies is not None else study.policies()
+    for name in documents:
+        check_client_name(name)
+    folder = None if out is None else Path(out)
+    run = RunFolder(folder, study.fingerprint, study.checkpoint_every, resume, on_event)
+    if folder is not None:
+        (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+    ledgers = {name: Ledger(ledger_path(folder, name)) for name in documents}
+    try:
+        doors = {
+            name: Door(
+                name,
+                _client(study, name, data, rules.get(name, Policy())),
+                rules.get(name, Policy()),
+                ledgers[name],
+                study.fingerprint,
+            )
+            for name, data in documents.items()
+        }
+        method = GFedNTM(study.method, study.text, study.vocabulary, study.seed)
+        model = method.train(LocalClients(doors), run)
+        if folder is not None:
+            model.save_pretrained(folder / "model")
+        run.event("finished")
+        return model
+    finally:
+        run.close()
+        for ledger in ledgers.values():
+            ledger.close()
+
+
+def ledger_path(folder: Path | None, client: str) -> Path | None:
+    """Where a client's ledger is in a simulation's run folder."""
+    return None if folder is None else folder / "clients" / client / "ledger.jsonl"
+
+
+def _client(study: Study, name: str, data: Any, policy: Policy) -> GFedNTMClient:
+    try:
+        corpus = Corpus.of(data)
+    except DataError as error:
+        raise DataError(f"Client {name!r}: {error}") from None
+    return GFedNTMClient(
+        name,
+        corpus,
+        study.method,
+        study.text,
+        study.vocabulary,
+        study.seed,
+        policy.min_documents,
+        policy.min_document_frequency,
+    )

@@ -1,0 +1,182 @@
+"""The study: everything server and clients agree on, in one typed TOML file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from fedtopics.corpus import Columns, Corpus
+from fedtopics.errors import DataError, StudyError
+from fedtopics.methods import GFedNTMSettings
+from fedtopics.privacy import Policy, explain
+from fedtopics.vocabulary import TextRules, VocabularyLimits
+
+CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class ClientData(BaseModel):
+    """Where a client's documents are, for a simulation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path = Field(description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files")
+    text: str | None = Field(None, description="column of the text")
+    tokens: str | None = Field(None, description="column of lists of words, taken as they are")
+    id: str | None = Field(None, description="column of identifiers")
+    label: str | None = Field(None, description="column of labels, for measuring only")
+    embedding: str | None = Field(None, description="column of embeddings")
+    policy: Path | None = Field(None, description="the client's policy, a TOML file")
+
+    def read(self, name: str) -> Corpus:
+        """Read the documents of the client of this name."""
+        names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
+        try:
+            return Corpus.read(self.data, Columns(**names))
+        except DataError as error:
+            raise DataError(f"Client {name!r}: {error}") from None
+
+
+class Study(BaseModel):
+    """What is trained, how, and by whom.
+
+    Examples
+    --------
+    >>> study = Study(method={"n_components": 5}, seed=1)
+    >>> study.method.n_components, study.method.norm
+    (5, 'sync')
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field("study", description="a name for people")
+    seed: int = Field(0, ge=0, description="everything random follows from it")
+    checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
+    method: GFedNTMSettings = Field(GFedNTMSettings(), description="the method")
+    text: TextRules = Field(TextRules(), description="how a text becomes words")
+    vocabulary: VocabularyLimits = Field(
+        VocabularyLimits(), description="which words are agreed on"
+    )
+    clients: dict[str, ClientData] = Field(
+        {}, description="the clients, and for a simulation their documents"
+    )
+
+    @field_validator("clients")
+    @classmethod
+    def _plain_names(cls, value: dict[str, ClientData]) -> dict[str, ClientData]:
+        for name in value:
+            check_client_name(name)
+        return value
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what server and clients must agree on; where the data are is not part of it."""
+        agreed = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
+        agreed["clients"] = sorted(self.clients)
+        return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:16]
+
+    @classmethod
+    def make(cls, **given: Any) -> Study:
+        """Make a study of plain values; one sentence says what is wrong with them.
+
+        Raises
+        ------
+        StudyError
+            If a key is unknown or a value does not fit.
+        """
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise StudyError(f"The study cannot be used: {explain(error)}") from None
+
+    @classmethod
+    def read(cls, path: str | Path) -> Study:
+        """Read a study; paths in it are relative to its file.
+
+        Raises
+        ------
+        StudyError
+            If the file is missing, is not TOML, or has an unknown key or a wrong value.
+        """
+        path = Path(path)
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            clients = content.get("clients", {})
+            for client in clients.values() if isinstance(clients, dict) else ():
+                for key in {"data", "policy"} & client.keys():
+                    client[key] = path.parent.resolve() / str(client[key])
+            return cls(**content)
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+            raise StudyError(f"The study {path} cannot be used: {explain(error)}") from None
+        except (TypeError, AttributeError):
+            raise StudyError(
+                f"The study {path} cannot be used: each client is a table [clients.NAME]."
+            ) from None
+
+    def corpora(self) -> dict[str, Corpus]:
+        """Read the documents of every client.
+
+        Raises
+        ------
+        StudyError
+            If the study names no clients.
+        """
+        if not self.clients:
+            raise StudyError('The study names no clients; add [clients.NAME] with data = "FILE".')
+        return {name: client.read(name) for name, client in self.clients.items()}
+
+    def policies(self) -> dict[str, Policy]:
+        """Read each client's policy, or take the default."""
+        return {
+            name: Policy.read(client.policy) if client.policy else Policy()
+            for name, client in self.clients.items()
+        }
+
+    def to_toml(self) -> str:
+        """Write the study as TOML, every value, each with its meaning."""
+        return _toml(self, "", comment_out_defaults=False)
+
+
+def check_client_name(name: str) -> None:
+    """Refuse names that cannot name a folder."""
+    if not CLIENT_NAME.fullmatch(name):
+        raise StudyError(
+            f"{name!r} cannot name a client; use letters, digits, '_', '-' and '.', "
+            "beginning with a letter or digit."
+        )
+
+
+def example() -> str:
+    """Return a commented study with every key, its default and its meaning."""
+    clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
+    study = Study(name="example", clients=clients)
+    return "# A fedtopics study. What is commented out shows the default.\n\n" + _toml(
+        study, "", comment_out_defaults=True
+    )
+
+
+def _toml(model: BaseModel, table: str, *, comment_out_defaults: bool) -> str:
+    """Write a model as TOML: plain values first, then its tables."""
+    lines, tables = [], []
+    for key, info in type(model).model_fields.items():
+        value = getattr(model, key)
+        if isinstance(value, BaseModel):
+            inner = f"{table}{key}"
+            body = _toml(value, f"{inner}.", comment_out_defaults=comment_out_defaults)
+            tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
+        elif isinstance(value, dict):
+            for name, entry in value.items():
+                body = _toml(entry, "", comment_out_defaults=comment_out_defaults)
+                tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
+        else:
+            usual = comment_out_defaults and value == info.default
+            hidden = "# " if usual or value is None else ""
+            plain = str(value) if isinstance(value, Path) else value
+            shown = json.dumps(plain, ensure_ascii=False) if value is not None else '"..."'
+            lines.append(f"{hidden}{key} = {shown}  # {info.description}")
+    return "\n".join(lines) + "\n" + "".join(tables)
