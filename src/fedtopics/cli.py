@@ -7,13 +7,11 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from fedtopics import __version__
 from fedtopics.errors import FedTopicsError, RunError
@@ -22,27 +20,25 @@ from fedtopics.errors import FedTopicsError, RunError
 if TYPE_CHECKING:
     from fedtopics.topics import TopicModel
 
-app = typer.Typer(
-    name="fedtopics",
-    help="Find the topics in text that may not be pooled.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-console = Console()
+console = Console(highlight=False)
+FOLDER = click.Path(path_type=Path)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Words = Annotated[int, typer.Option("--words", min=1, help="Words a topic.")]
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fedtopics")
+def app() -> None:
+    """Find the topics in text that may not be pooled."""
 
 
 @app.command()
-def demo(
-    clients: Annotated[int, typer.Option(min=2, max=7, help="Number of clients.")] = 5,
-    topics: Annotated[int, typer.Option(min=2, help="Number of topics.")] = 20,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of training.")] = 1000,
-    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
-) -> None:
-    """Train one topic model on five organisations' documents without pooling them.
+@click.option("--clients", type=click.IntRange(2, 7), default=5, show_default=True)
+@click.option("--topics", type=click.IntRange(2), default=20, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
+def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
+    """Train one topic model for several organisations without pooling a text.
 
     The documents are the documentation of installed Python packages, one package a client.
     """
@@ -50,11 +46,11 @@ def demo(
     from fedtopics.simulation import train
     from fedtopics.study import Study
 
-    folder = _unused(out)
+    folder = out or _unused(Path("runs/demo"))
     with console.status("Reading the documentation of installed packages"):
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
-        console.print(f"client {name}: {len(corpus):,} documents stay with it", highlight=False)
+        console.print(f"client {name}: {len(corpus):,} documents, which stay with it")
     method = {
         "n_components": topics,
         "max_rounds": rounds,
@@ -62,29 +58,26 @@ def demo(
         "learning_rate": 0.005,
     }
     study = Study.make(name="demo", method=method)
-    with _progress() as display:
+    with _Progress() as display:
         model = train(study, corpora, out=folder, on_event=display)
     _print_topics(model, 8)
-    console.print(
+    _say(
         f"\nThe run is in {folder}.\nWhat left each client:  fedtopics ledger {folder}\n"
-        f"The model's topics:     fedtopics topics {folder}/model",
-        highlight=False,
-        soft_wrap=True,
+        f"More of the topics:     fedtopics topics {folder}/model --words 20"
     )
 
 
 @app.command()
-def run(
-    study: Annotated[Path | None, typer.Argument(help="The study file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run [runs/NAME].")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an earlier run.")] = False,
-    example: Annotated[bool, typer.Option("--example", help="Print a commented study.")] = False,
-) -> None:
+@click.argument("study", type=FOLDER, required=False)
+@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@click.option("--example", is_flag=True, help="Print a commented study file.")
+def run(study: Path | None, out: Path | None, resume: bool, example: bool) -> None:
     """Run a study with all its clients on this machine."""
-    from fedtopics.study import Study, example as example_text
+    from fedtopics.study import Study, example_study
 
     if example:
-        sys.stdout.write(example_text())
+        click.echo(example_study(), nl=False)
         return
     if study is None:
         raise click.UsageError("Name a study file, or print one with --example.")
@@ -92,21 +85,18 @@ def run(
 
     plan = Study.read(study)
     folder = out or Path("runs") / plan.name
-    with _progress() as display:
+    with _Progress() as display:
         model = train(plan, out=folder, resume=resume, on_event=display)
     _print_topics(model, 8)
-    console.print(f"\nThe run is in {folder}.", highlight=False, soft_wrap=True)
+    _say(f"\nThe run is in {folder}.")
 
 
 @app.command()
-def topics(
-    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    words: Words = 10,
-    relevance: Annotated[
-        float | None, typer.Option(min=0, max=1, help="1 reads by probability, 0 by lift.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@click.argument("model", type=FOLDER)
+@click.option("--words", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--relevance", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift.")
+@as_json
+def topics(model: Path, words: int, relevance: float | None, as_json: bool) -> None:
     """Print a model's topics, largest first, with each client's share of them."""
     from fedtopics.topics import TopicModel
 
@@ -118,13 +108,15 @@ def topics(
 
 
 @app.command()
-def transform(
-    model: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    file: Annotated[Path, typer.Argument(help="CSV, TSV, JSON lines, Parquet, or a folder.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
-    text: Annotated[str | None, typer.Option(help="Column of the text.")] = None,
-) -> None:
-    """Find the topics of documents: a row a document, in their order, empty ones included."""
+@click.argument("model", type=FOLDER)
+@click.argument("file", type=FOLDER)
+@click.option("--out", "-o", type=FOLDER, required=True, help="Parquet file to write.")
+@click.option("--text", help="Column of the text.")
+def transform(model: Path, file: Path, out: Path, text: str | None) -> None:
+    """Find the topics of documents: a row a document, in their order, empty ones included.
+
+    FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -136,25 +128,25 @@ def transform(
     counts = found.count(corpus)
     theta = found.transform_counts(counts)
     known = counts.sum(1)
-    main = pa.array(theta.argmax(1), pa.int64(), mask=known == 0)
-    columns = {"id": corpus.ids, "known_words": known.astype("int64"), "topic": main}
+    main_topic = pa.array(theta.argmax(1), pa.int64(), mask=known == 0)
+    columns = {"id": corpus.ids, "known_words": known.astype("int64"), "topic": main_topic}
     columns |= {f"theta_{k}": theta[:, k] for k in range(found.n_topics)}
     pq.write_table(pa.table(columns), out)
-    nothing = int((known == 0).sum())
-    console.print(
-        f"{len(corpus):,} documents to {out}; {nothing:,} have no word that the model knows "
-        f"({corpus.n_empty:,} are empty): their topic is null and their theta even.",
-        highlight=False,
-        soft_wrap=True,
+    _say(
+        f"{len(corpus):,} documents to {out}; {int((known == 0).sum()):,} have no word that the "
+        f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."
     )
 
 
 @app.command()
-def ledger(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or a ledger file.")],
-    as_json: Json = False,
-) -> None:
-    """Print what left each client: which numbers, how often, how many bytes."""
+@click.argument("run", type=FOLDER)
+@as_json
+def ledger(run: Path, as_json: bool) -> None:
+    """Print what left each client: which numbers, how often, how many bytes.
+
+    RUN is the folder of a run, or one client's ledger file.
+    """
+    from fedtopics.methods import what_leaves
     from fedtopics.privacy import summarise_ledger
 
     files = [run] if run.is_file() else sorted(run.glob("clients/*/ledger.jsonl"))
@@ -165,37 +157,20 @@ def ledger(
         _print_json(summaries)
         return
     for client, rows in summaries.items():
-        table = Table(title=f"What left {client}", title_justify="left")
-        for column in ("function", "what", "replies", "documents", "values", "bytes"):
-            right = column in ("replies", "documents", "values", "bytes")
-            table.add_column(column, justify="right" if right else "left", no_wrap=right)
-        for row in rows:
-            table.add_row(
-                row["function"],
-                ", ".join(row["fields"]),
-                f"{row['replies']:,}",
-                f"{row['fewest_documents']:,}+",
-                f"{row['values']:,}",
-                f"{row['bytes']:,}",
-            )
-        console.print(table)
-    console.print(
-        "values: numbers or words in the largest reply; documents: each reply is a sum over at "
-        "least so many.\nEach reply's time, shapes and SHA-256 are in the ledger file itself.",
-        highlight=False,
+        _print_ledger(client, rows)
+    _say(
+        "documents: each reply is a sum over at least so many. values: numbers or words in the "
+        "largest reply.\nThe ledger file has each reply's time, fields, shapes and SHA-256.\n"
     )
+    meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
+    for function, method in meanings.items():
+        _say(f"{function}: {what_leaves(method, function)}")
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    console.print(__version__, highlight=False)
-
-
-class _progress:  # noqa: N801 - used like a function
+class _Progress:
     """Show rounds, loss, documents per second and time left, on a terminal."""
 
-    def __enter__(self) -> _progress:
+    def __enter__(self) -> _Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.progress import TimeRemainingColumn as Remaining
 
@@ -221,8 +196,7 @@ class _progress:  # noqa: N801 - used like a function
         elif event["event"] == "vocabulary":
             console.print(
                 f"agreed on {event['words']:,} words; {event['documents']:,} documents, "
-                f"{event['without_known_word']:,} of them without an agreed word",
-                highlight=False,
+                f"{event['without_known_word']:,} of them without an agreed word"
             )
         elif event["event"] == "stopped":
             console.print(f"stopped after round {event['round']}: {event['reason']}")
@@ -238,24 +212,29 @@ class _progress:  # noqa: N801 - used like a function
 
 
 def _print_topics(model: TopicModel, words: int, relevance: float | None = None) -> None:
-    table = Table()
-    table.add_column("topic", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column("words", ratio=1)
-    for name in model.shares:
-        table.add_column(name, justify="right")
+    _say("topic, its share of all documents, its words; below, its share of each client's documents")
     for row in model.get_topic_info(words, relevance):
-        table.add_row(
-            str(row["topic"]),
-            f"{row['share']:.1%}",
-            Text(" ".join(row["words"])),
-            *(f"{share:.0%}" for share in row["clients"].values()),
-        )
+        _say(f"{row['topic']:>5} {row['share']:>6.1%}  {' '.join(row['words'])}")
+        shares = sorted(row["clients"].items(), key=lambda item: -item[1])
+        _say(" " * 14 + "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim")
+
+
+def _print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(title=f"What left {client}", title_justify="left")
+    columns = ("function", "replies", "documents", "values", "bytes")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "function" else "right")
+    for row in rows:
+        table.add_row(row["function"], *(f"{row[column]:,}" for column in columns[1:]))
     console.print(table)
 
 
+def _say(text: str, style: str = "") -> None:
+    console.print(text, style=style, soft_wrap=True, markup=False)
+
+
 def _print_json(content: Any) -> None:
-    sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    click.echo(json.dumps(content, indent=1, ensure_ascii=False))
 
 
 def _unused(folder: Path) -> Path:
@@ -270,15 +249,16 @@ def _unused(folder: Path) -> Path:
 def main() -> None:
     """Run the command line; turn every error into one line and an exit code."""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False) or 0
     except FedTopicsError as error:
         code = _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
-        code = _complain(error.format_message(), 2)
+        click.echo(error.format_message(), err=True)
+        code = error.exit_code
     except click.ClickException as error:
-        code = _complain(error.format_message(), 2)
+        code = _complain(error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        code = _complain("Interrupted; a run goes on with --resume.", 130)
+        code = _complain("Interrupted; a run goes on with: fedtopics run STUDY --resume", 130)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         code = _complain(f"{error.strerror or type(error).__name__}{where}.", 1)

@@ -262,6 +262,8 @@ def _read_csv(path: Path, delimiter: str) -> pa.Table:
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with pa.csv.open_csv(path, parse_options=parse) as reader:
         names = reader.schema.names
+    # In a file of one column, an empty line is an empty document.
+    parse.ignore_empty_lines = len(names) > 1
     # Every column as text: a column of numbers is still somebody's text, identifier or label.
     convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()))
     return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)

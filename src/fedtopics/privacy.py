@@ -81,17 +81,22 @@ class Ledger:
 
     Parameters
     ----------
+    method : str
+    study : str
+        Fingerprint of the study.
     path : path or None
         File of JSON lines, appended to; None keeps no ledger.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, method: str, study: str, path: Path | None = None) -> None:
+        self._method = method
+        self._study = study
         self._file: IO[str] | None = None
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8")
 
-    def write(self, study: str, function: str, payload: Payload, reply: Payload) -> None:
+    def write(self, function: str, payload: Payload, reply: Payload) -> None:
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values."""
         if self._file is None:
             return
@@ -106,7 +111,8 @@ class Ledger:
             total += len(data)
         line = {
             "time": time.time(),
-            "study": study,
+            "study": self._study,
+            "method": self._method,
             "round": payload.get("round", 0),
             "function": function,
             "documents": reply.get("documents"),
@@ -145,16 +151,17 @@ def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     name = line["function"]
     new = {
         "function": name,
+        "method": line["method"],
         "fields": [],
         "replies": 0,
-        "fewest_documents": line["documents"],
+        "documents": line["documents"],
         "values": 0,
         "bytes": 0,
     }
     row = rows.setdefault(name, new)
     row["fields"] = sorted({*row["fields"], *line["fields"]})
     row["replies"] += 1
-    row["fewest_documents"] = min(row["fewest_documents"], line["documents"])
+    row["documents"] = min(row["documents"], line["documents"])
     values = sum(math.prod(field["shape"]) for field in line["fields"].values())
     row["values"] = max(row["values"], values)
     row["bytes"] += line["bytes"]
@@ -171,11 +178,9 @@ class Door:
         The client half of a method.
     policy : Policy
     ledger : Ledger
-    study : str
-        Fingerprint of the study, written into the ledger.
     """
 
-    def __init__(self, client: str, half: Half, policy: Policy, ledger: Ledger, study: str) -> None:
+    def __init__(self, client: str, half: Half, policy: Policy, ledger: Ledger) -> None:
         if half.method not in policy.methods:
             raise PolicyError(
                 f"The policy of client {client!r} does not allow the method {half.method!r}; "
@@ -185,7 +190,6 @@ class Door:
         self._half = half
         self._policy = policy
         self._ledger = ledger
-        self._study = study
 
     def call(self, function: str, payload: Payload) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
@@ -210,7 +214,7 @@ class Door:
         except DataError as error:
             raise DataError(f"Client {self.client!r}: {error}") from None
         self._check(function, reply)
-        self._ledger.write(self._study, function, payload, reply)
+        self._ledger.write(function, payload, reply)
         return reply
 
     def _check(self, function: str, reply: Payload) -> None:

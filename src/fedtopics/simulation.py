@@ -59,7 +59,10 @@ def train(
     run = RunFolder(folder, study.fingerprint, study.checkpoint_every, resume, on_event)
     if folder is not None:
         (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
-    ledgers = {name: Ledger(ledger_path(folder, name)) for name in documents}
+    ledgers = {
+        name: Ledger(study.method.name, study.fingerprint, ledger_path(folder, name))
+        for name in documents
+    }
     try:
         doors = {
             name: Door(
@@ -67,7 +70,6 @@ def train(
                 _client(study, name, data, rules.get(name, Policy())),
                 rules.get(name, Policy()),
                 ledgers[name],
-                study.fingerprint,
             )
             for name, data in documents.items()
         }

@@ -151,7 +151,7 @@ def check_client_name(name: str) -> None:
         )
 
 
-def example() -> str:
+def example_study() -> str:
     """Return a commented study with every key, its default and its meaning."""
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study(name="example", clients=clients)

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+
 from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient, GFedNTMSettings
 
-__all__ = ["GFedNTM", "GFedNTMClient", "GFedNTMSettings"]
+CLIENT_HALVES: dict[str, type[GFedNTMClient]] = {"gfedntm": GFedNTMClient}
+
+
+def what_leaves(method: str, function: str) -> str:
+    """Return what a client's function says of itself under "Leaves the client"."""
+    text = inspect.getdoc(getattr(CLIENT_HALVES.get(method), function, None)) or ""
+    _, _, section = text.partition("Leaves the client\n")
+    return " ".join(section.partition("\n\n")[0].split())
+
+
+__all__ = ["GFedNTM", "GFedNTMClient", "GFedNTMSettings", "what_leaves"]
