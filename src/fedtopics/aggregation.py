@@ -49,7 +49,7 @@ def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
     Parameters
     ----------
     replies : mapping of client name to payload
-        The same fields from each client: numbers, arrays, `Rows`, or lists and maps of these.
+        The same fields from each client: numbers, arrays, `Rows`, or maps of these.
     """
     ordered = [replies[name] for name in sorted(replies)]
     if len(ordered) == 1:
@@ -61,8 +61,6 @@ def _add(values: list[Any]) -> Any:
     first = values[0]
     if isinstance(first, Mapping):
         return {key: _add([value[key] for value in values]) for key in first}
-    if isinstance(first, list):
-        return [_add(list(parts)) for parts in zip(*values, strict=True)]
     if isinstance(first, Rows):
         return _add_rows(values)
     if isinstance(first, np.ndarray):

@@ -181,9 +181,10 @@ class ProdLDA:
             "hidden": uniform(h1**-0.5, h1, h2),
             "hidden_bias": uniform(h1**-0.5, h2),
             "posterior": uniform(h2**-0.5, h2, 2 * k),
-            "posterior_bias": uniform(h2**-0.5, 2 * k),
             "beta_logits": uniform(math.sqrt(6 / (k + self.n_words)), k, self.n_words),
         }
+        if self.settings.layer_norm:  # batch normalisation would take it away again
+            weights["posterior_bias"] = uniform(h2**-0.5, 2 * k)
         if self.settings.word_bias:
             weights["word_bias"] = torch.zeros(self.n_words, dtype=self.dtype)
         if self.settings.learn_prior:
@@ -249,7 +250,7 @@ class ProdLDA:
         hidden = functional.softplus(second)
         if batch.noise is not None:
             hidden = hidden * batch.noise.keep_hidden
-        posterior = torch.addmm(weights["posterior_bias"], hidden, weights["posterior"])
+        posterior = hidden @ weights["posterior"]
         wide = posterior.double()
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
 
@@ -275,7 +276,7 @@ class ProdLDA:
         shape = (self.settings.n_components,)
         mu, log_variance = (
             functional.layer_norm(part, shape, eps=EPSILON)
-            for part in hidden["posterior"].chunk(2, 1)
+            for part in (hidden["posterior"] + weights["posterior_bias"]).chunk(2, 1)
         )
         return self._sample(batch, mu, log_variance)
 

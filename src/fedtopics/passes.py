@@ -145,17 +145,16 @@ class ServerPass:
         return back
 
 
-def finish_all(network: ProdLDA, weights: Tensors, averages: Sequence[Tensor]) -> dict[str, Tensors]:
-    """Return what documents share under running averages of the sums, by stage name."""
+def finish_all(network: ProdLDA, weights: Tensors, averages: Tensors) -> dict[str, Tensors]:
+    """Return what documents share under running averages of the sums, all by stage name."""
     return {
-        stage.name: stage.finish(weights, average, 1.0)
-        for stage, average in zip(network.stages, averages, strict=True)
+        stage.name: stage.finish(weights, averages[stage.name], 1.0) for stage in network.stages
     }
 
 
 def run_through(
     network: ProdLDA, weights: Tensors, batch: Batch, shared: Mapping[str, Tensors] | None
-) -> tuple[Tensor, list[Tensor]]:
+) -> tuple[Tensor, Tensors]:
     """Run a whole pass over one batch without a cut.
 
     Parameters
@@ -167,15 +166,15 @@ def run_through(
     Returns
     -------
     loss : scalar tensor, summed over documents
-    sums : list of float64 vectors, one a stage
+    sums : mapping of stage name to float64 vector
     """
     carried: Tensors = {}
     entered: Tensors = {}
-    sums = []
+    sums: Tensors = {}
     for stage in network.stages:
         carried, total = stage.local(weights, batch, carried, entered)
         entered = shared[stage.name] if shared is not None else _own(stage, weights, total, batch)
-        sums.append(total.detach())
+        sums[stage.name] = total.detach()
     return network.loss(weights, batch, carried, entered), sums
 
 

@@ -138,7 +138,7 @@ class State:
 
     weights: Tensors
     optimizer: ServerOptimizer
-    averages: list[torch.Tensor] = field(default_factory=list)
+    averages: Tensors = field(default_factory=dict)
     round: int = 0
     best: Tensors = field(default_factory=dict)
     best_loss: float = np.inf
@@ -147,15 +147,14 @@ class State:
     def snapshot(self) -> Tensors:
         """Copy what makes the model: weights and running statistics."""
         tensors = {f"weights/{name}": tensor for name, tensor in self.weights.items()}
-        tensors |= {f"averages/{i}": average for i, average in enumerate(self.averages)}
+        tensors |= {f"averages/{stage}": average for stage, average in self.averages.items()}
         return {name: tensor.clone() for name, tensor in tensors.items()}
 
     def adopt(self, tensors: Tensors) -> None:
         """Take up a snapshot, in place."""
         for name, weight in self.weights.items():
             weight.copy_(tensors[f"weights/{name}"])
-        count = sum(name.startswith("averages/") for name in tensors)
-        self.averages = [tensors[f"averages/{i}"].clone() for i in range(count)]
+        self.averages = {n: t.clone() for n, t in _below("averages/", tensors).items()}
 
     def checkpoint(self) -> Checkpoint:
         """Turn into named arrays and numbers."""
@@ -174,13 +173,11 @@ class State:
         self.round = saved.round
         self.best_loss, self.waited = saved.numbers["best_loss"], int(saved.numbers["waited"])
 
-    def average(self, sums: list[NDArray[np.float64]], n: float) -> None:
+    def average(self, sums: Payload, n: float) -> None:
         """Let the running statistics follow the sums over this round's n documents."""
-        now = [torch.from_numpy(total).double() / n for total in sums]
-        if not self.averages:
-            self.averages = now
-        for average, value in zip(self.averages, now, strict=True):
-            average.lerp_(value, AVERAGE_MOMENTUM)
+        for stage, total in sums.items():
+            now = torch.from_numpy(total) / n
+            self.averages.setdefault(stage, now).lerp_(now, AVERAGE_MOMENTUM)
 
 
 @dataclass
@@ -190,7 +187,7 @@ class Update:
     gradients: dict[str, Any]
     documents: int
     loss: float
-    sums: list[NDArray[np.float64]]
+    sums: Payload
 
 
 class GFedNTM:
@@ -276,13 +273,13 @@ class GFedNTM:
         own = ServerPass(network, state.weights)
         weights = _client_weights(network, state.weights)
         shared: dict[str, Any] = {}
-        all_sums = []
-        for stage in range(len(network.stages)):
-            reply = ask("forward", round=state.round, stage=stage, shared=shared, weights=weights)
+        sums = {}
+        for number, stage in enumerate(network.stages):
+            reply = ask("forward", round=state.round, stage=number, shared=shared, weights=weights)
             weights = {}  # sent once
-            all_sums.append(reply["sums"])
+            sums[stage.name] = reply["sums"]
             totals = torch.from_numpy(reply["sums"])
-            shared = to_arrays(own.finish(stage, totals, reply["documents"]))
+            shared = to_arrays(own.finish(number, totals, reply["documents"]))
         reply = ask("loss", round=state.round, shared=shared)
         documents, loss = reply["documents"], reply["loss"]
         for stage in reversed(range(len(network.stages))):
@@ -290,18 +287,18 @@ class GFedNTM:
             gradient = own.backward(stage, upstream).numpy()
             reply = ask("backward", round=state.round, stage=stage, gradient=gradient)
         gradients = reply["weights"] | to_arrays(own.weight_gradients)
-        return Update(gradients, documents, loss, all_sums)
+        return Update(gradients, documents, loss, sums)
 
     def _one_exchange(self, ask: Any, network: ProdLDA, state: State) -> Update:
         """Take everything in one exchange: the paper's Algorithm 1, or the server's statistics."""
         if self.settings.norm == "local":
             reply = ask("gradients", round=state.round, weights=to_arrays(state.weights), shared={})
             return Update(reply["weights"], reply["documents"], reply["loss"], reply["sums"])
+        self._first_average(ask, network, state)
         weights = _client_weights(network, state.weights)
-        self._first_average(ask, state, weights)
         own = ServerPass(network, state.weights)
         shared = {
-            stage.name: to_arrays(own.finish(i, state.averages[i], 1.0))
+            stage.name: to_arrays(own.finish(i, state.averages[stage.name], 1.0))
             for i, stage in enumerate(network.stages)
         }
         reply = ask("gradients", round=state.round, weights=weights, shared=shared)
@@ -312,19 +309,20 @@ class GFedNTM:
 
     def _averaged_steps(self, ask: Any, network: ProdLDA, state: State) -> Update:
         """Let each client take several steps and average how far they went (FedAvg)."""
-        averages: list[NDArray[Any]] = []
+        averages: Payload = {}
         if self.settings.norm == "server":
-            self._first_average(ask, state, _client_weights(network, state.weights))
-            averages = [average.numpy() for average in state.averages]
+            self._first_average(ask, network, state)
+            averages = to_arrays(state.averages)
         reply = ask(
             "steps", round=state.round, weights=to_arrays(state.weights), averages=averages
         )
         return Update(reply["descent"], reply["documents"], reply["loss"], reply["sums"])
 
-    def _first_average(self, ask: Any, state: State, weights: Payload) -> None:
+    def _first_average(self, ask: Any, network: ProdLDA, state: State) -> None:
         if not state.averages:
+            weights = _client_weights(network, state.weights)
             reply = ask("forward", round=state.round, stage=0, shared={}, weights=weights)
-            state.average([reply["sums"]], reply["documents"])
+            state.average({network.stages[0].name: reply["sums"]}, reply["documents"])
 
     def _step(self, state: State, update: Update) -> float:
         """Move the weights; return the change relative to their norm."""
@@ -526,7 +524,7 @@ class GFedNTMClient:
         return {
             "weights": self._packed(batch, _collected(used)),
             "shared": {stage: to_arrays(_collected(values)) for stage, values in given.items()},
-            "sums": [total.numpy() for total in sums],
+            "sums": to_arrays(sums),
             "loss": float(loss.detach()),
             "documents": len(batch),
         }
@@ -536,7 +534,7 @@ class GFedNTMClient:
         vocabulary: str,
         round: int,  # noqa: A002
         weights: Payload,
-        averages: list[NDArray[Any]],
+        averages: Payload,
     ) -> dict[str, Any]:
         """Take several local Adam steps, from fresh moments (FedAvg's client update).
 
@@ -549,9 +547,9 @@ class GFedNTMClient:
         optimizer = torch.optim.Adam(
             local.values(), lr=self.settings.local_learning_rate, fused=True
         )
-        running = [torch.from_numpy(average) for average in averages]
+        running = {stage: torch.from_numpy(average) for stage, average in averages.items()}
         first = (round - 1) * self.settings.local_steps + 1
-        totals: list[torch.Tensor] = []
+        totals: Tensors = {}
         loss_sum, documents = 0.0, 0
         for number in range(first, first + self.settings.local_steps):
             batch = self._minibatch(vocabulary, number)
@@ -561,12 +559,12 @@ class GFedNTMClient:
             optimizer.zero_grad()
             (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            totals = [a + b for a, b in zip(totals, sums, strict=True)] if totals else sums
+            totals = {stage: totals.get(stage, 0) + total for stage, total in sums.items()}
             loss_sum, documents = loss_sum + float(loss.detach()), documents + len(batch)
         descent = {n: (start[n] - local[n].detach()) * documents for n in start}
         return {
             "descent": to_arrays(descent),
-            "sums": [total.numpy() for total in totals],
+            "sums": to_arrays(totals),
             "loss": loss_sum,
             "documents": documents,
         }
