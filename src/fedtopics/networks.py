@@ -295,9 +295,8 @@ class ProdLDA:
         mean = totals[:k] / n
         covariance = totals[k:].reshape(k, k) / n - torch.outer(mean, mean)
         beta_logits = weights["beta_logits"]
-        variance = _Variance.apply(covariance.to(self.dtype), beta_logits)
-        scale = (variance.clamp(min=0) + EPSILON).rsqrt()
-        return {"topics": beta_logits * scale, "theta_mean": mean.to(self.dtype)}
+        topics = _Normalised.apply(covariance.to(self.dtype), beta_logits)
+        return {"topics": topics, "theta_mean": mean.to(self.dtype)}
 
     def _divergence(self, weights: Tensors, mu: Tensor, log_variance: Tensor) -> Tensor:
         """Kullback-Leibler divergence of the posterior from the Laplace-approximated Dirichlet."""
@@ -343,19 +342,28 @@ class _Reconstruction(torch.autograd.Function):
         return by_theta, (theta * outer).T @ ctx.gradient, ctx.gradient.sum(0) * outer, None, None
 
 
-class _Variance(torch.autograd.Function):
-    """diag(beta' covariance beta) for a symmetric covariance, with one product less backwards."""
+class _Normalised(torch.autograd.Function):
+    """beta / sqrt(diag(beta' covariance beta) + EPSILON) for a symmetric covariance.
+
+    Backwards it needs one product with n_words columns; autograd would take two, and more memory.
+    """
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, beta: Tensor) -> Tensor:
         product = covariance @ beta
-        ctx.save_for_backward(beta, product)
-        return (beta * product).sum(0)
+        variance = (beta * product).sum(0).clamp_(min=0)
+        scale = variance.add_(EPSILON).rsqrt_()
+        ctx.save_for_backward(beta, product, scale)
+        return beta * scale
 
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        beta, product = ctx.saved_tensors
-        return (beta * outer) @ beta.T, product * (2 * outer)
+        beta, product, scale = ctx.saved_tensors
+        work = outer * beta
+        by_variance = -0.5 * scale**3 * work.sum(0)
+        by_covariance = torch.mul(beta, by_variance, out=work) @ beta.T
+        by_beta = torch.mul(outer, scale, out=work).addcmul_(product, by_variance, value=2)
+        return by_covariance, by_beta
 
 
 NETWORKS: dict[str, type[ProdLDA]] = {"prodlda": ProdLDA}

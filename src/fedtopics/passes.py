@@ -22,6 +22,23 @@ def leaves(tensors: Mapping[str, Tensor]) -> Tensors:
     return {name: tensor.detach().requires_grad_() for name, tensor in tensors.items()}
 
 
+def gradients(
+    outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, inputs: Sequence[Tensors]
+) -> list[Tensors]:
+    """Return the outputs' gradients with respect to maps of inputs, without what they do not use.
+
+    Parameters
+    ----------
+    outputs, seeds : tensors and the gradients that come back to them
+    inputs : sequence of mappings of name to tensor
+    """
+    flat = [tensor for tensors in inputs for tensor in tensors.values()]
+    found = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
+    return [
+        {name: g for name in tensors if (g := next(found)) is not None} for tensors in inputs
+    ]
+
+
 def batch_weights(network: ProdLDA, weights: Tensors, batch: Batch) -> Tensors:
     """Return the weights as a batch uses them: of row weights, the rows of its words."""
     return {
@@ -85,20 +102,12 @@ class ClientPass:
     def _back(
         self, outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, stage: int
     ) -> Tensors:
-        carried, shared = self._inputs[stage]
-        names = [("weight", n) for n in self.weights]
-        names += [("carried", n) for n in carried] + [("shared", n) for n in shared]
-        inputs = [*self.weights.values(), *carried.values(), *shared.values()]
-        found = torch.autograd.grad(outputs, inputs, seeds, allow_unused=True)
-        of: dict[str, Tensors] = {"weight": {}, "carried": {}, "shared": {}}
-        for (kind, name), gradient in zip(names, found, strict=True):
-            if gradient is not None:
-                of[kind][name] = gradient
-        for name, gradient in of["weight"].items():
+        inputs = [self.weights, *self._inputs[stage]]
+        of_weights, self._carried_gradients, of_shared = gradients(outputs, seeds, inputs)
+        for name, gradient in of_weights.items():
             earlier = self.weight_gradients.get(name)
             self.weight_gradients[name] = gradient if earlier is None else earlier + gradient
-        self._carried_gradients = of["carried"]
-        return of["shared"]
+        return of_shared
 
 
 class ServerPass:
@@ -132,17 +141,11 @@ class ServerPass:
     def backward(self, stage: int, shared_gradients: Tensors) -> Tensor:
         """Return the gradient of a stage's totals, given that of what was shared."""
         totals, shared = self._tape[stage]
-        inputs = {"": totals, **self.weights}
-        found = torch.autograd.grad(
-            [shared[name] for name in shared_gradients],
-            [*inputs.values()],
-            [*shared_gradients.values()],
-            allow_unused=True,
-        )
-        reached = {n: g for n, g in zip(inputs, found, strict=True) if g is not None}
-        back = reached.pop("")
-        self.weight_gradients.update(reached)  # only one stage's finish uses a weight
-        return back
+        outputs = [shared[name] for name in shared_gradients]
+        seeds = [*shared_gradients.values()]
+        of_weights, of_totals = gradients(outputs, seeds, [self.weights, {"totals": totals}])
+        self.weight_gradients.update(of_weights)  # a weight is used in one stage's finish
+        return of_totals["totals"]
 
 
 def finish_all(network: ProdLDA, weights: Tensors, averages: Tensors) -> dict[str, Tensors]:

@@ -11,7 +11,7 @@ that write about different things destroy the model; see docs/exactness.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -34,7 +34,15 @@ from fedtopics.networks import (
     to_arrays,
     to_tensors,
 )
-from fedtopics.passes import ClientPass, ServerPass, batch_weights, finish_all, leaves, run_through
+from fedtopics.passes import (
+    ClientPass,
+    ServerPass,
+    batch_weights,
+    finish_all,
+    gradients,
+    leaves,
+    run_through,
+)
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import (
     TextRules,
@@ -218,6 +226,7 @@ class GFedNTM:
         counts = clients.sum("adopt", words=list(vocabulary.words), total=total)
         run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
         ask = partial(clients.sum, vocabulary=vocabulary.fingerprint)
+        exchange = self._exchange(len(clients.names))
 
         network = self.settings.build(len(vocabulary))
         state = self._first_state(network)
@@ -225,7 +234,7 @@ class GFedNTM:
         if saved is not None:
             state.restore(saved)
         for state.round in run.rounds(state.round, self.settings.rounds(counts["training"])):
-            update = self._exchange(ask, network, state)
+            update = exchange(ask, network, state)
             if not np.isfinite(update.loss):
                 raise StudyError(
                     f"The loss of round {state.round} is no number; lower learning_rate."
@@ -261,12 +270,15 @@ class GFedNTM:
         optimizer = ServerOptimizer(self.settings.optimizer, weights, rate, self.settings.beta1)
         return State(weights, optimizer)
 
-    def _exchange(self, ask: Any, network: ProdLDA, state: State) -> Update:
+    def _exchange(self, n_clients: int) -> Callable[[Any, ProdLDA, State], Update]:
         if self.settings.local_steps > 1:
-            return self._averaged_steps(ask, network, state)
-        if self.settings.norm == "sync":
-            return self._synchronised(ask, network, state)
-        return self._one_exchange(ask, network, state)
+            return self._averaged_steps
+        if self.settings.norm == "server":
+            return self._server_statistics
+        # One client's own statistics are those of all.
+        if self.settings.norm == "local" or n_clients == 1:
+            return self._own_statistics
+        return self._synchronised
 
     def _synchronised(self, ask: Any, network: ProdLDA, state: State) -> Update:
         """Take one pass over the union of the minibatches, a sum at each of its cuts."""
@@ -289,11 +301,13 @@ class GFedNTM:
         gradients = reply["weights"] | to_arrays(own.weight_gradients)
         return Update(gradients, documents, loss, sums)
 
-    def _one_exchange(self, ask: Any, network: ProdLDA, state: State) -> Update:
-        """Take everything in one exchange: the paper's Algorithm 1, or the server's statistics."""
-        if self.settings.norm == "local":
-            reply = ask("gradients", round=state.round, weights=to_arrays(state.weights), shared={})
-            return Update(reply["weights"], reply["documents"], reply["loss"], reply["sums"])
+    def _own_statistics(self, ask: Any, network: ProdLDA, state: State) -> Update:
+        """Let each client normalise by its own minibatch: the paper's Algorithm 1."""
+        reply = ask("gradients", round=state.round, weights=to_arrays(state.weights), shared={})
+        return Update(reply["weights"], reply["documents"], reply["loss"], reply["sums"])
+
+    def _server_statistics(self, ask: Any, network: ProdLDA, state: State) -> Update:
+        """Normalise by the server's running statistics, in one exchange."""
         self._first_average(ask, network, state)
         weights = _client_weights(network, state.weights)
         own = ServerPass(network, state.weights)
@@ -520,10 +534,10 @@ class GFedNTMClient:
         used = leaves(batch_weights(self._network, self._tensors(weights), batch))
         given = {stage: leaves(self._tensors(values)) for stage, values in shared.items()}
         loss, sums = run_through(self._network, used, batch, given or None)
-        loss.backward()  # type: ignore[no-untyped-call]
+        of_weights, *of_shared = gradients([loss], None, [used, *given.values()])
         return {
-            "weights": self._packed(batch, _collected(used)),
-            "shared": {stage: to_arrays(_collected(values)) for stage, values in given.items()},
+            "weights": self._packed(batch, of_weights),
+            "shared": dict(zip(given, map(to_arrays, of_shared), strict=True)),
             "sums": to_arrays(sums),
             "loss": float(loss.detach()),
             "documents": len(batch),
@@ -669,10 +683,6 @@ def _evaluation(network: ProdLDA, state: State) -> dict[str, Any]:
         "weights": _client_weights(network, state.weights),
         "shared": {stage: to_arrays(values) for stage, values in shared.items()},
     }
-
-
-def _collected(tensors: Tensors) -> Tensors:
-    return {n: torch.zeros_like(t) if t.grad is None else t.grad for n, t in tensors.items()}
 
 
 def _below(prefix: str, tensors: Tensors) -> Tensors:

@@ -1,0 +1,128 @@
+"""One contestant of the training benchmark: reads jobs from stdin, prints documents per second.
+
+Runs in the environment of the library it measures: ``ours`` and ``floor`` in ours, ``peer`` in
+that of contextualized-topic-models.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from documents import bag_of_words
+
+HIDDEN = 100
+MINIBATCHES = 30
+
+
+def ours(n_topics: int, n_words: int, batch: int) -> float:
+    """Train federated ProdLDA with one client, through everything that training passes."""
+    import pyarrow as pa
+
+    from fedtopics import Corpus, Policy, Study, train
+
+    bag = bag_of_words(batch * MINIBATCHES, n_words)
+    bag.sort_indices()
+    names = pa.array([f"w{i}" for i in range(n_words)], pa.large_string())
+    repeated = bag.indices.repeat(bag.data.astype(int))
+    ends = [0, *bag.sum(1).cumsum().astype(int).tolist()]
+    tokens = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), names.take(repeated))
+    study = Study.make(
+        method={
+            "n_components": n_topics,
+            "hidden": [HIDDEN, HIDDEN],
+            "batch_size": batch,
+            "max_rounds": 3 * MINIBATCHES,
+        },
+        vocabulary={"min_document_frequency": 1, "max_words": n_words, "max_document_share": 1},
+    )
+    times: list[float] = []
+
+    def note(event: dict[str, float]) -> None:
+        if event["event"] == "vocabulary" and event["words"] != n_words:
+            raise RuntimeError(f"{event['words']} words instead of {n_words}")
+        if event["event"] == "round":
+            times.append(event["seconds"])
+
+    open_policy = Policy(min_documents=1, min_document_frequency=1)
+    corpus = Corpus.of(pa.chunked_array([tokens]))
+    train(study, {"all": corpus}, policies={"all": open_policy}, on_event=note)
+    return batch * 2 * MINIBATCHES / sum(times[MINIBATCHES:])
+
+
+def peer(n_topics: int, n_words: int, batch: int) -> float:
+    """Train the same network, contextualized-topic-models' ZeroShotTM fed with the bag of words."""
+    from contextualized_topic_models.datasets.dataset import CTMDataset
+    from contextualized_topic_models.models.ctm import ZeroShotTM
+    from scipy import sparse
+    from torch.utils.data import DataLoader
+
+    bag = sparse.csr_matrix(bag_of_words(batch * MINIBATCHES, n_words))
+    words = {i: f"w{i}" for i in range(n_words)}
+    data = CTMDataset(X_contextual=bag.toarray(), X_bow=bag, idx2token=words)
+    model = ZeroShotTM(
+        bow_size=n_words,
+        contextual_size=n_words,
+        n_components=n_topics,
+        hidden_sizes=(HIDDEN, HIDDEN),
+        batch_size=batch,
+        num_data_loader_workers=0,
+    )
+    model.model.train()
+    loader = DataLoader(data, batch_size=batch, shuffle=True, drop_last=True, num_workers=0)
+    model._train_epoch(loader)
+    start = time.perf_counter()
+    for _ in range(2):
+        model._train_epoch(loader)
+    return batch * 2 * MINIBATCHES / (time.perf_counter() - start)
+
+
+def floor(n_topics: int, n_words: int, batch: int, first_layer: bool = True) -> float:
+    """Multiply the matrices of that network, forwards and backwards, and do nothing else."""
+    x = torch.from_numpy(bag_of_words(batch, n_words).toarray())
+    hidden, theta = torch.rand(batch, HIDDEN), torch.rand(batch, n_topics)
+    first, second = torch.rand(n_words, HIDDEN), torch.rand(HIDDEN, HIDDEN)
+    posterior, beta = torch.rand(HIDDEN, 2 * n_topics), torch.rand(n_topics, n_words)
+    both, logits = torch.rand(batch, 2 * n_topics), torch.rand(batch, n_words)
+
+    def products() -> None:
+        if first_layer:
+            x @ first, x.T @ hidden
+        hidden @ second, hidden @ second.T, hidden.T @ hidden
+        hidden @ posterior, both @ posterior.T, hidden.T @ both
+        theta @ beta, logits @ beta.T, theta.T @ logits
+
+    for _ in range(5):
+        products()
+    start = time.perf_counter()
+    for _ in range(2 * MINIBATCHES):
+        products()
+    return batch * 2 * MINIBATCHES / (time.perf_counter() - start)
+
+
+def decoder_floor(n_topics: int, n_words: int, batch: int) -> float:
+    """The same without the dense products of the first layer, which a sparse input can avoid."""
+    return floor(n_topics, n_words, batch, first_layer=False)
+
+
+def main() -> None:
+    """Answer each line of numbers with documents per second."""
+    contestants: dict[str, Callable[[int, int, int], float]] = {
+        f.__name__: f for f in (ours, peer, floor, decoder_floor)
+    }
+    torch.set_num_threads(2)
+    for line in sys.stdin:
+        name, *numbers = json.loads(line)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            speed = contestants[name](*numbers)
+        sys.stdout.write(json.dumps(speed) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Synthetic documents for the benchmarks, the same for every contestant."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+WORDS_A_DOCUMENT = 100
+
+
+def bag_of_words(n_documents: int, n_words: int, seed: int = 0) -> sparse.csr_array:
+    """Draw Zipf-like documents in which every word of the vocabulary occurs.
+
+    Returns
+    -------
+    float32 CSR array of shape (n_documents, n_words)
+    """
+    rng = np.random.default_rng(seed)
+    rank = np.arange(1, n_words + 1)
+    cumulative = np.cumsum(1 / (rank + 10.0))
+    drawn = rng.random((n_documents, WORDS_A_DOCUMENT)) * cumulative[-1]
+    words = np.searchsorted(cumulative, drawn)
+    every = np.arange(n_words)
+    rows = np.concatenate([np.repeat(np.arange(n_documents), WORDS_A_DOCUMENT), every % n_documents])
+    columns = np.concatenate([words.ravel(), every])
+    ones = np.ones(len(rows), np.float32)
+    bag = sparse.csr_array(sparse.coo_array((ones, (rows, columns)), (n_documents, n_words)))
+    bag.sum_duplicates()
+    return bag
