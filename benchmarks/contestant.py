@@ -12,8 +12,10 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
+
 from documents import bag_of_words
 
 HIDDEN = 100
@@ -43,7 +45,7 @@ def ours(n_topics: int, n_words: int, batch: int) -> float:
     )
     times: list[float] = []
 
-    def note(event: dict[str, float]) -> None:
+    def note(event: dict[str, Any]) -> None:
         if event["event"] == "vocabulary" and event["words"] != n_words:
             raise RuntimeError(f"{event['words']} words instead of {n_words}")
         if event["event"] == "round":

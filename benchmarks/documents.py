@@ -21,7 +21,9 @@ def bag_of_words(n_documents: int, n_words: int, seed: int = 0) -> sparse.csr_ar
     drawn = rng.random((n_documents, WORDS_A_DOCUMENT)) * cumulative[-1]
     words = np.searchsorted(cumulative, drawn)
     every = np.arange(n_words)
-    rows = np.concatenate([np.repeat(np.arange(n_documents), WORDS_A_DOCUMENT), every % n_documents])
+    rows = np.concatenate(
+        [np.repeat(np.arange(n_documents), WORDS_A_DOCUMENT), every % n_documents]
+    )
     columns = np.concatenate([words.ravel(), every])
     ones = np.ones(len(rows), np.float32)
     bag = sparse.csr_array(sparse.coo_array((ones, (rows, columns)), (n_documents, n_words)))

@@ -111,8 +111,7 @@ def ordinary(
 def difference(weights: dict[str, Tensor], reference: dict[str, Tensor]) -> float:
     """Largest relative difference of a weight matrix."""
     return max(
-        float((weights[name] - tensor).norm() / tensor.norm())
-        for name, tensor in reference.items()
+        float((weights[name] - tensor).norm() / tensor.norm()) for name, tensor in reference.items()
     )
 
 
@@ -121,9 +120,7 @@ def difference(weights: dict[str, Tensor], reference: dict[str, Tensor]) -> floa
 def test_fifty_rounds_equal_one_process(
     optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
 ) -> None:
-    plan = study(
-        optimizer=optimizer, learning_rate=rate, batch_split=split, precision="float64"
-    )
+    plan = study(optimizer=optimizer, learning_rate=rate, batch_split=split, precision="float64")
     model = train(plan, subjects(SIZES))
 
     assert len(minibatches) == 50
@@ -159,7 +156,7 @@ def test_moving_documents_between_clients_changes_nothing(
         )
 
         def dealt(client: GFedNTMClient, everyone: list[GFedNTMClient], number: int) -> Batch:
-            bags = [c._bag for c in sorted(everyone, key=lambda c: c.name)]
+            bags = [c._documents._bag for c in sorted(everyone, key=lambda c: c.name)]
             rng = np.random.default_rng(number)
             rows = [rng.choice(bag.shape[0], 20, replace=False) for bag in bags]
             union = [bag[index] for bag, index in zip(bags, rows, strict=True)]
@@ -231,7 +228,7 @@ def test_a_killed_process_resumes_with_the_same_bits(tmp_path: Path) -> None:
         lines = [" ".join(rng.choice(words, 8)) for _ in range(60)]
         (tmp_path / f"{name}.csv").write_text("text\n" + "\n".join(lines) + "\n")
     (tmp_path / "study.toml").write_text(
-        'checkpoint_every = 20\n[method]\nn_components = 3\nmax_rounds = 300\n'
+        "checkpoint_every = 20\n[method]\nn_components = 3\nmax_rounds = 300\n"
         '[clients.north]\ndata = "north.csv"\n[clients.south]\ndata = "south.csv"\n'
     )
     command = [sys.executable, "-c", "from fedtopics.cli import main; main()", "run", "study.toml"]

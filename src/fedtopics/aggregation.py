@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -156,5 +156,5 @@ class ServerOptimizer:
         for name, value in state.items():
             weight, key = name.rsplit(".", 1)
             entries.setdefault(numbers[weight], {})[key] = value
-        groups = cast("dict[str, Any]", self._torch.state_dict())["param_groups"]
+        groups = self._torch.state_dict()["param_groups"]
         self._torch.load_state_dict({"state": entries, "param_groups": groups})

@@ -212,7 +212,9 @@ class _Progress:
 
 
 def _print_topics(model: TopicModel, words: int, relevance: float | None = None) -> None:
-    _say("topic, its share of all documents, its words; below, its share of each client's documents")
+    _say(
+        "topic, its share of all documents, its words; below, its share of each client's documents"
+    )
     for row in model.get_topic_info(words, relevance):
         _say(f"{row['topic']:>5} {row['share']:>6.1%}  {' '.join(row['words'])}")
         shares = sorted(row["clients"].items(), key=lambda item: -item[1])

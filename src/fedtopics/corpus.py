@@ -118,7 +118,10 @@ class Corpus:
         if not files:
             raise DataError(f"The folder {path} holds no .txt file; each document is one file.")
         texts = pa.chunked_array(
-            [[_read_text(file) for file in files[i : i + BATCH]] for i in range(0, len(files), BATCH)],
+            [
+                [_read_text(file) for file in files[i : i + BATCH]]
+                for i in range(0, len(files), BATCH)
+            ],
             type=pa.large_string(),
         )
         ids = [file.relative_to(path).as_posix() for file in files]

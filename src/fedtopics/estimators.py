@@ -23,8 +23,10 @@ from fedtopics.topics import TopicModel
 ALONE = "all"  # the one client of `fit`
 
 
-class ProdLDA(  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+class ProdLDA(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
 ):
     """Product-of-experts LDA, alone, centralised or federated.
 

@@ -211,7 +211,7 @@ class ProdLDA:
         bias = weights.get("word_bias")
         if bias is None:
             bias = shared["topics"].new_zeros(self.n_words)
-        reconstruction = _Reconstruction.apply(
+        reconstruction: Tensor = _Reconstruction.apply(  # type: ignore[no-untyped-call]
             centred, shared["topics"], bias, batch, self._memory(len(batch))
         )
         return reconstruction + self._divergence(weights, carried["mu"], carried["log_variance"])
@@ -295,7 +295,9 @@ class ProdLDA:
         mean = totals[:k] / n
         covariance = totals[k:].reshape(k, k) / n - torch.outer(mean, mean)
         beta_logits = weights["beta_logits"]
-        topics = _Normalised.apply(covariance.to(self.dtype), beta_logits)
+        topics = _Normalised.apply(  # type: ignore[no-untyped-call]
+            covariance.to(self.dtype), beta_logits
+        )
         return {"topics": topics, "theta_mean": mean.to(self.dtype)}
 
     def _divergence(self, weights: Tensors, mu: Tensor, log_variance: Tensor) -> Tensor:
@@ -336,7 +338,7 @@ class _Reconstruction(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         theta, topics = ctx.saved_tensors
         by_theta = ctx.gradient @ topics.T * outer
         return by_theta, (theta * outer).T @ ctx.gradient, ctx.gradient.sum(0) * outer, None, None
@@ -357,7 +359,7 @@ class _Normalised(torch.autograd.Function):
         return beta * scale
 
     @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, Tensor]:
         beta, product, scale = ctx.saved_tensors
         work = outer * beta
         by_variance = -0.5 * scale**3 * work.sum(0)

@@ -34,9 +34,7 @@ def gradients(
     """
     flat = [tensor for tensors in inputs for tensor in tensors.values()]
     found = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
-    return [
-        {name: g for name in tensors if (g := next(found)) is not None} for tensors in inputs
-    ]
+    return [{name: g for name in tensors if (g := next(found)) is not None} for tensors in inputs]
 
 
 def batch_weights(network: ProdLDA, weights: Tensors, batch: Batch) -> Tensors:

@@ -11,7 +11,7 @@ import json
 import math
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -72,8 +72,13 @@ def explain(error: Exception) -> str:
 class Half(Protocol):
     """A method's client half: the functions it names in `published` may be called."""
 
-    method: str
-    published: tuple[str, ...]
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+
+    @property
+    def published(self) -> Sequence[str]:
+        """Names of the functions."""
 
 
 class Ledger:
@@ -244,10 +249,10 @@ def _flat(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + name, value
 
 
-def _describe(value: Any) -> tuple[bytes | memoryview, list[int], str]:
+def _describe(value: Any) -> tuple[memoryview, list[int], str]:
     if isinstance(value, np.ndarray):
-        data = memoryview(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
-        return data, list(value.shape), str(value.dtype)
+        flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        return flat.data, list(value.shape), str(value.dtype)
     shape = [len(value)] if isinstance(value, list) else []
     kind = type(value[0]).__name__ if isinstance(value, list) and value else type(value).__name__
-    return json.dumps(value).encode(), shape, kind
+    return memoryview(json.dumps(value).encode()), shape, kind

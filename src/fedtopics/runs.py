@@ -103,7 +103,11 @@ class RunFolder:
         if self.folder is None:
             return
         arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
-        meta = {"round": str(state.round), "study": self._study, "numbers": json.dumps(state.numbers)}
+        meta = {
+            "round": str(state.round),
+            "study": self._study,
+            "numbers": json.dumps(state.numbers),
+        }
         data = save(arrays, metadata=meta)
         folder = self.folder / "checkpoints"
         path = folder / f"{state.round:08d}.safetensors"

@@ -67,8 +67,8 @@ class TextRules(BaseModel):
         if self.stop_words == "none":
             return own
         if self.stop_words == "english":
-            return own | ENGLISH_STOP_WORDS
-        return own | frozenset(get_stop_words(self.stop_words))
+            return own.union(ENGLISH_STOP_WORDS)
+        return own.union(get_stop_words(self.stop_words))
 
     def analyser(self) -> Callable[[str], list[str]]:
         """Return the function that turns a text into its words (scikit-learn's analyser)."""
@@ -130,8 +130,8 @@ class Vocabulary:
     @property
     def frequency(self) -> NDArray[np.float64]:
         """Share of each word in all occurrences, shape (n_words,)."""
-        counts = self.occurrences.astype(np.float64)
-        return counts / counts.sum()
+        share: NDArray[np.float64] = self.occurrences / self.occurrences.sum()
+        return share
 
 
 def fingerprint(words: Sequence[str]) -> str:

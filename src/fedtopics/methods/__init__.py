@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 
-from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient, GFedNTMSettings
+from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient
+from fedtopics.methods.settings import GFedNTMSettings
 
 CLIENT_HALVES: dict[str, type[GFedNTMClient]] = {"gfedntm": GFedNTMClient}
 

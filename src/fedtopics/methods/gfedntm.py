@@ -11,29 +11,22 @@ that write about different things destroy the model; see docs/exactness.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
-from fedtopics.aggregation import OptimizerName, Payload, Rows, ServerOptimizer
+from fedtopics.aggregation import Payload, Rows, ServerOptimizer
 from fedtopics.corpus import Corpus
-from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.base import Checkpoint, Clients, Run
-from fedtopics.networks import (
-    NETWORKS,
-    Batch,
-    NetworkSettings,
-    ProdLDA,
-    Tensors,
-    to_arrays,
-    to_tensors,
-)
+from fedtopics.errors import StudyError
+from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.minibatches import Minibatches
+from fedtopics.methods.settings import GFedNTMSettings
+from fedtopics.methods.state import State, Update
+from fedtopics.networks import Batch, ProdLDA, Tensors, to_arrays, to_tensors
 from fedtopics.passes import (
     ClientPass,
     ServerPass,
@@ -52,150 +45,6 @@ from fedtopics.vocabulary import (
     count_words,
     fingerprint,
 )
-
-AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normalisation
-EPOCHS = 100  # passes over the documents when max_rounds is not given,
-MOST_ROUNDS = 5000  # but no more rounds than this
-EVALUATION_BATCH = 1024
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    # As PyTorch implementations of Srivastava and Sutton's network, gFedNTM's among them.
-    "paper": {"learn_prior": True, "word_bias": False, "relevance": 1.0},
-}
-
-
-class GFedNTMSettings(NetworkSettings):
-    """All of the method's parameters, as a study names them."""
-
-    name: Literal["gfedntm"] = Field("gfedntm", description="the method")
-    network: Literal["prodlda"] = Field("prodlda", description="the neural topic model")
-    preset: Literal["default", "paper"] = Field(
-        "default", description='"paper" takes the authors\' settings where none is given'
-    )
-    norm: Literal["sync", "server", "local"] = Field(
-        "sync",
-        description='batch normalisation: over all clients ("sync"), by the server\'s running '
-        'statistics ("server"), or by each client alone ("local", as in the paper)',
-    )
-    optimizer: OptimizerName = Field(
-        "adam", description="the server's; fedavg and fedadam go with local_steps > 1"
-    )
-    learning_rate: float = Field(0.002, gt=0, description="of the server's optimiser")
-    beta1: float = Field(0.99, ge=0, lt=1, description="decay of Adam's first moment")
-    local_steps: int = Field(1, ge=1, description="minibatches a client takes in one round")
-    local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
-    batch_size: int = Field(64, ge=1, description="documents of a round")
-    batch_split: Literal["proportional", "fixed"] = Field(
-        "proportional",
-        description='"proportional": the clients share batch_size by their numbers of documents; '
-        '"fixed": each client takes batch_size (as in the paper)',
-    )
-    max_rounds: int | None = Field(
-        None, ge=1, description="most rounds; by default 100 passes over the documents, at most 5000"
-    )
-    tolerance: float = Field(
-        0.0, ge=0, description="stop when the weights change by less, relative to their norm"
-    )
-    validation_share: float = Field(
-        0.0, ge=0, le=0.5, description="share of each client's documents held back; paper: 0.25"
-    )
-    validate_every: int = Field(50, ge=1, description="rounds between two validations")
-    patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
-    precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
-    relevance: float = Field(
-        0.6, ge=0, le=1, description="how topics are read: 1 by probability, 0 by lift"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        implied = {"layer_norm": True} if given.get("norm") == "server" else {}
-        return PRESETS.get(given.get("preset", "default"), {}) | implied | given
-
-    @model_validator(mode="after")
-    def _fits(self) -> GFedNTMSettings:
-        averaging = self.optimizer in ("fedavg", "fedadam")
-        if averaging != (self.local_steps > 1):
-            raise ValueError(
-                f"optimizer {self.optimizer!r} does not go with local_steps {self.local_steps}: "
-                "fedavg and fedadam need more than 1, sgd and adam exactly 1"
-            )
-        if averaging and self.norm == "sync":
-            raise ValueError('norm "sync" needs an exchange a step; use norm "server" here')
-        if self.norm == "server" and not self.layer_norm:
-            raise ValueError('norm "server" needs layer_norm = true')
-        return self
-
-    def build(self, n_words: int) -> ProdLDA:
-        """Build the network for a vocabulary."""
-        return NETWORKS[self.network](n_words, self, getattr(torch, self.precision))
-
-    def rounds(self, documents: int) -> int:
-        """Return the most rounds for a number of training documents."""
-        if self.max_rounds is not None:
-            return self.max_rounds
-        return min(MOST_ROUNDS, max(1, EPOCHS * documents // self.batch_size))
-
-
-@dataclass
-class State:
-    """All that outlives a round on the server."""
-
-    weights: Tensors
-    optimizer: ServerOptimizer
-    averages: Tensors = field(default_factory=dict)
-    round: int = 0
-    best: Tensors = field(default_factory=dict)
-    best_loss: float = np.inf
-    waited: int = 0
-
-    def snapshot(self) -> Tensors:
-        """Copy what makes the model: weights and running statistics."""
-        tensors = {f"weights/{name}": tensor for name, tensor in self.weights.items()}
-        tensors |= {f"averages/{stage}": average for stage, average in self.averages.items()}
-        return {name: tensor.clone() for name, tensor in tensors.items()}
-
-    def adopt(self, tensors: Tensors) -> None:
-        """Take up a snapshot, in place."""
-        for name, weight in self.weights.items():
-            weight.copy_(tensors[f"weights/{name}"])
-        self.averages = {n: t.clone() for n, t in _below("averages/", tensors).items()}
-
-    def checkpoint(self) -> Checkpoint:
-        """Turn into named arrays and numbers."""
-        tensors = self.snapshot()
-        tensors |= {f"optimizer/{name}": t for name, t in self.optimizer.state().items()}
-        tensors |= {f"best/{name}": t for name, t in self.best.items()}
-        numbers = {"best_loss": self.best_loss, "waited": self.waited}
-        return Checkpoint(self.round, to_arrays(tensors), numbers)
-
-    def restore(self, saved: Checkpoint) -> None:
-        """Take up a checkpoint."""
-        tensors = {name: torch.from_numpy(array) for name, array in saved.arrays.items()}
-        self.adopt(tensors)
-        self.optimizer.restore(_below("optimizer/", tensors))
-        self.best = _below("best/", tensors)
-        self.round = saved.round
-        self.best_loss, self.waited = saved.numbers["best_loss"], int(saved.numbers["waited"])
-
-    def average(self, sums: Payload, n: float) -> None:
-        """Let the running statistics follow the sums over this round's n documents."""
-        for stage, total in sums.items():
-            now = torch.from_numpy(total) / n
-            self.averages.setdefault(stage, now).lerp_(now, AVERAGE_MOMENTUM)
-
-
-@dataclass
-class Update:
-    """What one round gives: gradients summed over n documents, their loss and statistics."""
-
-    gradients: dict[str, Any]
-    documents: int
-    loss: float
-    sums: Payload
 
 
 class GFedNTM:
@@ -233,7 +82,8 @@ class GFedNTM:
         saved = run.restore()
         if saved is not None:
             state.restore(saved)
-        for state.round in run.rounds(state.round, self.settings.rounds(counts["training"])):
+        for number in run.rounds(state.round, self.settings.rounds(counts["training"])):
+            state.round = number
             update = exchange(ask, network, state)
             if not np.isfinite(update.loss):
                 raise StudyError(
@@ -294,12 +144,12 @@ class GFedNTM:
             shared = to_arrays(own.finish(number, totals, reply["documents"]))
         reply = ask("loss", round=state.round, shared=shared)
         documents, loss = reply["documents"], reply["loss"]
-        for stage in reversed(range(len(network.stages))):
+        for number in reversed(range(len(network.stages))):
             upstream = to_tensors(reply["shared"], network.dtype)
-            gradient = own.backward(stage, upstream).numpy()
-            reply = ask("backward", round=state.round, stage=stage, gradient=gradient)
-        gradients = reply["weights"] | to_arrays(own.weight_gradients)
-        return Update(gradients, documents, loss, sums)
+            gradient = own.backward(number, upstream).numpy()
+            reply = ask("backward", round=state.round, stage=number, gradient=gradient)
+        total = reply["weights"] | to_arrays(own.weight_gradients)
+        return Update(total, documents, loss, sums)
 
     def _own_statistics(self, ask: Any, network: ProdLDA, state: State) -> Update:
         """Let each client normalise by its own minibatch: the paper's Algorithm 1."""
@@ -318,8 +168,8 @@ class GFedNTM:
         reply = ask("gradients", round=state.round, weights=weights, shared=shared)
         for i, stage in enumerate(network.stages):
             own.backward(i, to_tensors(reply["shared"][stage.name], network.dtype))
-        gradients = reply["weights"] | to_arrays(own.weight_gradients)
-        return Update(gradients, reply["documents"], reply["loss"], reply["sums"])
+        total = reply["weights"] | to_arrays(own.weight_gradients)
+        return Update(total, reply["documents"], reply["loss"], reply["sums"])
 
     def _averaged_steps(self, ask: Any, network: ProdLDA, state: State) -> Update:
         """Let each client take several steps and average how far they went (FedAvg)."""
@@ -327,9 +177,7 @@ class GFedNTM:
         if self.settings.norm == "server":
             self._first_average(ask, network, state)
             averages = to_arrays(state.averages)
-        reply = ask(
-            "steps", round=state.round, weights=to_arrays(state.weights), averages=averages
-        )
+        reply = ask("steps", round=state.round, weights=to_arrays(state.weights), averages=averages)
         return Update(reply["descent"], reply["documents"], reply["loss"], reply["sums"])
 
     def _first_average(self, ask: Any, network: ProdLDA, state: State) -> None:
@@ -426,7 +274,6 @@ class GFedNTMClient:
         self._seed = (seed, int.from_bytes(name.encode()))
         self._counts = count_words(corpus, text)
         self._fingerprint = ""
-        self._epoch = (-1, np.zeros(0, np.int64))
 
     def vocabulary(self) -> dict[str, Any]:
         """Name the words that enough of the documents have (Algorithm 1, GetClientVocab).
@@ -449,23 +296,19 @@ class GFedNTMClient:
             Numbers of documents: all, those to train with, those without a known word.
         """
         self._fingerprint = fingerprint(words)
-        self._bag = self._counts.columns({word: i for i, word in enumerate(words)})
-        self._bag = self._bag.astype(np.float32)
-        known = np.flatnonzero(np.diff(self._bag.indptr))
-        if len(known) == 0:
-            raise DataError(
-                "no document has a word of the agreed vocabulary; raise max_words, or lower "
-                "min_clients of the study."
-            )
-        known = np.random.default_rng([*self._seed, 0]).permutation(known)
-        self._training, self._held = self._split(known)
+        bag = self._counts.columns({word: i for i, word in enumerate(words)}).astype(np.float32)
         self._network = self.settings.build(len(words))
-        documents = self._bag.shape[0]
-        self._size = self._batch_size(documents / total)
+        self._documents = Minibatches(
+            bag, self._network, self._seed, self.settings.validation_share, self.min_documents
+        )
+        documents = bag.shape[0]
+        proportional = self.settings.batch_split == "proportional"
+        part = documents / total if proportional else 1
+        self._size = self._documents.size(self.settings.batch_size * part)
         return {
             "documents": documents,
-            "training": len(self._training),
-            "without_known_word": documents - len(known),
+            "training": len(self._documents.training),
+            "without_known_word": documents - len(self._documents.known),
         }
 
     def forward(
@@ -596,11 +439,11 @@ class GFedNTMClient:
             The summed loss and the number of documents.
         """
         self._check(vocabulary)
+        rows = self._documents.held
         total = 0.0
-        for batch, given, used in self._evaluate(self._held, weights, shared):
-            with torch.no_grad():
-                total += float(run_through(self._network, used, batch, given)[0])
-        return {"loss": total, "documents": len(self._held)}
+        for batch, given, used in self._evaluate(rows, weights, shared):
+            total += float(run_through(self._network, used, batch, given)[0])
+        return {"loss": total, "documents": len(rows)}
 
     def shares(
         self, vocabulary: str, weights: Payload, shared: Mapping[str, Payload]
@@ -611,48 +454,23 @@ class GFedNTMClient:
             n_topics numbers and the number of documents.
         """
         self._check(vocabulary)
-        rows = np.concatenate([self._training, self._held])
-        rows = np.unique(rows)
+        rows = self._documents.known
         total = np.zeros(self.settings.n_components)
         for batch, given, used in self._evaluate(rows, weights, shared):
-            with torch.no_grad():
-                total += self._network.theta(used, given, batch).double().sum(0).numpy()
+            total += self._network.theta(used, given, batch).double().sum(0).numpy()
         return {"theta": total, "documents": len(rows)}
 
-    def _split(self, known: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Hold documents back; a client too small for that validates on those it trains with."""
-        share = self.settings.validation_share
-        held = max(round(share * len(known)), self.min_documents) if share else 0
-        if held > 0 and len(known) - held < self.min_documents:
-            return known, known
-        return known[held:], known[:held]
-
-    def _batch_size(self, part: float) -> int:
-        size = self.settings.batch_size
-        if self.settings.batch_split == "proportional":
-            size = max(1, round(size * part))
-        return min(len(self._training), max(size, self.min_documents))
-
     def _minibatch(self, vocabulary: str, number: int) -> Batch:
-        """Return the minibatch of a number: each epoch is a new permutation of the documents."""
         self._check(vocabulary)
-        size = self._size
-        epoch, place = divmod(number - 1, max(1, len(self._training) // size))
-        if self._epoch[0] != epoch:
-            rng = np.random.default_rng([*self._seed, 1, epoch])
-            self._epoch = (epoch, rng.permutation(self._training))
-        rows = self._epoch[1][place * size : (place + 1) * size]
-        noise = self._network.draw(np.random.default_rng([*self._seed, 2, number]), len(rows))
-        return Batch.of(self._bag[rows], noise, self._network.dtype)
+        return self._documents.draw(number, self._size)
 
+    @torch.no_grad()
     def _evaluate(
         self, rows: NDArray[np.int64], weights: Payload, shared: Mapping[str, Payload]
-    ) -> Any:
+    ) -> Iterator[tuple[Batch, dict[str, Tensors], Tensors]]:
         tensors = self._tensors(weights)
         given = {stage: self._tensors(values) for stage, values in shared.items()}
-        for start in range(0, len(rows), EVALUATION_BATCH):
-            some = self._bag[rows[start : start + EVALUATION_BATCH]]
-            batch = Batch.of(some, None, self._network.dtype)
+        for batch in self._documents.in_order(rows):
             yield batch, given, batch_weights(self._network, tensors, batch)
 
     def _tensors(self, arrays: Payload) -> Tensors:
@@ -683,7 +501,3 @@ def _evaluation(network: ProdLDA, state: State) -> dict[str, Any]:
         "weights": _client_weights(network, state.weights),
         "shared": {stage: to_arrays(values) for stage, values in shared.items()},
     }
-
-
-def _below(prefix: str, tensors: Tensors) -> Tensors:
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

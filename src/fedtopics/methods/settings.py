@@ -1,0 +1,97 @@
+"""The parameters of gFedNTM, as a study names them, and the authors' values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+
+from fedtopics.aggregation import OptimizerName
+from fedtopics.networks import NETWORKS, NetworkSettings, ProdLDA
+
+EPOCHS = 100  # passes over the documents when max_rounds is not given,
+MOST_ROUNDS = 5000  # but no more rounds than this
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # As PyTorch implementations of Srivastava and Sutton's network, gFedNTM's among them.
+    "paper": {"learn_prior": True, "word_bias": False, "relevance": 1.0},
+}
+
+
+class GFedNTMSettings(NetworkSettings):
+    """All of the method's parameters, as a study names them."""
+
+    name: Literal["gfedntm"] = Field("gfedntm", description="the method")
+    network: Literal["prodlda"] = Field("prodlda", description="the neural topic model")
+    preset: Literal["default", "paper"] = Field(
+        "default", description='"paper" takes the authors\' settings where none is given'
+    )
+    norm: Literal["sync", "server", "local"] = Field(
+        "sync",
+        description='batch normalisation: over all clients ("sync"), by the server\'s running '
+        'statistics ("server"), or by each client alone ("local", as in the paper)',
+    )
+    optimizer: OptimizerName = Field(
+        "adam", description="the server's; fedavg and fedadam go with local_steps > 1"
+    )
+    learning_rate: float = Field(0.002, gt=0, description="of the server's optimiser")
+    beta1: float = Field(0.99, ge=0, lt=1, description="decay of Adam's first moment")
+    local_steps: int = Field(1, ge=1, description="minibatches a client takes in one round")
+    local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
+    batch_size: int = Field(64, ge=1, description="documents of a round")
+    batch_split: Literal["proportional", "fixed"] = Field(
+        "proportional",
+        description='"proportional": the clients share batch_size by their numbers of documents; '
+        '"fixed": each client takes batch_size (as in the paper)',
+    )
+    max_rounds: int | None = Field(
+        None,
+        ge=1,
+        description="most rounds; by default 100 passes over the documents, at most 5000",
+    )
+    tolerance: float = Field(
+        0.0, ge=0, description="stop when the weights change by less, relative to their norm"
+    )
+    validation_share: float = Field(
+        0.0, ge=0, le=0.5, description="share of each client's documents held back; paper: 0.25"
+    )
+    validate_every: int = Field(50, ge=1, description="rounds between two validations")
+    patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
+    precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
+    relevance: float = Field(
+        0.6, ge=0, le=1, description="how topics are read: 1 by probability, 0 by lift"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        implied = {"layer_norm": True} if given.get("norm") == "server" else {}
+        return PRESETS.get(given.get("preset", "default"), {}) | implied | given
+
+    @model_validator(mode="after")
+    def _fits(self) -> GFedNTMSettings:
+        averaging = self.optimizer in ("fedavg", "fedadam")
+        if averaging != (self.local_steps > 1):
+            raise ValueError(
+                f"optimizer {self.optimizer!r} does not go with local_steps {self.local_steps}: "
+                "fedavg and fedadam need more than 1, sgd and adam exactly 1"
+            )
+        if averaging and self.norm == "sync":
+            raise ValueError('norm "sync" needs an exchange a step; use norm "server" here')
+        if self.norm == "server" and not self.layer_norm:
+            raise ValueError('norm "server" needs layer_norm = true')
+        return self
+
+    def build(self, n_words: int) -> ProdLDA:
+        """Build the network for a vocabulary."""
+        return NETWORKS[self.network](n_words, self, getattr(torch, self.precision))
+
+    def rounds(self, documents: int) -> int:
+        """Return the most rounds for a number of training documents."""
+        if self.max_rounds is not None:
+            return self.max_rounds
+        return min(MOST_ROUNDS, max(1, EPOCHS * documents // self.batch_size))
