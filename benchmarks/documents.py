@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -29,3 +31,14 @@ def bag_of_words(n_documents: int, n_words: int, seed: int = 0) -> sparse.csr_ar
     bag = sparse.csr_array(sparse.coo_array((ones, (rows, columns)), (n_documents, n_words)))
     bag.sum_duplicates()
     return bag
+
+
+def tokenised(bag: sparse.csr_array) -> Any:
+    """Turn a bag of words into documents of tokens w0, w1, ..., without a Python string."""
+    import pyarrow as pa  # the peer's environment has none
+
+    bag.sort_indices()
+    names = pa.array([f"w{i}" for i in range(bag.shape[1])], pa.large_string())
+    ends = np.concatenate([[0], np.cumsum(bag.sum(1))]).astype(np.int64)
+    words = names.take(pa.array(np.repeat(bag.indices, bag.data.astype(int))))
+    return pa.chunked_array([pa.LargeListArray.from_arrays(pa.array(ends), words)])

@@ -1,0 +1,47 @@
+# Two commands set everything up by themselves: make demo, make test.
+PYTHON ?= python3
+BIN := .venv/bin
+PEERS := .venv-peers/bin
+
+.PHONY: demo test check bench bench-scale skew clean
+
+demo: .venv/ready
+	$(BIN)/fedtopics demo
+
+test: .venv/ready
+	$(BIN)/pytest
+
+check: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Documents per second in training, beside contextualized-topic-models and the bare products.
+bench: .venv/ready .venv-peers/ready
+	$(BIN)/python benchmarks/training.py --peer $(PEERS)/python
+
+# 22 thousand to 2.2 million documents.
+bench-scale: .venv/ready
+	$(BIN)/python benchmarks/scale.py
+
+# What skewed clients do to each way of normalising: the tables of docs/exactness.md.
+skew: .venv/ready
+	$(BIN)/python benchmarks/skew.py
+
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+# torch comes first and is held: contextualized-topic-models would take another one.
+.venv-peers/ready: benchmarks/requirements.lock
+	$(PYTHON) -m venv .venv-peers
+	$(PEERS)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(PEERS)/pip install --quiet --disable-pip-version-check -c benchmarks/requirements.lock \
+	  contextualized-topic-models
+	touch $@
+
+clean:
+	rm -rf .venv .venv-peers

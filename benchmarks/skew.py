@@ -1,0 +1,137 @@
+"""What clients that write about different things do to each way of normalising.
+
+Two sets of clients with nothing in common but the language: the documentation of five Python
+packages, and a synthetic corpus in which each client has topics of its own. For each
+normalisation: purity and mutual information of the documents' main topics against the client
+they come from, and for the synthetic corpus the similarity to the true topics. Results are kept
+in ``benchmarks/results/skew.jsonl``, a line a run, and a run that is there is not repeated.
+
+    python benchmarks/skew.py [--seeds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedtopics import Corpus, Study, TopicModel, train
+from fedtopics.corpus import pool
+from fedtopics.datasets import package_documentation
+from fedtopics.metrics import normalised_mutual_information, purity, topic_similarity
+
+RESULTS = Path(__file__).parent / "results" / "skew.jsonl"
+SCENARIOS = ("centralised", "sync", "server", "local")
+N_TOPICS, N_CLIENTS = 20, 5
+SCORES = ("purity", "nmi", "tss")
+Scores = dict[str, float]
+
+
+def private_topics(
+    seed: int, n_words: int = 2000, documents: int = 2000
+) -> tuple[dict[str, Corpus], NDArray[np.float64]]:
+    """Draw LDA documents: every client has four of the twenty topics to itself."""
+    rng = np.random.default_rng(seed)
+    beta = rng.dirichlet(np.full(n_words, 0.01), N_TOPICS)
+    words = pa.array([f"w{i}" for i in range(n_words)], pa.large_string())
+    own = N_TOPICS // N_CLIENTS
+    corpora = {}
+    for client in range(N_CLIENTS):
+        theta = rng.dirichlet(np.full(own, 0.1), documents)
+        mixed = theta @ beta[client * own : (client + 1) * own]
+        lengths = rng.integers(50, 151, documents)
+        counts = rng.multinomial(lengths, mixed / mixed.sum(1, keepdims=True))
+        row, column = counts.nonzero()
+        flat = np.repeat(column, counts[row, column])
+        ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]))
+        tokens = pa.LargeListArray.from_arrays(ends, words.take(pa.array(flat)))
+        corpora[f"client{client}"] = Corpus.of(pa.chunked_array([tokens]))
+    return corpora, beta
+
+
+def fitted(scenario: str, corpora: Mapping[str, Corpus], seed: int, rounds: int) -> TopicModel:
+    """Train on the pooled documents, or federated with one of the normalisations."""
+    federated = scenario != "centralised"
+    method = {
+        "n_components": N_TOPICS,
+        "norm": scenario if federated else "sync",
+        "batch_size": 320,
+        "learning_rate": 0.005,
+        "max_rounds": rounds,
+    }
+    clients = corpora if federated else {"all": pool(list(corpora.values()))}
+    return train(Study.make(method=method, seed=seed), clients)
+
+
+def scores(
+    model: TopicModel, corpora: Mapping[str, Corpus], beta: NDArray[np.float64] | None
+) -> Scores:
+    """Score the documents' main topics, and the topics where the true ones are known."""
+    main = np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora.values()])
+    labels = np.repeat(np.arange(len(corpora)), [len(corpus) for corpus in corpora.values()])
+    found = {"purity": purity(labels, main), "nmi": normalised_mutual_information(labels, main)}
+    if beta is not None:
+        columns = [int(word[1:]) for word in model.vocabulary.words]
+        found["tss"] = topic_similarity(beta[:, columns], model.beta)
+    return found
+
+
+def missing(seeds: int) -> list[tuple[str, int, str]]:
+    """Runs whose result is not kept yet."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    done = {(r["data"], r["seed"], r["scenario"]) for r in map(json.loads, lines)}
+    every = [
+        (data, seed, scenario)
+        for seed in range(seeds)
+        for data in ("packages", "synthetic")
+        for scenario in SCENARIOS
+    ]
+    return [run for run in every if run not in done]
+
+
+def table(data: str) -> list[str]:
+    """Mean and standard deviation over seeds, in Markdown."""
+    rows = [r for r in map(json.loads, RESULTS.read_text().splitlines()) if r["data"] == data]
+    names = [name for name in SCORES if name in rows[0]]
+    lines = [f"| {data} | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
+    for scenario in SCENARIOS:
+        cells = []
+        for name in names:
+            values = [row[name] for row in rows if row["scenario"] == scenario]
+            spread = statistics.stdev(values) if len(values) > 1 else 0.0
+            cells.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
+        lines.append(f"| {scenario} | {' | '.join(cells)} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seeds", type=int, default=3)
+    seeds = parser.parse_args().seeds
+    RESULTS.parent.mkdir(exist_ok=True)
+    packages: Any = None
+    for data, seed, scenario in missing(seeds):
+        if data == "packages":
+            packages = packages or package_documentation(N_CLIENTS)
+            corpora, beta, rounds = packages, None, 1000
+        else:
+            corpora, beta = private_topics(seed)
+            rounds = 600
+        found = scores(fitted(scenario, corpora, seed, rounds), corpora, beta)
+        with RESULTS.open("a") as file:
+            file.write(json.dumps({"data": data, "seed": seed, "scenario": scenario, **found}) + "\n")
+        sys.stderr.write(f"{data} {seed} {scenario} {found}\n")
+    for data in ("packages", "synthetic"):
+        sys.stdout.write("\n".join(table(data)) + "\n\n")
+
+
+if __name__ == "__main__":
+    main()

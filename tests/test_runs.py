@@ -1,0 +1,194 @@
+"""A run's folder: checkpoints, events, and going on after an interruption."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import RunError
+from fedtopics.methods.base import Checkpoint
+from fedtopics.runs import RunFolder
+
+ARRAYS = {
+    "weights": np.array([[1.5, -0.0], [np.inf, np.nan]], np.float32),
+    "exact": np.array([1 / 3, 1e-300]),
+    "count": np.array([2**40], np.int64),
+    "step": np.array(7.0, np.float32),  # no dimension, as Adam's step counts
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "nothing": np.zeros((0, 3), np.float32),
+}
+
+
+def state(round_: int, **numbers: float) -> Checkpoint:
+    return Checkpoint(round_, {"x": np.array([float(round_)])}, numbers)
+
+
+def finished(folder: Path, *rounds: int) -> Path:
+    """A run that left checkpoints after these rounds; return the newest one's file."""
+    run = RunFolder(folder, "study1")
+    for round_ in rounds:
+        run.checkpoint(state(round_))
+    run.close()
+    return folder / "checkpoints" / f"{rounds[-1]:08d}.safetensors"
+
+
+def restored(folder: Path) -> Checkpoint | None:
+    run = RunFolder(folder, "study1", resume=True)
+    try:
+        return run.restore()
+    finally:
+        run.close()
+
+
+def test_checkpoint_comes_back_to_the_bit(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    run.checkpoint(Checkpoint(12, ARRAYS, {"best_loss": float("inf"), "waited": 3, "third": 1 / 3}))
+    run.close()
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 12
+    assert back.numbers == {"best_loss": float("inf"), "waited": 3, "third": 1 / 3}
+    assert back.arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert back.arrays[name].dtype == array.dtype, name
+        assert back.arrays[name].shape == array.shape, name
+        assert back.arrays[name].tobytes() == array.tobytes(), name
+
+
+def test_the_last_two_stay_and_the_newest_is_taken(tmp_path: Path) -> None:
+    finished(tmp_path, 1, 9, 10, 100)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == [
+        "00000010.safetensors",
+        "00000010.sha256",
+        "00000100.safetensors",
+        "00000100.sha256",
+    ]
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 100
+    assert back.arrays["x"].tolist() == [100.0]
+
+
+@pytest.mark.parametrize("place", [4, 60, -1])
+def test_a_flipped_bit_is_noticed(tmp_path: Path, place: int) -> None:
+    path = finished(tmp_path, 1, 2)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RunError, match=r"The checkpoint .*00000002\.safetensors is damaged"):
+        restored(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 5, -1])
+def test_a_truncated_checkpoint_is_noticed(tmp_path: Path, length: int) -> None:
+    path = finished(tmp_path, 1, 2)
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(RunError, match=r"The checkpoint .*00000002\.safetensors is damaged"):
+        restored(tmp_path)
+
+
+def test_a_lost_checkpoint_is_noticed(tmp_path: Path) -> None:
+    finished(tmp_path, 1, 2).unlink()
+    with pytest.raises(RunError, match=r"00000002\.safetensors is damaged"):
+        restored(tmp_path)
+
+
+def test_doing_as_the_message_says(tmp_path: Path) -> None:
+    path = finished(tmp_path, 1, 2)
+    path.unlink()
+    path.with_suffix(".sha256").unlink()
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 1
+
+
+def test_a_checkpoint_not_fully_written_is_passed_over(tmp_path: Path) -> None:
+    path = finished(tmp_path, 1, 2)
+    path.with_name("00000003.safetensors").write_bytes(b"half")
+    path.with_name("00000003.sha256.tmp").write_bytes(b"half")
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 2
+
+
+def test_nothing_is_restored_without_resume(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    run.checkpoint(state(1))
+    assert run.restore() is None
+    run.close()
+
+
+def test_resume_before_the_first_checkpoint(tmp_path: Path) -> None:
+    RunFolder(tmp_path, "study1").close()
+    assert restored(tmp_path) is None
+
+
+def test_another_study_is_not_resumed(tmp_path: Path) -> None:
+    finished(tmp_path, 1)
+    with pytest.raises(RunError, match="is of study study1, this is study study2; resume with"):
+        RunFolder(tmp_path, "study2", resume=True)
+
+
+def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    finished(tmp_path, 1)
+    with pytest.raises(RunError, match=r"There is a run in .* already; go on with --resume"):
+        RunFolder(tmp_path, "study1")
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 1
+
+
+def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"There is no run in .*none to resume; leave out --resume"):
+        RunFolder(tmp_path / "none", "study1", resume=True)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("line", ["", "{", "{}", "[]", "3"])
+def test_damaged_events(tmp_path: Path, line: str) -> None:
+    (tmp_path / "events.jsonl").write_text(line + "\n")
+    with pytest.raises(RunError, match=r"The first line of .*events\.jsonl is damaged"):
+        RunFolder(tmp_path, "study1", resume=True)
+
+
+def test_events(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    run = RunFolder(tmp_path / "deep" / "run", "study1", on_event=seen.append)
+    assert list(run.rounds(2, 4)) == [3, 4]
+    run.event("round", round=4, loss=1.5)
+    run.close()
+    again = RunFolder(tmp_path / "deep" / "run", "study1", resume=True, on_event=seen.append)
+    again.close()
+    lines = (tmp_path / "deep" / "run" / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert events == seen
+    assert all(event.pop("time") > 1.7e9 and event.pop("seconds") >= 0 for event in events)
+    assert events == [
+        {"event": "started", "study": "study1"},
+        {"event": "training", "done": 2, "rounds": 4},
+        {"event": "round", "round": 4, "loss": 1.5},
+        {"event": "resumed", "study": "study1"},
+    ]
+
+
+def test_when_a_checkpoint_is_due(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1", checkpoint_every=3)
+    assert [round_ for round_ in range(1, 10) if run.due(round_)] == [3, 6, 9]
+    run.close()
+
+
+def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[dict[str, Any]] = []
+    run = RunFolder(None, "study1", checkpoint_every=1, resume=True, on_event=seen.append)
+    assert not run.due(1)
+    run.checkpoint(state(1))
+    assert run.restore() is None
+    assert list(run.rounds(0, 2)) == [1, 2]
+    run.event("finished")
+    run.close()
+    assert [event["event"] for event in seen] == ["training", "finished"]
+    assert list(tmp_path.iterdir()) == []
