@@ -133,7 +133,7 @@ def test_shapes_must_agree(first: dict[str, Any], second: dict[str, Any]) -> Non
     ],
 )
 def test_fields_must_agree(first: dict[str, Any], second: dict[str, Any]) -> None:
-    with pytest.raises(FedTopicsError):
+    with pytest.raises(FedTopicsError, match=r"do not run the same study|cannot be added up"):
         add_up({"a": first, "b": second})
 
 

@@ -94,6 +94,8 @@ def test_json_lines_keep_dates_as_they_are(tmp_path: Path) -> None:
     lines = '{"text": "one", "id": "2020-01-31"}\n{"text": "two", "id": "2020-02-01"}\n'
     corpus = Corpus.read(write(tmp_path / "a.jsonl", lines))
     assert corpus.ids.to_pylist() == ["2020-01-31", "2020-02-01"]
+    assert texts(write(tmp_path / "b.jsonl", '{"text": "2020-01-31"}\n')) == ["2020-01-31"]
+    assert texts(write(tmp_path / "c.jsonl", '{"tokens": ["2020-01-31"]}\n')) == [["2020-01-31"]]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +205,12 @@ def test_a_batch_of_empty_token_lists() -> None:
     assert (len(corpus), corpus.n_empty) == (BATCH + 1, BATCH)
 
 
+def test_a_batch_of_nothing() -> None:
+    assert Corpus.of([None] * BATCH).n_empty == BATCH
+    corpus = Corpus.of([None] * BATCH + ["one"])
+    assert (len(corpus), corpus.n_empty) == (BATCH + 1, BATCH)
+
+
 def test_batches_keep_the_order() -> None:
     given = [str(i) for i in range(BATCH + 3)]
     batches = list(Corpus.of(given).batches())
@@ -297,8 +305,12 @@ def test_pool_refuses_two_forms() -> None:
 def test_pool_refuses_labels_of_two_kinds() -> None:
     numbers = Corpus.of(pa.table({"text": ["a"], "label": [1]}))
     words = Corpus.of(pa.table({"text": ["b"], "label": ["x"]}))
-    with pytest.raises(DataError, match="label"):
+    with pytest.raises(DataError, match="labels of different types; convert all to strings"):
         pool([numbers, words])
+    large = Corpus.of(pa.table({"text": ["c"], "label": pa.array(["y"], pa.large_string())}))
+    both = pool([words, large])
+    assert both.labels is not None
+    assert both.labels.to_pylist() == ["x", "y"]
 
 
 # What cannot be used
@@ -323,6 +335,7 @@ def test_column_of_numbers() -> None:
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="text"):
         Corpus.read(write(tmp_path / "a.csv", "text,text\none,two\n"))
+    assert texts(write(tmp_path / "b.csv", "text,,\none,,\n")) == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -393,6 +406,8 @@ def test_one_string_is_no_collection() -> None:
     "data",
     [
         [CANARY, [CANARY]],
+        [[CANARY], CANARY],
+        [CANARY] * BATCH + [[CANARY]],
         [CANARY, 3],
         [[CANARY], 3],
         [[CANARY, None]],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,6 @@ from fedtopics.privacy import OPEN_POLICY, summarise_ledger
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
 BOATS = ["ketch", "sloop", "yawl", "brig", "cutter", "dory", "barque", "schooner"]
 UNIFORM = np.full(2, 0.5, np.float32)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads only wait for each other on networks this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def documents(words: list[str], seed: int) -> list[str]:
@@ -318,7 +308,6 @@ NOT_FOR_TEXT = {
     "check_transformer_general": "asks that a table with another number of columns be refused",
     "check_estimators_empty_data_messages": "asks for a message about 0 columns",
     "check_fit2d_1feature": "asks for a message about 1 column",
-    "check_fit2d_1sample": "asks for a message with the words '1 sample'",
     "check_fit2d_predict1d": "asks for a message with the words 'Reshape your data'",
     "check_complex_data": "feeds complex numbers",
     "check_estimators_nan_inf": "feeds numbers that are none; a missing text is an empty document",

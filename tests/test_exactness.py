@@ -59,7 +59,7 @@ class OrdinaryProdLDA(nn.Module):
 
 
 def dense(batch: Batch, n_words: int) -> Tensor:
-    flat = torch.zeros(len(batch) * n_words, dtype=batch.counts.dtype)
+    flat = torch.zeros(len(batch) * n_words, dtype=batch.values.dtype)
     flat[batch.places] = batch.values
     return flat.view(len(batch), n_words)
 

@@ -30,8 +30,9 @@ def state(round_: int, **numbers: float) -> Checkpoint:
 def finished(folder: Path, *rounds: int) -> Path:
     """A run that left checkpoints after these rounds; return the newest one's file."""
     run = RunFolder(folder, "study1")
-    for round_ in rounds:
-        run.checkpoint(state(round_))
+    for round_ in run.rounds(0, rounds[-1]):
+        if round_ in rounds:
+            run.checkpoint(state(round_))
     run.close()
     return folder / "checkpoints" / f"{rounds[-1]:08d}.safetensors"
 
@@ -46,6 +47,7 @@ def restored(folder: Path) -> Checkpoint | None:
 
 def test_checkpoint_comes_back_to_the_bit(tmp_path: Path) -> None:
     run = RunFolder(tmp_path, "study1")
+    next(run.rounds(11, 12))
     run.checkpoint(Checkpoint(12, ARRAYS, {"best_loss": float("inf"), "waited": 3, "third": 1 / 3}))
     run.close()
     back = restored(tmp_path)
@@ -124,8 +126,20 @@ def test_nothing_is_restored_without_resume(tmp_path: Path) -> None:
 
 
 def test_resume_before_the_first_checkpoint(tmp_path: Path) -> None:
-    RunFolder(tmp_path, "study1").close()
+    run = RunFolder(tmp_path, "study1")
+    next(run.rounds(0, 1))
+    run.close()
     assert restored(tmp_path) is None
+
+
+def test_what_failed_before_training_is_no_run(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    run.event("vocabulary")
+    run.close()
+    assert not (tmp_path / "events.jsonl").exists()
+    RunFolder(tmp_path, "study2").close()
+    with pytest.raises(RunError, match="no run"):
+        RunFolder(tmp_path, "study1", resume=True)
 
 
 def test_another_study_is_not_resumed(tmp_path: Path) -> None:
@@ -138,7 +152,7 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
     finished(tmp_path, 1)
     with pytest.raises(RunError, match=r"There is a run in .* already; go on with --resume"):
         RunFolder(tmp_path, "study1")
-    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 1
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2
 
 
 def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def read(folder: Path, content: str) -> Study:
     [
         {},
         {"name": 'Ärzte "und"\n\\ \t Anwälte \U0001f333', "seed": 3},
+        {"name": "".join(map(chr, range(1, 128))), "seed": 2**63 - 1},
         {"method": {"n_components": 7, "hidden": [5, 6], "max_rounds": 9, "preset": "paper"}},
         {
             "method": {
@@ -64,6 +65,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, given: dict[str, Any]) ->
 def test_every_value_is_written() -> None:
     content = tomllib.loads(Study().to_toml())
     assert content["seed"] == 0
+    assert list(content["method"])[:4] == ["name", "network", "preset", "n_components"]
     assert content["method"]["n_components"] == 20
     assert content["method"]["norm"] == "sync"
     assert content["text"]["stop_words"] == "english"
@@ -103,6 +105,15 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert study.policies() == {"a": Policy(min_documents=2), "b": Policy()}
 
 
+def test_written_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    clients = {"a": {"data": "a.csv", "policy": "p.toml"}}
+    content = tomllib.loads(Study.make(clients=clients).to_toml())
+    assert content["clients"]["a"] == {
+        "data": str(tmp_path / "a.csv"), "policy": str(tmp_path / "p.toml")
+    }  # fmt: skip
+
+
 def test_documents_of_the_clients(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("body,title\none,no\ntwo,no\n")
     (tmp_path / "b").mkdir()
@@ -122,6 +133,13 @@ def test_errors_name_the_client(tmp_path: Path) -> None:
         study.corpora()
 
 
+def test_a_client_may_be_named_without_its_documents(tmp_path: Path) -> None:
+    study = read(tmp_path, "[clients.north]\n")
+    assert study.fingerprint == Study.make(clients={"north": {"data": "a.csv"}}).fingerprint
+    with pytest.raises(DataError, match="names no documents of client 'north'; add data"):
+        study.corpora()
+
+
 def test_a_study_without_clients_has_no_documents() -> None:
     with pytest.raises(StudyError, match=r"names no clients; add \[clients\.NAME\]"):
         Study().corpora()
@@ -138,6 +156,9 @@ def test_a_study_without_clients_has_no_documents() -> None:
         ("[clients.a]\ndata = 'a'\ncolumn = 'x'", "there is no key 'clients.a.column'"),
         ('seed = "one"', "'seed' is 'one': Input should be a valid integer"),
         ("seed = -1", "'seed' is -1: Input should be greater than or equal to 0"),
+        ("seed = 9223372036854775808", "'seed' is 9223372036854775808"),
+        ("[method]\nhidden = [-1, 5]", "'method.hidden"),
+        ("[method]\nlearning_rate = inf", "'method.learning_rate' is inf"),
         ("seed = 100000000000000000000000", "'seed' is 100000000000000000000000"),
         ("[method]\nn_components = 1", "'method.n_components' is 1: .* greater than or equal to 2"),
         ("[method]\nn_components = 2.5", "'method.n_components' is 2.5"),
@@ -147,7 +168,6 @@ def test_a_study_without_clients_has_no_documents() -> None:
         ("[method]\npreset = ['paper']", "'method.preset' is"),
         ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'"),
         ("method = 3", "'method' is 3"),
-        ("[clients.a]\ntext = 'body'", "'clients.a.data'"),
         ("clients = 3", "'clients' is 3"),
         ("[clients]\na = 'a.csv'", r"each client is a table \[clients\.NAME\]"),
         ("seed = ", "Invalid value"),
@@ -183,6 +203,11 @@ def test_a_message_ends_with_one_full_stop() -> None:
     assert not str(error.value).endswith("..")
 
 
+def test_a_preset_that_is_no_string() -> None:
+    with pytest.raises(StudyError, match="'method.preset' is \\['paper'\\]"):
+        Study.make(method={"preset": ["paper"]})
+
+
 @pytest.mark.parametrize("name", ["a", "7", "north.1", "North_East-2"])
 def test_good_client_names(name: str) -> None:
     check_client_name(name)
@@ -210,6 +235,14 @@ def test_fingerprint_is_of_what_is_agreed_on() -> None:
     ]
     assert {Study.make(**given).fingerprint for given in same} == {first}
     assert len({first, *(Study.make(**given).fingerprint for given in others)}) == 7
+
+
+def test_the_clients_of_a_run_are_part_of_the_fingerprint() -> None:
+    clients = {"a": {"data": "a.csv"}, "b": {"data": "b.csv"}}
+    named = Study.make(clients=clients)
+    assert Study().with_clients("ab").fingerprint == named.fingerprint
+    assert Study().with_clients("a").fingerprint != Study().fingerprint
+    assert named.with_clients("ac").clients["a"] == named.clients["a"]
 
 
 # The method's rules

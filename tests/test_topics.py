@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 import fedtopics
@@ -21,15 +19,6 @@ from fedtopics.topics import FORMAT, TopicModel
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
 BOATS = ["ketch", "sloop", "yawl", "brig", "cutter", "dory", "barque", "schooner"]
 CANARY = "quetzalcoatl"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads only wait for each other on networks this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def documents(words: list[str], seed: int) -> list[str]:

@@ -5,7 +5,7 @@ A payload is plain data: numbers, strings, lists, maps, numpy arrays and `Rows`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,25 +50,33 @@ def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
     ----------
     replies : mapping of client name to payload
         The same fields from each client: numbers, arrays, `Rows`, or maps of these.
+
+    Raises
+    ------
+    FedTopicsError
+        If the clients' fields differ in their names, kinds or shapes.
     """
     ordered = [replies[name] for name in sorted(replies)]
     if len(ordered) == 1:
         return dict(ordered[0])
-    return {field: _add([reply[field] for reply in ordered]) for field in ordered[0]}
+    total: dict[str, Any] = _add(ordered)
+    return total
 
 
-def _add(values: list[Any]) -> Any:
+def _add(values: Sequence[Any]) -> Any:
     first = values[0]
+    shape = _shape(first)
+    for value in values[1:]:
+        if _shape(value) != shape:
+            raise FedTopicsError(
+                f"Clients sent replies of different shapes, {shape} and {_shape(value)}; "
+                "they do not run the same study."
+            )
     if isinstance(first, Mapping):
         return {key: _add([value[key] for value in values]) for key in first}
     if isinstance(first, Rows):
         return _add_rows(values)
     if isinstance(first, np.ndarray):
-        if any(value.shape != first.shape for value in values):
-            raise FedTopicsError(
-                f"Clients sent arrays of different shapes: {sorted({v.shape for v in values})}; "
-                "they do not run the same study."
-            )
         exact = np.int64 if first.dtype.kind in "iu" else np.float64
         total = torch.from_numpy(first.astype(exact))
         for value in values[1:]:
@@ -79,7 +87,18 @@ def _add(values: list[Any]) -> Any:
     raise FedTopicsError(f"Replies of type {type(first).__name__} cannot be added up.")
 
 
-def _add_rows(values: list[Rows]) -> Rows:
+def _shape(value: Any) -> tuple[Any, ...]:
+    """Return what must be the same in all replies: kind, keys of a map, shape of an array."""
+    if isinstance(value, np.ndarray):
+        return "array", value.dtype.kind, value.shape
+    if isinstance(value, Rows):
+        return "rows", value.values.dtype.kind, (value.n_rows, *value.values.shape[1:])
+    if isinstance(value, (int, float)):
+        return ("number",)
+    return ("map", *sorted(value)) if isinstance(value, Mapping) else (type(value).__name__,)
+
+
+def _add_rows(values: Sequence[Rows]) -> Rows:
     present = np.zeros(values[0].n_rows, bool)
     for rows in values:
         present[rows.index] = True

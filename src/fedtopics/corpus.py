@@ -6,7 +6,7 @@ strings), and are handed out in batches. Nothing here leaves a client.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +27,7 @@ ID_NAMES = ("id", "ids", "doc_id", "document_id", "identifier")
 LABEL_NAMES = ("label", "labels", "class", "category")
 EMBEDDING_NAMES = ("embedding", "embeddings")
 BATCH = 4096
+BLOCK = 64 << 20  # bytes that Arrow parses at once: the longest row of a file
 
 Document = str | list[str]
 
@@ -98,7 +99,7 @@ class Corpus:
     def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:
         """Read CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
 
-        CSV and JSON lines may be compressed (.gz). Text is UTF-8.
+        CSV and JSON lines may be compressed (.gz). Text is UTF-8; a row has at most 64 MB.
 
         Raises
         ------
@@ -135,7 +136,8 @@ class Corpus:
             documents = pa.chunked_array(data)
         if len(documents) == 0:
             raise DataError("The corpus is empty; give at least one document.")
-        if not _is_text(documents.type) and not _is_tokens(documents.type):
+        kinds = (_is_text, _is_tokens, pa.types.is_null)
+        if not any(is_it(documents.type) for is_it in kinds):
             raise DataError(
                 f"Documents must be strings or lists of strings, not {documents.type}; "
                 "give one text a row."
@@ -199,18 +201,23 @@ def pool(corpora: Sequence[Corpus]) -> Corpus:
     """
     labels = [c.labels for c in corpora]
     embeddings = [c.embeddings for c in corpora]
+    two_forms = "Some corpora are tokenised and some are not; give all in one form."
+    two_kinds = "The corpora have labels of different types; convert all to strings."
     return Corpus(
-        _concatenate([c.ids for c in corpora]),
-        _concatenate([c.documents for c in corpora]),
-        None if any(x is None for x in labels) else _concatenate(labels),
+        _concatenate([c.ids for c in corpora], two_forms),
+        _concatenate([c.documents for c in corpora], two_forms),
+        None if any(x is None for x in labels) else _concatenate(labels, two_kinds),
         None if any(x is None for x in embeddings) else np.concatenate(embeddings),  # type: ignore[arg-type]
     )
 
 
-def _concatenate(parts: Sequence[Any]) -> pa.ChunkedArray:
-    if len({part.type for part in parts}) > 1:
-        raise DataError("Some corpora are tokenised and some are not; give all in one form.")
-    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
+def _concatenate(parts: Iterable[Any], complaint: str) -> pa.ChunkedArray:
+    """Put columns one after the other, as the type that holds them all."""
+    tables = [pa.table({"": part}) for part in parts]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive").column(0)
+    except pa.ArrowException:
+        raise DataError(complaint) from None
 
 
 def _from_sequence(data: Any) -> pa.ChunkedArray:
@@ -220,14 +227,13 @@ def _from_sequence(data: Any) -> pa.ChunkedArray:
         raise DataError(
             f"Documents must be one column of texts, not an array of shape {data.shape}."
         )
+    mixed = "Documents must all be strings, or all lists of strings; convert what is neither."
     try:
         rows = [data[i : i + BATCH] for i in range(0, len(data), BATCH)]
-        chunks = [pa.array(["" if x is None else x for x in part]) for part in rows]
-        return pa.chunked_array(chunks) if chunks else pa.chunked_array([], pa.large_string())
+        chunks = [pa.array(list(part)) for part in rows]
     except (pa.ArrowException, TypeError, KeyError, UnicodeEncodeError):
-        raise DataError(
-            "Documents must all be strings, or all lists of strings; convert what is neither."
-        ) from None
+        raise DataError(mixed) from None
+    return _concatenate(chunks, mixed) if chunks else pa.chunked_array([], pa.large_string())
 
 
 def _read_text(file: Path) -> str:
@@ -242,8 +248,8 @@ def _read_table(path: Path) -> pa.Table:
     readers = {
         ".csv": lambda: _read_csv(path, ","),
         ".tsv": lambda: _read_csv(path, "\t"),
-        ".jsonl": lambda: pa.json.read_json(path),
-        ".ndjson": lambda: pa.json.read_json(path),
+        ".jsonl": lambda: _read_json(path),
+        ".ndjson": lambda: _read_json(path),
         ".parquet": lambda: pa.parquet.read_table(path),
     }
     if kind.lower() not in readers:
@@ -252,8 +258,10 @@ def _read_table(path: Path) -> pa.Table:
             f"give one of {', '.join(readers)}, or a folder of .txt files."
         )
     try:
-        return readers[kind.lower()]()
-    except (pa.ArrowException, OSError):
+        table = readers[kind.lower()]()
+        table.validate(full=True)  # not every reader looks whether strings are UTF-8
+        return table
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         # Arrow's own message may quote a row: it is not passed on.
         raise DataError(
             f"{path} cannot be read as {kind}; it must be UTF-8 text, or Parquet, with the same "
@@ -262,25 +270,43 @@ def _read_table(path: Path) -> pa.Table:
 
 
 def _read_csv(path: Path, delimiter: str) -> pa.Table:
+    read = pa.csv.ReadOptions(block_size=BLOCK)
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with pa.csv.open_csv(path, parse_options=parse) as reader:
+    with pa.csv.open_csv(path, read, parse) as reader:
         names = reader.schema.names
     # In a file of one column, an empty line is an empty document.
     parse.ignore_empty_lines = len(names) > 1
     # Every column as text: a column of numbers is still somebody's text, identifier or label.
     convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()))
-    return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+    return pa.csv.read_csv(path, read, parse, convert)
+
+
+def _read_json(path: Path) -> pa.Table:
+    read = pa.json.ReadOptions(block_size=BLOCK)
+    table = pa.json.read_json(path, read)
+    schema = pa.schema([(field.name, _as_written(field.type)) for field in table.schema])
+    if schema == table.schema:
+        return table
+    return pa.json.read_json(path, read, pa.json.ParseOptions(explicit_schema=schema))
+
+
+def _as_written(kind: pa.DataType) -> pa.DataType:
+    """Return the type of what the file says: Arrow makes dates of strings that look like them."""
+    if _is_list(kind):
+        return pa.list_(_as_written(kind.value_type))
+    return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
 def _find(table: pa.Table, given: str | None, usual: Sequence[str], where: str) -> str | None:
-    if given is not None:
-        if given not in table.column_names:
-            raise DataError(
-                f"There is no column {given!r} in {where}; it has: {', '.join(table.column_names)}."
-            )
-        return given
-    lower = {name.lower(): name for name in reversed(table.column_names)}
-    return next((lower[name] for name in usual if name in lower), None)
+    names = table.column_names
+    lower = {name.lower(): name for name in reversed(names)}
+    usually = next((lower[name] for name in usual if name in lower), None)
+    found = usually if given is None else given
+    if given is not None and given not in names:
+        raise DataError(f"There is no column {given!r} in {where}; it has: {', '.join(names)}.")
+    if names.count(found) > 1:
+        raise DataError(f"Several columns of {where} are named {found!r}; rename all but one.")
+    return found
 
 
 def _document_column(table: pa.Table, columns: Columns, where: str) -> str:
@@ -292,16 +318,16 @@ def _document_column(table: pa.Table, columns: Columns, where: str) -> str:
         found = _find(table, None, TEXT_NAMES + TOKEN_NAMES, where)
         strings = [f.name for f in table.schema if _is_text(f.type)]
         if found is None and len(strings) == 1:
-            found = strings[0]
+            found = _find(table, strings[0], (), where)
     if found is None:
         raise DataError(
             f"Cannot tell which column of {where} holds the text; name one of: "
             f"{', '.join(table.column_names)}."
         )
-    if not _is_text(table[found].type) and not _is_tokens(table[found].type):
+    kind = table[found].type
+    if not _is_text(kind) and not _is_tokens(kind):
         raise DataError(
-            f"Column {found!r} of {where} is {table[found].type}; it must hold strings, "
-            "or lists of strings."
+            f"Column {found!r} of {where} is {kind}; it must hold strings, or lists of strings."
         )
     return found
 
@@ -321,6 +347,8 @@ def _numbered(n: int) -> pa.ChunkedArray:
 def _as_documents(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if _is_tokens(column.type):
         column = column.cast(pa.large_list(pa.large_string()))
+        if pc.list_flatten(column).null_count:
+            raise DataError("Documents must not have missing words; leave them out.")
         return pc.if_else(pc.is_null(column), pa.scalar([], column.type), column)
     return pc.fill_null(column.cast(pa.large_string()), "")
 

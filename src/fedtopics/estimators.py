@@ -199,6 +199,7 @@ class ProdLDA(
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
         tags.requires_fit = True
+        tags.transformer_tags.preserves_dtype = []
         return tags
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
@@ -34,10 +34,12 @@ EPSILON = 1e-5  # added to variances, as torch's batch normalisation does
 class NetworkSettings(BaseModel):
     """Shape and prior of a neural topic model."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=2, description="number of topics")
-    hidden: tuple[int, int] = Field((100, 100), description="units of the two hidden layers")
+    hidden: tuple[PositiveInt, PositiveInt] = Field(
+        (100, 100), description="units of the two hidden layers"
+    )
     dropout: float = Field(0.2, ge=0, lt=1, description="dropped share of hidden units and theta")
     alpha: float = Field(1.0, gt=0, description="Dirichlet prior of theta")
     learn_prior: bool = Field(False, description="train the prior's mean and variance")
@@ -67,41 +69,56 @@ class Batch:
 
     Parameters
     ----------
-    words : int64 tensor of shape (U,)
+    bag : CSR array of shape (n, n_words)
+    words : int64 array of shape (U,)
         The words' columns in the vocabulary, ascending.
-    counts : tensor of shape (n, U)
     places : int64 tensor, row * n_words + column of each non-zero count
     values : tensor, the non-zero counts
+    lengths : tensor of shape (n,)
+        Words of each document.
     noise : Noise or None
         None computes with the posterior's mean and without dropout.
     """
 
-    words: Tensor
-    counts: Tensor
+    bag: sparse.csr_array
+    words: NDArray[np.int64]
     places: Tensor
     values: Tensor
+    lengths: Tensor
     noise: Noise | None = None
 
     @classmethod
     def of(
-        cls, rows: sparse.csr_array, noise: Noise | None = None, dtype: torch.dtype = torch.float32
+        cls, bag: sparse.csr_array, noise: Noise | None = None, dtype: torch.dtype = torch.float32
     ) -> Batch:
         """Make a batch of the rows of a bag of words, shape (n, n_words)."""
-        n, n_words = rows.shape
+        n, n_words = bag.shape
+        values = torch.from_numpy(bag.data).to(dtype)
+        bag = sparse.csr_array((values.numpy(), bag.indices, bag.indptr), bag.shape)
         present = np.zeros(n_words, bool)
-        present[rows.indices] = True
-        words = np.flatnonzero(present)
-        column = np.empty(n_words, np.int64)
-        column[words] = np.arange(len(words))
-        row = np.repeat(np.arange(n), np.diff(rows.indptr))
-        values = torch.from_numpy(rows.data).to(dtype)
-        counts = torch.zeros(n, len(words), dtype=dtype)
-        counts.view(-1)[torch.from_numpy(row * len(words) + column[rows.indices])] = values
-        places = torch.from_numpy(row * n_words + rows.indices)
-        return cls(torch.from_numpy(words), counts, places, values, noise)
+        present[bag.indices] = True
+        row = np.repeat(np.arange(n), np.diff(bag.indptr))
+        places = torch.from_numpy(row * n_words + bag.indices)
+        lengths = torch.from_numpy(bag.sum(1))
+        return cls(bag, np.flatnonzero(present), places, values, lengths, noise)
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return len(self.lengths)
+
+    def project(self, rows: Tensor) -> Tensor:
+        """Multiply the bag of words by a matrix with a row per word, shape (n_words, width)."""
+        product: Tensor = _Projection.apply(rows, self)  # type: ignore[no-untyped-call]
+        return product
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """Turn a gradient of `project` into that of the rows of the batch's words, (U, width)."""
+        column = np.empty(self.bag.shape[1], self.bag.indices.dtype)
+        column[self.words] = np.arange(len(self.words))
+        narrow = sparse.csr_array(
+            (self.bag.data, column[self.bag.indices], self.bag.indptr),
+            (len(self), len(self.words)),
+        )
+        return torch.from_numpy(narrow.T @ gradient.numpy())
 
 
 @dataclass(frozen=True)
@@ -143,7 +160,8 @@ class ProdLDA:
     """
 
     name = "prodlda"
-    row_weights = frozenset({"encoder_words"})  # a row per word; a batch touches those of its words
+    # A row per word. A stage finds them multiplied by its batch's bag of words.
+    row_weights = frozenset({"encoder_words"})
     finish_weights = frozenset({"beta_logits"})  # used by `finish` alone
 
     def __init__(
@@ -245,8 +263,8 @@ class ProdLDA:
     def _hidden(
         self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors
     ) -> tuple[Tensors, Tensor]:
-        first = torch.addmm(weights["encoder_bias"], batch.counts, weights["encoder_words"])
-        second = torch.addmm(weights["hidden_bias"], functional.softplus(first), weights["hidden"])
+        first = functional.softplus(weights["encoder_words"] + weights["encoder_bias"])
+        second = torch.addmm(weights["hidden_bias"], first, weights["hidden"])
         hidden = functional.softplus(second)
         if batch.noise is not None:
             hidden = hidden * batch.noise.keep_hidden
@@ -312,6 +330,21 @@ class ProdLDA:
         return 0.5 * (ratio - 1 + log_prior - log_variance).sum()
 
 
+class _Projection(torch.autograd.Function):
+    """Bag of words times a dense matrix: only the words that occur cost anything."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, batch: Batch) -> Tensor:
+        ctx.batch, ctx.shape = batch, rows.shape
+        return torch.from_numpy(batch.bag @ rows.numpy())
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
+        gradient = outer.new_zeros(ctx.shape)
+        gradient[torch.from_numpy(ctx.batch.words)] = ctx.batch.spread(outer)
+        return gradient, None
+
+
 class _Reconstruction(torch.autograd.Function):
     """Sum over documents of -x' log softmax(theta @ topics + bias).
 
@@ -329,9 +362,8 @@ class _Reconstruction(torch.autograd.Function):
         logits.sub_(logits.amax(1, keepdim=True))
         observed = flat[batch.places] @ batch.values
         total = logits.exp_().sum(1)
-        length = batch.counts.sum(1)
-        loss = length @ total.log() - observed
-        logits.mul_((length / total)[:, None])
+        loss = batch.lengths @ total.log() - observed
+        logits.mul_((batch.lengths / total)[:, None])
         flat[batch.places] -= batch.values
         ctx.save_for_backward(theta, topics)
         ctx.gradient = logits

@@ -38,9 +38,9 @@ def gradients(
 
 
 def batch_weights(network: ProdLDA, weights: Tensors, batch: Batch) -> Tensors:
-    """Return the weights as a batch uses them: of row weights, the rows of its words."""
+    """Return the weights as a batch uses them: row weights multiplied by its bag of words."""
     return {
-        name: tensor[batch.words] if name in network.row_weights else tensor
+        name: batch.project(tensor) if name in network.row_weights else tensor
         for name, tensor in weights.items()
     }
 
@@ -61,7 +61,7 @@ class ClientPass:
     Attributes
     ----------
     weight_gradients : tensors
-        Of row weights, the rows of the batch's words.
+        Of row weights, the gradient of their product with the bag of words.
     """
 
     def __init__(self, network: ProdLDA, weights: Tensors, batch: Batch) -> None:

@@ -12,6 +12,7 @@ import math
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -57,16 +58,15 @@ OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1)
 
 def explain(error: Exception) -> str:
     """Say in one line what pydantic, tomllib or the file system found."""
+    found = str(error.strerror if isinstance(error, OSError) else error)
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        if first["type"] == "extra_forbidden":
-            return f"there is no key {where!r}; remove it or correct its name."
         reason = first["msg"].removeprefix("Value error, ")
-        return f"{where!r} is {first['input']!r:.80}: {reason}."
-    if isinstance(error, OSError):
-        return f"{error.strerror}."
-    return f"{error}."
+        found = f"{where!r} is {first['input']!r:.80}: {reason}"
+        if first["type"] == "extra_forbidden":
+            found = f"there is no key {where!r}; remove it or correct its name"
+    return found.removesuffix(".") + "."
 
 
 class Half(Protocol):
@@ -91,11 +91,22 @@ class Ledger:
         Fingerprint of the study.
     path : path or None
         File of JSON lines, appended to; None keeps no ledger.
+    writer : Executor, optional
+        A single thread that digests and writes while the process computes on. For replies that
+        do not leave the process; without it, a line is written before its reply is handed on.
     """
 
-    def __init__(self, method: str, study: str, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        method: str,
+        study: str,
+        path: Path | None = None,
+        writer: Executor | None = None,
+    ) -> None:
         self._method = method
         self._study = study
+        self._writer = writer
+        self._last: Future[None] | None = None
         self._file: IO[str] | None = None
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +116,15 @@ class Ledger:
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values."""
         if self._file is None:
             return
+        if self._writer is None:
+            self._write(self._file, function, payload.get("round", 0), reply)
+            return
+        if self._last is not None and self._last.done():
+            self._last.result()  # a full disk ends the run
+        round_ = payload.get("round", 0)
+        self._last = self._writer.submit(self._write, self._file, function, round_, reply)
+
+    def _write(self, file: IO[str], function: str, round_: int, reply: Payload) -> None:
         fields = {}
         digest = hashlib.sha256()
         total = 0
@@ -118,19 +138,24 @@ class Ledger:
             "time": time.time(),
             "study": self._study,
             "method": self._method,
-            "round": payload.get("round", 0),
+            "round": round_,
             "function": function,
             "documents": reply.get("documents"),
             "fields": fields,
             "bytes": total,
             "sha256": digest.hexdigest(),
         }
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+        file.write(json.dumps(line) + "\n")
+        file.flush()
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
+        """Wait for the last line and close the file."""
+        if self._file is None:
+            return
+        try:
+            if self._last is not None:
+                self._last.result()
+        finally:
             self._file.close()
 
 

@@ -1,6 +1,7 @@
 """A run's folder: the study as used, checkpoints, events; and going on after an interruption.
 
-Without a folder, nothing is written.
+A folder holds a run once training began: what failed before is simply tried again. Without a
+folder, nothing is written.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class RunFolder:
         self._on_event = on_event
         self._study = study
         self._events: IO[str] | None = None
+        self._unwritten: list[str] = []
         self._last = time.perf_counter()
         if folder is not None:
             self._open(folder)
@@ -71,16 +73,17 @@ class RunFolder:
             raise RunError(
                 f"There is a run in {folder} already; go on with --resume, or name another folder."
             )
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         if self._resume:
             self._check_study(events)
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        self._events = events.open("a", encoding="utf-8")
+            self._events = events.open("a", encoding="utf-8")
         self.event("resumed" if self._resume else "started", study=self._study)
 
     def _check_study(self, events: Path) -> None:
         try:
-            first = json.loads(events.open(encoding="utf-8").readline())["study"]
-        except (ValueError, KeyError):
+            with events.open(encoding="utf-8") as file:
+                first = json.loads(file.readline())["study"]
+        except (ValueError, KeyError, TypeError):
             raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
         if first != self._study:
             raise RunError(
@@ -90,6 +93,8 @@ class RunFolder:
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left."""
+        if self.folder is not None and self._events is None:
+            self._events = (self.folder / "events.jsonl").open("a", encoding="utf-8")
         self.event("training", done=done, rounds=last)
         self._last = time.perf_counter()
         yield from range(done + 1, last + 1)
@@ -102,7 +107,7 @@ class RunFolder:
         """Keep a state: written beside, then renamed, with its digest; the last two stay."""
         if self.folder is None:
             return
-        arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
+        arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
         meta = {
             "round": str(state.round),
             "study": self._study,
@@ -150,9 +155,12 @@ class RunFolder:
         now = time.perf_counter()
         event = {"event": kind, "time": time.time(), "seconds": now - self._last, **fields}
         self._last = now
+        if self.folder is not None:
+            self._unwritten.append(json.dumps(event) + "\n")
         if self._events is not None:
-            self._events.write(json.dumps(event) + "\n")
+            self._events.writelines(self._unwritten)
             self._events.flush()
+            self._unwritten.clear()
         if self._on_event is not None:
             self._on_event(event)
 

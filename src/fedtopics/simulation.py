@@ -7,6 +7,7 @@ client, the centralised one pools the corpora first, the federated one names all
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,14 @@ def train(
     rules = policies if policies is not None else study.policies()
     for name in documents:
         check_client_name(name)
+    study = study.with_clients(documents)
     folder = None if out is None else Path(out)
     run = RunFolder(folder, study.fingerprint, study.checkpoint_every, resume, on_event)
     if folder is not None:
         (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+    writer = ThreadPoolExecutor(1, "ledger")
     ledgers = {
-        name: Ledger(study.method.name, study.fingerprint, ledger_path(folder, name))
+        name: Ledger(study.method.name, study.fingerprint, ledger_path(folder, name), writer)
         for name in documents
     }
     try:
@@ -83,6 +86,7 @@ def train(
         run.close()
         for ledger in ledgers.values():
             ledger.close()
+        writer.shutdown()
 
 
 def ledger_path(folder: Path | None, client: str) -> Path | None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ class ClientData(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    data: Path = Field(description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files")
+    data: Path | None = Field(
+        None, description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files"
+    )
     text: str | None = Field(None, description="column of the text")
     tokens: str | None = Field(None, description="column of lists of words, taken as they are")
     id: str | None = Field(None, description="column of identifiers")
@@ -34,7 +37,17 @@ class ClientData(BaseModel):
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
     def read(self, name: str) -> Corpus:
-        """Read the documents of the client of this name."""
+        """Read the documents of the client of this name.
+
+        Raises
+        ------
+        DataError
+            If the study does not say where they are, or they cannot be read.
+        """
+        if self.data is None:
+            raise DataError(
+                f'The study names no documents of client {name!r}; add data = "FILE" to it.'
+            )
         names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
         try:
             return Corpus.read(self.data, Columns(**names))
@@ -55,7 +68,7 @@ class Study(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field("study", description="a name for people")
-    seed: int = Field(0, ge=0, description="everything random follows from it")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: GFedNTMSettings = Field(GFedNTMSettings(), description="the method")
     text: TextRules = Field(TextRules(), description="how a text becomes words")
@@ -79,6 +92,11 @@ class Study(BaseModel):
         agreed = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
         agreed["clients"] = sorted(self.clients)
         return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:16]
+
+    def with_clients(self, names: Iterable[str]) -> Study:
+        """Return the study of exactly these clients, wherever their documents come from."""
+        clients = {name: self.clients.get(name, ClientData()) for name in names}
+        return self.model_copy(update={"clients": clients})
 
     @classmethod
     def make(cls, **given: Any) -> Study:
@@ -113,7 +131,7 @@ class Study(BaseModel):
             return cls(**content)
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
             raise StudyError(f"The study {path} cannot be used: {explain(error)}") from None
-        except (TypeError, AttributeError):
+        except AttributeError:
             raise StudyError(
                 f"The study {path} cannot be used: each client is a table [clients.NAME]."
             ) from None
@@ -138,8 +156,8 @@ class Study(BaseModel):
         }
 
     def to_toml(self) -> str:
-        """Write the study as TOML, every value, each with its meaning."""
-        return _toml(self, "", comment_out_defaults=False)
+        """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
+        return _toml(self, "", example=False)
 
 
 def check_client_name(name: str) -> None:
@@ -156,27 +174,36 @@ def example_study() -> str:
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study(name="example", clients=clients)
     return "# A fedtopics study. What is commented out shows the default.\n\n" + _toml(
-        study, "", comment_out_defaults=True
+        study, "", example=True
     )
 
 
-def _toml(model: BaseModel, table: str, *, comment_out_defaults: bool) -> str:
-    """Write a model as TOML: plain values first, then its tables."""
+def _toml(model: BaseModel, table: str, *, example: bool) -> str:
+    """Write a model as TOML: plain values first, then its tables.
+
+    In an example, defaults are commented out, and paths are as given.
+    """
     lines, tables = [], []
     for key, info in type(model).model_fields.items():
         value = getattr(model, key)
         if isinstance(value, BaseModel):
             inner = f"{table}{key}"
-            body = _toml(value, f"{inner}.", comment_out_defaults=comment_out_defaults)
+            body = _toml(value, f"{inner}.", example=example)
             tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
         elif isinstance(value, dict):
             for name, entry in value.items():
-                body = _toml(entry, "", comment_out_defaults=comment_out_defaults)
+                body = _toml(entry, "", example=example)
                 tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
         else:
-            usual = comment_out_defaults and value == info.default
-            hidden = "# " if usual or value is None else ""
-            plain = str(value) if isinstance(value, Path) else value
-            shown = json.dumps(plain, ensure_ascii=False) if value is not None else '"..."'
-            lines.append(f"{hidden}{key} = {shown}  # {info.description}")
+            hidden = "# " if value is None or (example and value == info.default) else ""
+            lines.append(f"{hidden}{key} = {_plain(value, example)}  # {info.description}")
     return "\n".join(lines) + "\n" + "".join(tables)
+
+
+def _plain(value: Any, example: bool) -> str:
+    if value is None:
+        return '"..."'
+    if isinstance(value, Path):
+        value = str(value if example else value.absolute())
+    # JSON is TOML here, but for one character that TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")

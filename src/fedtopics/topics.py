@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 
 from fedtopics import __version__
 from fedtopics.corpus import Corpus
@@ -153,6 +154,10 @@ class TopicModel:
         """Write the model to a folder: safetensors, JSON and a card. No document text is in it."""
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
+        tensors = {f"weights/{n}": t.contiguous() for n, t in self.weights.items()}
+        for stage, values in self.shared.items():
+            tensors |= {f"shared/{stage}/{n}": t.contiguous() for n, t in values.items()}
+        data = save(tensors)
         config = {
             "format": FORMAT,
             "fedtopics": __version__,
@@ -163,6 +168,7 @@ class TopicModel:
             ),
             "text": self.text.model_dump(mode="json"),
             "vocabulary": self.vocabulary.fingerprint,
+            "sha256": hashlib.sha256(data).hexdigest(),
             "relevance": self.relevance,
             "shares": {name: share.tolist() for name, share in self.shares.items()},
             "documents": dict(self.documents),
@@ -173,10 +179,7 @@ class TopicModel:
             "document_frequency": self.vocabulary.document_frequency.tolist(),
             "occurrences": self.vocabulary.occurrences.tolist(),
         }
-        tensors = {f"weights/{n}": t.contiguous() for n, t in self.weights.items()}
-        for stage, values in self.shared.items():
-            tensors |= {f"shared/{stage}/{n}": t.contiguous() for n, t in values.items()}
-        save_file(tensors, folder / "model.safetensors")
+        (folder / "model.safetensors").write_bytes(data)
         _write(folder / "config.json", config)
         _write(folder / "vocabulary.json", words)
         _write(folder / "topics.json", self.get_topic_info())
@@ -224,11 +227,12 @@ class TopicModel:
         settings = NetworkSettings(**config["settings"])
         dtype = getattr(torch, config["precision"])
         network = NETWORKS[config["network"]](len(vocabulary), settings, dtype)
-        weights: Tensors = {}
-        shared: dict[str, Tensors] = {}
-        for name, tensor in load_file(folder / "model.safetensors").items():
-            kind, *rest = name.split("/")
-            (weights if kind == "weights" else shared.setdefault(rest[0], {}))[rest[-1]] = tensor
+        weights, shared = _read_tensors(folder / "model.safetensors", config["sha256"])
+        if _shapes(weights) != _shapes(network.initial_weights(0)):
+            raise ModelError(
+                f"The weights in {folder} are not those of the network that its config.json "
+                "describes; copy the whole folder again."
+            )
         return cls(
             network=network,
             weights=weights,
@@ -268,12 +272,32 @@ def card(model: TopicModel) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _read_tensors(path: Path, digest: str) -> tuple[Tensors, dict[str, Tensors]]:
+    """Return the weights, and by stage what documents share."""
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ModelError(f"{path} is damaged or incomplete; copy it again.")
+    weights: Tensors = {}
+    shared: dict[str, Tensors] = {}
+    for name, tensor in load(data).items():
+        kind, *rest = name.split("/")
+        (weights if kind == "weights" else shared.setdefault(rest[0], {}))[rest[-1]] = tensor
+    return weights, shared
+
+
 def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError
+        return content
     except (OSError, ValueError):
         raise ModelError(f"{path} is missing or damaged; copy the model's folder again.") from None

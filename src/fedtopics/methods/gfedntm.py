@@ -478,9 +478,9 @@ class GFedNTMClient:
 
     def _packed(self, batch: Batch, tensors: Tensors) -> dict[str, Any]:
         packed: dict[str, Any] = to_arrays(tensors)
-        words = batch.words.numpy()
-        for name in self._network.row_weights & packed.keys():
-            packed[name] = Rows(words, packed[name], self._network.n_words)
+        for name in self._network.row_weights:
+            rows = batch.spread(tensors[name]).numpy()
+            packed[name] = Rows(batch.words, rows, self._network.n_words)
         return packed
 
     def _check(self, vocabulary: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.aggregation import OptimizerName
 from fedtopics.networks import NETWORKS, NetworkSettings, ProdLDA
@@ -20,14 +20,19 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class GFedNTMSettings(NetworkSettings):
-    """All of the method's parameters, as a study names them."""
+class Choice(BaseModel):
+    """Which method, which network, whose values: what a study's [method] begins with."""
 
     name: Literal["gfedntm"] = Field("gfedntm", description="the method")
     network: Literal["prodlda"] = Field("prodlda", description="the neural topic model")
     preset: Literal["default", "paper"] = Field(
         "default", description='"paper" takes the authors\' settings where none is given'
     )
+
+
+class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of the last base first
+    """All of the method's parameters, as a study names them."""
+
     norm: Literal["sync", "server", "local"] = Field(
         "sync",
         description='batch normalisation: over all clients ("sync"), by the server\'s running '
@@ -70,7 +75,7 @@ class GFedNTMSettings(NetworkSettings):
         if not isinstance(given, dict):
             return given
         implied = {"layer_norm": True} if given.get("norm") == "server" else {}
-        return PRESETS.get(given.get("preset", "default"), {}) | implied | given
+        return PRESETS.get(str(given.get("preset")), {}) | implied | given
 
     @model_validator(mode="after")
     def _fits(self) -> GFedNTMSettings:
