@@ -21,7 +21,7 @@ import torch
 from documents import bag_of_words, tokenised
 
 HIDDEN = 100
-MINIBATCHES = 30
+MINIBATCHES = 20
 
 
 def ours(n_topics: int, n_words: int, batch: int) -> float:

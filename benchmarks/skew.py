@@ -127,7 +127,9 @@ def main() -> None:
             rounds = 600
         found = scores(fitted(scenario, corpora, seed, rounds), corpora, beta)
         with RESULTS.open("a") as file:
-            file.write(json.dumps({"data": data, "seed": seed, "scenario": scenario, **found}) + "\n")
+            file.write(
+                json.dumps({"data": data, "seed": seed, "scenario": scenario, **found}) + "\n"
+            )
         sys.stderr.write(f"{data} {seed} {scenario} {found}\n")
     for data in ("packages", "synthetic"):
         sys.stdout.write("\n".join(table(data)) + "\n\n")

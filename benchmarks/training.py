@@ -22,7 +22,6 @@ from typing import IO, cast
 HERE = Path(__file__).parent
 WORDS = (2_000, 5_000, 20_000)
 BATCHES = (64, 256)
-TARGETS = {2_000: 3, 5_000: 3, 20_000: 5}
 
 
 class Contestant:
@@ -81,7 +80,7 @@ def measure(topics: int, repeats: int, peer_python: str | None) -> list[str]:
     return lines
 
 
-def federated(repeats: int, topics: int, n_words: int, batch: int) -> list[str]:
+def federated(repeats: int, topics: int, n_words: int, batch: int) -> str:
     """Five clients with synchronised normalisation against one process, the same total batch."""
     us = Contestant(sys.executable)
     ratios, ones, fives = [], [], []
@@ -90,10 +89,10 @@ def federated(repeats: int, topics: int, n_words: int, batch: int) -> list[str]:
         fives.append(us.run("five_clients", topics, n_words, 5 * batch))
         ratios.append(ones[-1] / fives[-1])
     us.close()
-    return [
+    return (
         f"| {n_words:,} | {5 * batch} | {statistics.median(ones):,.0f} "
         f"| {statistics.median(fives):,.0f} | {statistics.median(ratios):.2f} |"
-    ]
+    )
 
 
 def main() -> None:
@@ -116,8 +115,8 @@ def main() -> None:
         "| words | total batch | one process | five clients | time |",
         "| ---: | ---: | ---: | ---: | ---: |",
     ]
-    for n_words in (2_000, 5_000, 20_000):
-        lines += federated(arguments.repeats, arguments.topics, n_words, 64)
+    for n_words, batch in product(WORDS, BATCHES):
+        lines.append(federated(arguments.repeats, arguments.topics, n_words, batch))
         sys.stderr.write(lines[-1] + "\n")
     target = HERE / "results" / f"training-{arguments.topics}.md"
     target.parent.mkdir(exist_ok=True)

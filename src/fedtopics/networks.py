@@ -27,8 +27,9 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
+from fedtopics.kernels import EPSILON, Normalised, Projection, Reconstruction
+
 Tensors = dict[str, Tensor]
-EPSILON = 1e-5  # added to variances, as torch's batch normalisation does
 
 
 class NetworkSettings(BaseModel):
@@ -107,7 +108,7 @@ class Batch:
 
     def project(self, rows: Tensor) -> Tensor:
         """Multiply the bag of words by a matrix with a row per word, shape (n_words, width)."""
-        product: Tensor = _Projection.apply(rows, self)  # type: ignore[no-untyped-call]
+        product: Tensor = Projection.apply(rows, self)  # type: ignore[no-untyped-call]
         return product
 
     def spread(self, gradient: Tensor) -> Tensor:
@@ -229,7 +230,7 @@ class ProdLDA:
         bias = weights.get("word_bias")
         if bias is None:
             bias = shared["topics"].new_zeros(self.n_words)
-        reconstruction: Tensor = _Reconstruction.apply(  # type: ignore[no-untyped-call]
+        reconstruction: Tensor = Reconstruction.apply(  # type: ignore[no-untyped-call]
             centred, shared["topics"], bias, batch, self._memory(len(batch))
         )
         return reconstruction + self._divergence(weights, carried["mu"], carried["log_variance"])
@@ -313,7 +314,7 @@ class ProdLDA:
         mean = totals[:k] / n
         covariance = totals[k:].reshape(k, k) / n - torch.outer(mean, mean)
         beta_logits = weights["beta_logits"]
-        topics = _Normalised.apply(  # type: ignore[no-untyped-call]
+        topics = Normalised.apply(  # type: ignore[no-untyped-call]
             covariance.to(self.dtype), beta_logits
         )
         return {"topics": topics, "theta_mean": mean.to(self.dtype)}
@@ -328,76 +329,6 @@ class ProdLDA:
             log_prior = mu.new_tensor(math.log(self.prior_variance))
         ratio = (log_variance.exp() + distance.square()) / log_prior.exp()
         return 0.5 * (ratio - 1 + log_prior - log_variance).sum()
-
-
-class _Projection(torch.autograd.Function):
-    """Bag of words times a dense matrix: only the words that occur cost anything."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, batch: Batch) -> Tensor:
-        ctx.batch, ctx.shape = batch, rows.shape
-        return torch.from_numpy(batch.bag @ rows.numpy())
-
-    @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
-        gradient = outer.new_zeros(ctx.shape)
-        gradient[torch.from_numpy(ctx.batch.words)] = ctx.batch.spread(outer)
-        return gradient, None
-
-
-class _Reconstruction(torch.autograd.Function):
-    """Sum over documents of -x' log softmax(theta @ topics + bias).
-
-    The gradient with respect to the logits, n_i softmax_i - x_i, is at hand when the loss is. It
-    is computed where the logits were, in memory that the next minibatch uses again: fresh pages
-    for n times n_words numbers would cost more than the arithmetic.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, theta: Tensor, topics: Tensor, bias: Tensor, batch: Batch, memory: Tensor
-    ) -> Tensor:
-        logits = torch.addmm(bias, theta, topics, out=memory)
-        flat = logits.view(-1)
-        logits.sub_(logits.amax(1, keepdim=True))
-        observed = flat[batch.places] @ batch.values
-        total = logits.exp_().sum(1)
-        loss = batch.lengths @ total.log() - observed
-        logits.mul_((batch.lengths / total)[:, None])
-        flat[batch.places] -= batch.values
-        ctx.save_for_backward(theta, topics)
-        ctx.gradient = logits
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
-        theta, topics = ctx.saved_tensors
-        by_theta = ctx.gradient @ topics.T * outer
-        return by_theta, (theta * outer).T @ ctx.gradient, ctx.gradient.sum(0) * outer, None, None
-
-
-class _Normalised(torch.autograd.Function):
-    """beta / sqrt(diag(beta' covariance beta) + EPSILON) for a symmetric covariance.
-
-    Backwards it needs one product with n_words columns; autograd would take two, and more memory.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, covariance: Tensor, beta: Tensor) -> Tensor:
-        product = covariance @ beta
-        variance = (beta * product).sum(0).clamp_(min=0)
-        scale = variance.add_(EPSILON).rsqrt_()
-        ctx.save_for_backward(beta, product, scale)
-        return beta * scale
-
-    @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, Tensor]:
-        beta, product, scale = ctx.saved_tensors
-        work = outer * beta
-        by_variance = -0.5 * scale**3 * work.sum(0)
-        by_covariance = torch.mul(beta, by_variance, out=work) @ beta.T
-        by_beta = torch.mul(outer, scale, out=work).addcmul_(product, by_variance, value=2)
-        return by_covariance, by_beta
 
 
 NETWORKS: dict[str, type[ProdLDA]] = {"prodlda": ProdLDA}

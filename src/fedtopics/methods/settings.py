@@ -42,7 +42,9 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
         "adam", description="the server's; fedavg and fedadam go with local_steps > 1"
     )
     learning_rate: float = Field(0.002, gt=0, description="of the server's optimiser")
-    beta1: float = Field(0.99, ge=0, lt=1, description="decay of Adam's first moment")
+    beta1: float = Field(
+        0.99, ge=0, lt=1, description='decay of Adam\'s first moment; with norm "server" 0.9'
+    )
     local_steps: int = Field(1, ge=1, description="minibatches a client takes in one round")
     local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
     batch_size: int = Field(64, ge=1, description="documents of a round")
@@ -74,7 +76,8 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
     def _fill_from_preset(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        implied = {"layer_norm": True} if given.get("norm") == "server" else {}
+        # Behind statistics that lag, a long momentum overshoots until all documents share a topic.
+        implied = {"layer_norm": True, "beta1": 0.9} if given.get("norm") == "server" else {}
         return PRESETS.get(str(given.get("preset")), {}) | implied | given
 
     @model_validator(mode="after")

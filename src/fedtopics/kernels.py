@@ -1,0 +1,86 @@
+"""Three functions whose derivatives are written out, because autograd's would cost too much.
+
+Together they are most of a training step; docs/performance.md has the profile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from fedtopics.networks import Batch
+
+EPSILON = 1e-5  # added to variances, as torch's batch normalisation does
+
+
+class Projection(torch.autograd.Function):
+    """Bag of words times a dense matrix: only the words that occur cost anything."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, batch: Batch) -> Tensor:
+        ctx.batch, ctx.shape = batch, rows.shape
+        return torch.from_numpy(batch.bag @ rows.numpy())
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
+        gradient = outer.new_zeros(ctx.shape)
+        gradient[torch.from_numpy(ctx.batch.words)] = ctx.batch.spread(outer)
+        return gradient, None
+
+
+class Reconstruction(torch.autograd.Function):
+    """Sum over documents of -x' log softmax(theta @ topics + bias).
+
+    The gradient with respect to the logits, n_i softmax_i - x_i, is at hand when the loss is. It
+    is computed where the logits were, in memory that the next minibatch uses again: fresh pages
+    for n times n_words numbers would cost more than the arithmetic.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, theta: Tensor, topics: Tensor, bias: Tensor, batch: Batch, memory: Tensor
+    ) -> Tensor:
+        logits = torch.addmm(bias, theta, topics, out=memory)
+        flat = logits.view(-1)
+        logits.sub_(logits.amax(1, keepdim=True))
+        observed = flat[batch.places] @ batch.values
+        total = logits.exp_().sum(1)
+        loss = batch.lengths @ total.log() - observed
+        logits.mul_((batch.lengths / total)[:, None])
+        flat[batch.places] -= batch.values
+        ctx.save_for_backward(theta, topics)
+        ctx.gradient = logits
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        theta, topics = ctx.saved_tensors
+        by_theta = ctx.gradient @ topics.T * outer
+        return by_theta, (theta * outer).T @ ctx.gradient, ctx.gradient.sum(0) * outer, None, None
+
+
+class Normalised(torch.autograd.Function):
+    """beta / sqrt(diag(beta' covariance beta) + EPSILON) for a symmetric covariance.
+
+    Backwards it needs one product with n_words columns; autograd would take two, and more memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, covariance: Tensor, beta: Tensor) -> Tensor:
+        product = covariance @ beta
+        variance = (beta * product).sum(0).clamp_(min=0)
+        scale = variance.add_(EPSILON).rsqrt_()
+        ctx.save_for_backward(beta, product, scale)
+        return beta * scale
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, Tensor]:
+        beta, product, scale = ctx.saved_tensors
+        work = outer * beta
+        by_variance = -0.5 * scale**3 * work.sum(0)
+        by_covariance = torch.mul(beta, by_variance, out=work) @ beta.T
+        by_beta = torch.mul(outer, scale, out=work).addcmul_(product, by_variance, value=2)
+        return by_covariance, by_beta
