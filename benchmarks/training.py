@@ -80,48 +80,55 @@ def measure(topics: int, repeats: int, peer_python: str | None) -> list[str]:
     return lines
 
 
-def federated(repeats: int, topics: int, n_words: int, batch: int) -> str:
+def federated(topics: int, repeats: int) -> list[str]:
     """Five clients with synchronised normalisation against one process, the same total batch."""
     us = Contestant(sys.executable)
-    ratios, ones, fives = [], [], []
-    for _ in range(repeats):
-        ones.append(us.run("ours", topics, n_words, 5 * batch))
-        fives.append(us.run("five_clients", topics, n_words, 5 * batch))
-        ratios.append(ones[-1] / fives[-1])
+    lines = [
+        "| words | total batch | one process | five clients | time | with ledgers | time |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    names = ("ours", "five_clients", "five_ledgers")
+    for n_words, batch in product(WORDS, BATCHES):
+        rounds = [[us.run(n, topics, n_words, 5 * batch) for n in names] for _ in range(repeats)]
+        one, five, ledgers = (statistics.median(column) for column in zip(*rounds, strict=True))
+        longer = [statistics.median(row[0] / row[i] for row in rounds) for i in (1, 2)]
+        lines.append(
+            f"| {n_words:,} | {5 * batch:,} | {one:,.0f} | {five:,.0f} | {longer[0]:.2f} "
+            f"| {ledgers:,.0f} | {longer[1]:.2f} |"
+        )
+        sys.stderr.write(lines[-1] + "\n")
     us.close()
-    return (
-        f"| {n_words:,} | {5 * batch} | {statistics.median(ones):,.0f} "
-        f"| {statistics.median(fives):,.0f} | {statistics.median(ratios):.2f} |"
-    )
+    return lines
+
+
+def write(name: str, lines: list[str]) -> None:
+    """Keep a table and print it."""
+    folder = HERE / "results"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--peer", help="Python of an environment with the peer")
+    parser.add_argument("--peer", help="Python of an environment with the peer; none skips it")
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    lines = [
-        f"Documents per second in training, {arguments.topics} topics, hidden layers of 100 and "
-        f"100, two threads, medians of {arguments.repeats} turns; torch {version('torch')}. "
-        "Peer: contextualized-topic-models 2.6.1. Command: `make bench`.",
-        "",
-        *measure(arguments.topics, arguments.repeats, arguments.peer),
-        "",
-        "Five clients on the local engine (`sync`, doors and policies, ledgers written) against "
-        "one process with the same total batch; documents per second, and how many times as long "
-        "the five take.",
-        "",
-        "| words | total batch | one process | five clients | time |",
-        "| ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for n_words, batch in product(WORDS, BATCHES):
-        lines.append(federated(arguments.repeats, arguments.topics, n_words, batch))
-        sys.stderr.write(lines[-1] + "\n")
-    target = HERE / "results" / f"training-{arguments.topics}.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(lines) + "\n")
-    sys.stdout.write("\n".join(lines) + "\n")
+    setting = (
+        f"{arguments.topics} topics, hidden layers of 100 and 100, two threads, medians of "
+        f"{arguments.repeats} turns; torch {version('torch')}. Command: `make bench`."
+    )
+    if arguments.peer:
+        table = measure(arguments.topics, arguments.repeats, arguments.peer)
+        title = "Documents per second in training, beside contextualized-topic-models 2.6.1"
+        write(f"training-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
+    title = (
+        "Documents per second of one process and of five clients (`sync`) with the same total "
+        "batch, and how many times as long the five take"
+    )
+    table = federated(arguments.topics, arguments.repeats)
+    write(f"federated-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ def assert_same_bits(one: TopicModel, other: TopicModel) -> None:
     np.testing.assert_array_equal(one.beta, other.beta)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -206,9 +206,9 @@ def test_a_resumed_run_ends_with_the_same_bits(norm: str, tmp_path: Path) -> Non
 
     def kill(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == 23:
-            raise Killed
+            raise KilledError
 
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         train(plan, corpora, out=tmp_path / "killed", on_event=kill)
     resumed = train(plan, corpora, out=tmp_path / "killed", resume=True)
     assert_same_bits(resumed, train(plan, corpora))

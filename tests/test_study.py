@@ -204,7 +204,7 @@ def test_a_message_ends_with_one_full_stop() -> None:
 
 
 def test_a_preset_that_is_no_string() -> None:
-    with pytest.raises(StudyError, match="'method.preset' is \\['paper'\\]"):
+    with pytest.raises(StudyError, match=r"'method.preset' is \['paper'\]"):
         Study.make(method={"preset": ["paper"]})
 
 

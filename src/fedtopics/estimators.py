@@ -80,6 +80,13 @@ class ProdLDA(
         Topics as the decoder uses them; rows sum to 1.
     vocabulary_ : tuple of str
 
+    Notes
+    -----
+    scikit-learn's ``check_estimator`` passes. Most of its checks skip estimators of text; run on
+    token lists made of their numbers, more than thirty pass, and those that do not apply (they
+    feed sparse, complex or one-column tables, or count columns) are listed with a reason in
+    ``tests/test_estimators.py``.
+
     Examples
     --------
     >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 20

@@ -12,7 +12,6 @@ import math
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -91,22 +90,11 @@ class Ledger:
         Fingerprint of the study.
     path : path or None
         File of JSON lines, appended to; None keeps no ledger.
-    writer : Executor, optional
-        A single thread that digests and writes while the process computes on. For replies that
-        do not leave the process; without it, a line is written before its reply is handed on.
     """
 
-    def __init__(
-        self,
-        method: str,
-        study: str,
-        path: Path | None = None,
-        writer: Executor | None = None,
-    ) -> None:
+    def __init__(self, method: str, study: str, path: Path | None = None) -> None:
         self._method = method
         self._study = study
-        self._writer = writer
-        self._last: Future[None] | None = None
         self._file: IO[str] | None = None
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,15 +104,6 @@ class Ledger:
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values."""
         if self._file is None:
             return
-        if self._writer is None:
-            self._write(self._file, function, payload.get("round", 0), reply)
-            return
-        if self._last is not None and self._last.done():
-            self._last.result()  # a full disk ends the run
-        round_ = payload.get("round", 0)
-        self._last = self._writer.submit(self._write, self._file, function, round_, reply)
-
-    def _write(self, file: IO[str], function: str, round_: int, reply: Payload) -> None:
         fields = {}
         digest = hashlib.sha256()
         total = 0
@@ -138,24 +117,19 @@ class Ledger:
             "time": time.time(),
             "study": self._study,
             "method": self._method,
-            "round": round_,
+            "round": payload.get("round", 0),
             "function": function,
             "documents": reply.get("documents"),
             "fields": fields,
             "bytes": total,
             "sha256": digest.hexdigest(),
         }
-        file.write(json.dumps(line) + "\n")
-        file.flush()
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
 
     def close(self) -> None:
-        """Wait for the last line and close the file."""
-        if self._file is None:
-            return
-        try:
-            if self._last is not None:
-                self._last.result()
-        finally:
+        """Close the file."""
+        if self._file is not None:
             self._file.close()
 
 

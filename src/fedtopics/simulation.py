@@ -7,7 +7,6 @@ client, the centralised one pools the corpora first, the federated one names all
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +60,8 @@ def train(
     run = RunFolder(folder, study.fingerprint, study.checkpoint_every, resume, on_event)
     if folder is not None:
         (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
-    writer = ThreadPoolExecutor(1, "ledger")
     ledgers = {
-        name: Ledger(study.method.name, study.fingerprint, ledger_path(folder, name), writer)
+        name: Ledger(study.method.name, study.fingerprint, ledger_path(folder, name))
         for name in documents
     }
     try:
@@ -86,7 +84,6 @@ def train(
         run.close()
         for ledger in ledgers.values():
             ledger.close()
-        writer.shutdown()
 
 
 def ledger_path(folder: Path | None, client: str) -> Path | None:
