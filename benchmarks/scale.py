@@ -37,14 +37,14 @@ def write_client(path: Path, documents: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     number = np.arange(N_WORDS)
     digits = LETTERS[(number[:, None] // 20 ** np.arange(4)) % 20]
-    words = pa.array(["".join(row) for row in digits], pa.large_string())
+    words = pa.array(["".join(row) for row in digits])
     cumulative = np.cumsum(1 / (number + 11.0))
-    with pq.ParquetWriter(path, pa.schema([("text", pa.large_string())])) as writer:
+    with pq.ParquetWriter(path, pa.schema([("text", pa.string())])) as writer:
         for start in range(0, documents, CHUNK):
             n = min(CHUNK, documents - start)
             drawn = np.searchsorted(cumulative, rng.random(n * LENGTH) * cumulative[-1])
-            ends = pa.array(np.arange(0, n * LENGTH + 1, LENGTH))
-            lists = pa.LargeListArray.from_arrays(ends, words.take(pa.array(drawn)))
+            ends = pa.array(np.arange(0, n * LENGTH + 1, LENGTH, dtype=np.int32))
+            lists = pa.ListArray.from_arrays(ends, words.take(pa.array(drawn)))
             writer.write_table(pa.table({"text": pc.binary_join(lists, " ")}))
 
 

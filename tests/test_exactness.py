@@ -75,6 +75,10 @@ def united(batches: list[Batch], n_words: int) -> tuple[Tensor, Noise]:
 
 @pytest.fixture
 def minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
+    return record_minibatches(monkeypatch)
+
+
+def record_minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
     """The minibatches that the clients draw, by round."""
     seen: dict[int, list[Batch]] = {}
     draw = GFedNTMClient._minibatch
@@ -256,3 +260,14 @@ def test_one_batch_agrees_with_autograd_without_cuts() -> None:
     assert batch.noise is not None
     expected = reference(dense(batch, 60), batch.noise) * 30
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
+
+
+if __name__ == "__main__":  # the table of docs/exactness.md
+    for optimizer, rate in (("adam", 0.002), ("sgd", 0.02)):
+        for precision in ("float64", "float32"):
+            with pytest.MonkeyPatch.context() as patch:
+                seen = record_minibatches(patch)
+                plan = study(optimizer=optimizer, learning_rate=rate, precision=precision)
+                model = train(plan, subjects(SIZES))
+                error = difference(model.weights, ordinary(model, plan, seen))
+            sys.stdout.write(f"{optimizer} {precision} {error:.1e}\n")
