@@ -18,7 +18,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def small_clients(n_clients: int) -> dict[str, fedtopics.Corpus]:
     rng = np.random.default_rng(0)
-    words = {n: [n + c for c in "abcdefghijklmnop"] for n in ("networkx", "scipy", "sklearn")[:n_clients]}
+    words = {
+        n: [n + c for c in "abcdefghijklmnop"] for n in ("networkx", "scipy", "sklearn")[:n_clients]
+    }
     return {
         name: fedtopics.Corpus.of([" ".join(rng.choice(own, 9)) for _ in range(60)])
         for name, own in words.items()
