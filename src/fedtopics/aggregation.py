@@ -17,6 +17,10 @@ from fedtopics.errors import FedTopicsError
 from fedtopics.networks import Tensors
 
 Payload = Mapping[str, Any]
+Template = Mapping[str, Any]
+"""What a reply must look like: `()` for a number, a shape for an array or `Rows`, a list of one
+name for strings, a map for a map. A name instead of a length is any length, the same wherever the
+name stands in the reply."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,92 @@ def _add_rows(values: Sequence[Rows]) -> Rows:
         where = torch.from_numpy(place[rows.index])
         total.index_add_(0, where, torch.from_numpy(rows.values).double())
     return Rows(index, total.numpy(), values[0].n_rows)
+
+
+class RunningSum:
+    """The sum of `add_up`, given one reply at a time in the order of the clients' names.
+
+    Replies are held until they fill `hold` bytes, then added, so that memory stays bounded.
+
+    Parameters
+    ----------
+    hold : int
+        Bytes.
+    """
+
+    def __init__(self, hold: int = 1 << 24) -> None:
+        self._hold = hold
+        self._held: list[Payload] = []
+        self._bytes = 0
+
+    def add(self, reply: Payload, size: int) -> None:
+        """Take a reply of so many bytes."""
+        self._held.append(reply)
+        self._bytes += size
+        if self._bytes > self._hold and len(self._held) > 1:
+            self._held = [_add(self._held)]
+            self._bytes = 0
+
+    def total(self) -> dict[str, Any]:
+        """Return the sum of all replies."""
+        return dict(_add(self._held) if len(self._held) > 1 else self._held[0])
+
+
+def find_fault(reply: Any, template: Template | None) -> str:
+    """Say what is wrong with a reply: its fields, shapes, or numbers that are none; or nothing.
+
+    Parameters
+    ----------
+    reply : payload
+    template : template, optional
+        Without one, only the numbers are looked at.
+    """
+    return _fault(reply, template, "", {})
+
+
+def _fault(value: Any, template: Any, name: str, lengths: dict[str, int]) -> str:
+    where = f"its field {name!r}" if name else "the reply"
+    if isinstance(template, Mapping):
+        if not isinstance(value, Mapping) or value.keys() != template.keys():
+            given = sorted(value) if isinstance(value, Mapping) else type(value).__name__
+            return f"{where} has {given} instead of the fields {sorted(template)}"
+    elif isinstance(template, list):
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            return f"{where} is no list of strings"
+        return _misfit((len(value),), tuple(template), where, lengths)
+    elif template is not None and (fault := _misfit(_size(value), template, where, lengths)):
+        return fault
+    if isinstance(value, Mapping):
+        inner = template or dict.fromkeys(value)
+        faults = (
+            _fault(value[key], inner[key], f"{name}.{key}".lstrip("."), lengths) for key in value
+        )
+        return next((fault for fault in faults if fault), "")
+    numbers = value.values if isinstance(value, Rows) else value
+    if isinstance(numbers, (float, np.ndarray)) and not np.isfinite(numbers).all():
+        return f"{where} holds NaN or infinite numbers"
+    return ""
+
+
+def _size(value: Any) -> tuple[int, ...] | None:
+    if isinstance(value, Rows):
+        return value.n_rows, *value.values.shape[1:]
+    if isinstance(value, np.ndarray):
+        return tuple(value.shape)
+    return () if isinstance(value, (int, float)) else None
+
+
+def _misfit(
+    given: tuple[int, ...] | None,
+    wanted: tuple[int | str, ...],
+    where: str,
+    lengths: dict[str, int],
+) -> str:
+    fits = given is not None and len(given) == len(wanted)
+    for length, want in zip(given or (), wanted, strict=False):
+        expected = lengths.setdefault(want, length) if isinstance(want, str) else want
+        fits = fits and length == expected
+    return "" if fits else f"{where} has the shape {given} instead of {wanted}"
 
 
 OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]

@@ -7,8 +7,11 @@
     │   ├── DataError                  documents: a file, a column, a collection of texts
     │   ├── StudyError                 a parameter or a study file
     │   ├── ModelError                 a saved model
-    │   └── RunError                   a run folder or one of its checkpoints
-    └── PolicyError                3   a client's own policy keeps a reply from leaving
+    │   ├── RunError                   a run folder or one of its checkpoints
+    │   └── IdentityError              a certificate, a key or their folder
+    ├── PolicyError                3   a client's own policy keeps a reply from leaving
+    └── FederationError            4   server and clients cannot work together: connection,
+                                       versions, quorum
 
 A message says what happened with the value, where, and what to do. It never quotes a document.
 All of them are permanent: trying again without a change cannot help.
@@ -45,7 +48,17 @@ class RunError(InputError):
     """A run folder or a checkpoint cannot be used."""
 
 
+class IdentityError(InputError):
+    """A certificate, a key or their folder cannot be used."""
+
+
 class PolicyError(FedTopicsError):
     """A client's own policy keeps a reply from leaving."""
 
     exit_code = 3
+
+
+class FederationError(FedTopicsError):
+    """Server and clients cannot work together: connection, versions, quorum."""
+
+    exit_code = 4

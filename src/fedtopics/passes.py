@@ -10,8 +10,10 @@ runs through one stretch only and nothing is derived by hand.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from fedtopics.networks import Batch, ProdLDA, Stage, Tensors
@@ -144,6 +146,38 @@ class ServerPass:
         of_weights, of_totals = gradients(outputs, seeds, [self.weights, {"totals": totals}])
         self.weight_gradients.update(of_weights)  # a weight is used in one stage's finish
         return of_totals["totals"]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Shapes of all that crosses a cut: weights, a stage's sums, what a stage shares."""
+
+    weights: dict[str, tuple[int, ...]]
+    client_weights: dict[str, tuple[int, ...]]
+    sums: dict[str, tuple[int, ...]]
+    shared: dict[str, dict[str, tuple[int, ...]]]
+
+
+def shapes_of(network: ProdLDA) -> Shapes:
+    """Find a network's shapes by sending one document of one word through it."""
+    weights = network.initial_weights(0)
+    batch = Batch.of(
+        sparse.csr_array(([1.0], [0], [0, 1]), (1, network.n_words)), None, network.dtype
+    )
+    used = batch_weights(network, weights, batch)
+    carried: Tensors = {}
+    entered: Tensors = {}
+    sums, shared = {}, {}
+    for stage in network.stages:
+        carried, total = stage.local(used, batch, carried, entered)
+        entered = stage.finish(weights, total, 1.0)
+        sums[stage.name], shared[stage.name] = tuple(total.shape), _shapes(entered)
+    mine = {name: w for name, w in weights.items() if name not in network.finish_weights}
+    return Shapes(_shapes(weights), _shapes(mine), sums, shared)
+
+
+def _shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def finish_all(network: ProdLDA, weights: Tensors, averages: Tensors) -> dict[str, Tensors]:

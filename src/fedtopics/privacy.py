@@ -50,6 +50,20 @@ class Policy(BaseModel):
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
             raise StudyError(f"The policy {path} cannot be used: {explain(error)}") from None
 
+    def check_method(self, client: str, method: str) -> None:
+        """Refuse a method that is not allowed.
+
+        Raises
+        ------
+        PolicyError
+            Before anything was computed.
+        """
+        if method not in self.methods:
+            raise PolicyError(
+                f"The policy of client {client!r} does not allow the method {method!r}; "
+                "add it to the policy's methods."
+            )
+
 
 OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1)
 """For documents that stay in one's own hands: one corpus, trained where it is."""
@@ -185,11 +199,7 @@ class Door:
     """
 
     def __init__(self, client: str, half: Half, policy: Policy, ledger: Ledger) -> None:
-        if half.method not in policy.methods:
-            raise PolicyError(
-                f"The policy of client {client!r} does not allow the method {half.method!r}; "
-                "add it to the policy's methods."
-            )
+        policy.check_method(client, half.method)
         self.client = client
         self._half = half
         self._policy = policy

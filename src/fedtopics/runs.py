@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ from fedtopics.methods.base import Checkpoint
 
 Event = dict[str, Any]
 KEPT_CHECKPOINTS = 2
+LONGEST_UNSAVED = 60.0  # seconds
 
 
 class RunFolder:
@@ -61,7 +63,7 @@ class RunFolder:
         self._study = study
         self._events: IO[str] | None = None
         self._unwritten: list[str] = []
-        self._last = time.perf_counter()
+        self._last = self._saved = time.perf_counter()
         if folder is not None:
             self._open(folder)
 
@@ -91,17 +93,39 @@ class RunFolder:
                 "resume with the study.toml in the run's folder."
             )
 
+    def keep(self, name: str, content: Mapping[str, Any]) -> None:
+        """Keep what was agreed once, as JSON."""
+        if self.folder is not None:
+            _write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """Return what was kept when the run is resumed, else None.
+
+        Raises
+        ------
+        RunError
+            If it is damaged.
+        """
+        if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
+            return None
+        try:
+            found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
+        except ValueError:
+            raise RunError(f"{self.folder / name}.json is damaged; begin a new run.") from None
+        return found
+
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left."""
         if self.folder is not None and self._events is None:
             self._events = (self.folder / "events.jsonl").open("a", encoding="utf-8")
         self.event("training", done=done, rounds=last)
-        self._last = time.perf_counter()
+        self._last = self._saved = time.perf_counter()
         yield from range(done + 1, last + 1)
 
     def due(self, round_: int) -> bool:
-        """Whether a checkpoint is due after this round."""
-        return self.folder is not None and round_ % self._every == 0
+        """Whether a checkpoint is due after this round: every so many, or after a minute."""
+        slow = time.perf_counter() - self._saved > LONGEST_UNSAVED
+        return self.folder is not None and (slow or round_ % self._every == 0)
 
     def checkpoint(self, state: Checkpoint) -> None:
         """Keep a state: written beside, then renamed, with its digest; the last two stay."""
@@ -116,8 +140,15 @@ class RunFolder:
         data = save(arrays, metadata=meta)
         folder = self.folder / "checkpoints"
         path = folder / f"{state.round:08d}.safetensors"
-        _write_durably(path, data)
-        _write_durably(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+        try:
+            _write_durably(path, data)
+            _write_durably(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+        except OSError as error:
+            # The run is worth more than one of its checkpoints; those before are untouched.
+            path.unlink(missing_ok=True)
+            self.event("checkpoint failed", round=state.round, reason=error.strerror)
+            return
+        self._saved = time.perf_counter()
         for old in sorted(folder.glob("*.safetensors"))[:-KEPT_CHECKPOINTS]:
             old.unlink()
             old.with_suffix(".sha256").unlink(missing_ok=True)
@@ -151,16 +182,19 @@ class RunFolder:
             ) from None
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Write down what happened, with the time and the seconds since the event before."""
+        """Write down what happened, with the time and the seconds since the round before."""
         now = time.perf_counter()
         event = {"event": kind, "time": time.time(), "seconds": now - self._last, **fields}
-        self._last = now
+        if kind == "round":
+            self._last = now
         if self.folder is not None:
             self._unwritten.append(json.dumps(event) + "\n")
         if self._events is not None:
             self._events.writelines(self._unwritten)
-            self._events.flush()
             self._unwritten.clear()
+            # On a full disk the lines stay in the file's buffer for the next time.
+            with suppress(OSError):
+                self._events.flush()
         if self._on_event is not None:
             self._on_event(event)
 
@@ -172,8 +206,11 @@ class RunFolder:
 
 def _write_durably(path: Path, data: bytes) -> None:
     beside = path.with_name(path.name + ".tmp")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

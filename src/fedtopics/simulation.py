@@ -13,10 +13,10 @@ from typing import Any
 from fedtopics.corpus import Corpus
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError
-from fedtopics.methods import GFedNTM, GFedNTMClient
+from fedtopics.names import check_client_name
 from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
-from fedtopics.study import Study, check_client_name
+from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 
 
@@ -68,14 +68,13 @@ def train(
         doors = {
             name: Door(
                 name,
-                _client(study, name, data, rules.get(name, Policy())),
+                study.client_half(name, _corpus(name, data), rules.get(name, Policy())),
                 rules.get(name, Policy()),
                 ledgers[name],
             )
             for name, data in documents.items()
         }
-        method = GFedNTM(study.method, study.text, study.vocabulary, study.seed)
-        model = method.train(LocalClients(doors), run)
+        model = study.server_half().train(LocalClients(doors), run)
         if folder is not None:
             model.save_pretrained(folder / "model")
         run.event("finished")
@@ -91,18 +90,8 @@ def ledger_path(folder: Path | None, client: str) -> Path | None:
     return None if folder is None else folder / "clients" / client / "ledger.jsonl"
 
 
-def _client(study: Study, name: str, data: Any, policy: Policy) -> GFedNTMClient:
+def _corpus(name: str, data: Any) -> Corpus:
     try:
-        corpus = Corpus.of(data)
+        return Corpus.of(data)
     except DataError as error:
         raise DataError(f"Client {name!r}: {error}") from None
-    return GFedNTMClient(
-        name,
-        corpus,
-        study.method,
-        study.text,
-        study.vocabulary,
-        study.seed,
-        policy.min_documents,
-        policy.min_document_frequency,
-    )

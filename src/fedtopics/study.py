@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods import GFedNTMSettings
+from fedtopics.methods import GFedNTM, GFedNTMClient, GFedNTMSettings
+from fedtopics.names import check_client_name
 from fedtopics.privacy import Policy, explain
 from fedtopics.vocabulary import TextRules, VocabularyLimits
-
-CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class ClientData(BaseModel):
@@ -55,6 +53,29 @@ class ClientData(BaseModel):
             raise DataError(f"Client {name!r}: {error}") from None
 
 
+class FederationSettings(BaseModel):
+    """How a server on a network treats clients that are away, late or wrong.
+
+    None of it is part of the study's fingerprint: it may be changed before a run is resumed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    min_clients: int | None = Field(
+        None, ge=1, description="fewest clients of a round; by default more than half"
+    )
+    deadline: float = Field(
+        600, gt=0, description="seconds for a round; who is later is left out of it"
+    )
+    gather: float = Field(
+        86_400, ge=0, description="seconds that the server waits at its start for all clients"
+    )
+    wait: float = Field(
+        3600, ge=0, description="seconds that a round waits for min_clients before the run ends"
+    )
+    largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
+
+
 class Study(BaseModel):
     """What is trained, how, and by whom.
 
@@ -75,6 +96,9 @@ class Study(BaseModel):
     vocabulary: VocabularyLimits = Field(
         VocabularyLimits(), description="which words are agreed on"
     )
+    federation: FederationSettings = Field(
+        FederationSettings(), description="how a server treats absent, late and wrong clients"
+    )
     clients: dict[str, ClientData] = Field(
         {}, description="the clients, and for a simulation their documents"
     )
@@ -86,12 +110,62 @@ class Study(BaseModel):
             check_client_name(name)
         return value
 
+    @model_validator(mode="after")
+    def _quorum_fits(self) -> Study:
+        least = self.federation.min_clients
+        if least is not None and self.clients and least > len(self.clients):
+            raise ValueError(
+                f"federation.min_clients = {least}, but the study names {len(self.clients)} clients"
+            )
+        return self
+
+    @property
+    def min_clients(self) -> int:
+        """Fewest clients of a round."""
+        return self.federation.min_clients or len(self.clients) // 2 + 1
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """What server and clients must agree on, as plain data; not where the documents are."""
+        plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
+        return plain | {"clients": sorted(self.clients)}
+
+    @classmethod
+    def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
+        """Make the study of what another side sent as `agreed`.
+
+        Raises
+        ------
+        StudyError
+            If it is none.
+        """
+        names = plain.get("clients")
+        if not isinstance(names, list):
+            raise StudyError("The study that the server sent names no clients.")
+        return cls.make(**{**plain, "clients": {str(name): {} for name in names}})
+
     @property
     def fingerprint(self) -> str:
-        """Digest of what server and clients must agree on; where the data are is not part of it."""
-        agreed = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
-        agreed["clients"] = sorted(self.clients)
-        return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:16]
+        """Digest of `agreed`."""
+        content = json.dumps(self.agreed, sort_keys=True).encode()
+        return hashlib.sha256(content).hexdigest()[:16]
+
+    def server_half(self) -> GFedNTM:
+        """Make the server's half of the method."""
+        return GFedNTM(self.method, self.text, self.vocabulary, self.seed)
+
+    def client_half(self, name: str, corpus: Corpus, policy: Policy) -> GFedNTMClient:
+        """Make a client's half of the method, over its documents and within its policy."""
+        return GFedNTMClient(
+            name,
+            corpus,
+            self.method,
+            self.text,
+            self.vocabulary,
+            self.seed,
+            policy.min_documents,
+            policy.min_document_frequency,
+        )
 
     def with_clients(self, names: Iterable[str]) -> Study:
         """Return the study of exactly these clients, wherever their documents come from."""
@@ -158,15 +232,6 @@ class Study(BaseModel):
     def to_toml(self) -> str:
         """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
         return _toml(self, "", example=False)
-
-
-def check_client_name(name: str) -> None:
-    """Refuse names that cannot name a folder."""
-    if not CLIENT_NAME.fullmatch(name):
-        raise StudyError(
-            f"{name!r} cannot name a client; use letters, digits, '_', '-' and '.', "
-            "beginning with a letter or digit."
-        )
 
 
 def example_study() -> str:

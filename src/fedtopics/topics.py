@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
@@ -131,6 +133,26 @@ class TopicModel:
                 theta[rows] = self.network.theta(used, self.shared, batch).numpy()
         return theta
 
+    def write_theta(self, documents: Any, path: str | Path) -> int:
+        """Write the topics of documents as a Parquet table, a row a document, in their order.
+
+        Columns are id, known_words, topic (null without a known word) and theta_0, theta_1, ...
+
+        Returns
+        -------
+        int
+            Documents without a known word; their theta is even.
+        """
+        corpus = Corpus.of(documents)
+        counts = self.count(corpus)
+        theta = self.transform_counts(counts)
+        known = counts.sum(1)
+        main_topic = pa.array(theta.argmax(1), pa.int64(), mask=known == 0)
+        columns = {"id": corpus.ids, "known_words": known.astype("int64"), "topic": main_topic}
+        columns |= {f"theta_{k}": theta[:, k] for k in range(self.n_topics)}
+        pq.write_table(pa.table(columns), path)
+        return int((known == 0).sum())
+
     def get_topic_info(
         self, n_words: int = 10, relevance: float | None = None
     ) -> list[dict[str, Any]]:
@@ -174,14 +196,9 @@ class TopicModel:
             "documents": dict(self.documents),
             "info": dict(self.info),
         }
-        words = {
-            "words": self.vocabulary.words,
-            "document_frequency": self.vocabulary.document_frequency.tolist(),
-            "occurrences": self.vocabulary.occurrences.tolist(),
-        }
         (folder / "model.safetensors").write_bytes(data)
         _write(folder / "config.json", config)
-        _write(folder / "vocabulary.json", words)
+        _write(folder / "vocabulary.json", self.vocabulary.plain())
         _write(folder / "topics.json", self.get_topic_info())
         (folder / "README.md").write_text(card(self), encoding="utf-8")
         return folder
@@ -214,11 +231,7 @@ class TopicModel:
 
     @classmethod
     def _build(cls, config: Any, words: Any, folder: Path) -> TopicModel:
-        vocabulary = Vocabulary(
-            tuple(words["words"]),
-            np.array(words["document_frequency"], np.int64),
-            np.array(words["occurrences"], np.int64),
-        )
+        vocabulary = Vocabulary.of(words)
         if vocabulary.fingerprint != config["vocabulary"]:
             raise ModelError(
                 f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "

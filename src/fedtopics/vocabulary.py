@@ -133,6 +133,22 @@ class Vocabulary:
         share: NDArray[np.float64] = self.occurrences / self.occurrences.sum()
         return share
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as lists."""
+        return {
+            "words": list(self.words),
+            "document_frequency": self.document_frequency.tolist(),
+            "occurrences": self.occurrences.tolist(),
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Vocabulary:
+        """Make it of what `plain` returned."""
+        frequency, occurrences = (
+            np.array(plain[field], np.int64) for field in ("document_frequency", "occurrences")
+        )
+        return cls(tuple(plain["words"]), frequency, occurrences)
+
 
 def fingerprint(words: Sequence[str]) -> str:
     """Digest words and their order; two vocabularies with the same digest are the same."""

@@ -5,10 +5,11 @@ Data go by reference; every reply still leaves through the client's door.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedtopics.aggregation import add_up
+from fedtopics.aggregation import Template, add_up
+from fedtopics.methods.base import T
 from fedtopics.privacy import Door
 
 
@@ -28,10 +29,24 @@ class LocalClients:
         """Names of the clients, sorted."""
         return list(self._doors)
 
-    def call(self, function: str, **payload: Any) -> dict[str, dict[str, Any]]:
+    def call(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name."""
         return {name: door.call(function, payload) for name, door in self._doors.items()}
 
-    def sum(self, function: str, **payload: Any) -> dict[str, Any]:
+    def sum(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
         """Call a function of every client; return the sum of the replies, field by field."""
         return add_up(self.call(function, **payload))
+
+    def prepare(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
+        """As `sum`: clients in this process do not start anew."""
+        return self.sum(function, template, **payload)
+
+    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
+        """Do a round's exchanges; all clients count in all of them."""
+        return work(), {"clients": self.names}

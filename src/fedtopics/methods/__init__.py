@@ -10,6 +10,9 @@ from fedtopics.methods.settings import GFedNTMSettings
 CLIENT_HALVES: dict[str, type[GFedNTMClient]] = {"gfedntm": GFedNTMClient}
 
 
+VERSIONS = {name: half.version for name, half in CLIENT_HALVES.items()}
+
+
 def what_leaves(method: str, function: str) -> str:
     """Return what a client's function says of itself under "Leaves the client"."""
     text = inspect.getdoc(getattr(CLIENT_HALVES.get(method), function, None)) or ""
@@ -17,4 +20,4 @@ def what_leaves(method: str, function: str) -> str:
     return " ".join(section.partition("\n\n")[0].split())
 
 
-__all__ = ["GFedNTM", "GFedNTMClient", "GFedNTMSettings", "what_leaves"]
+__all__ = ["VERSIONS", "GFedNTM", "GFedNTMClient", "GFedNTMSettings", "what_leaves"]

@@ -5,28 +5,74 @@ Engines give `Clients`; nothing in a method knows how calls travel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
+from fedtopics.aggregation import Template
+
+T = TypeVar("T")
+
 
 class Clients(Protocol):
-    """All clients of a study, as a method's server half sees them."""
+    """All clients of a study, as a method's server half sees them.
+
+    Engines leave out clients that fail, are late or are away, as long as enough of them are left;
+    a method only has to say in `round` which exchanges belong together.
+    """
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the clients, sorted."""
+        """Names of the study's clients, sorted."""
 
-    def call(self, function: str, **payload: Any) -> dict[str, dict[str, Any]]:
+    def call(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name.
 
         For what the server must see one by one. Whatever is additive goes through `sum`.
+
+        Parameters
+        ----------
+        function : str
+            One that the client's half publishes.
+        template : template, optional
+            What every reply must look like; one that does not is refused.
+        **payload
+            Plain data.
         """
 
-    def sum(self, function: str, **payload: Any) -> dict[str, Any]:
+    def sum(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
         """Call a function of every client; return the sum of the replies, field by field."""
+
+    def prepare(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
+        """As `sum`; and repeat the call first thing to each client that starts anew later."""
+
+    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
+        """Do a round's exchanges, all of them with the same clients.
+
+        A client that is lost between two exchanges leaves sums that belong to no common state:
+        the round is then worked again from its first exchange, without that client.
+
+        Parameters
+        ----------
+        number : int
+        work : function
+            Makes the exchanges. It is called again when it has to be repeated, so it changes
+            nothing that outlives it.
+
+        Returns
+        -------
+        result : what `work` returned
+        report : dict
+            For the run's events: whose replies counted, whose did not and why.
+        """
 
 
 @dataclass(frozen=True)
@@ -51,6 +97,12 @@ class Run(Protocol):
 
     def restore(self) -> Checkpoint | None:
         """Return the newest checkpoint when the run goes on after an interruption."""
+
+    def keep(self, name: str, content: Mapping[str, Any]) -> None:
+        """Keep what was agreed once, as JSON."""
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """Return what was kept when the run goes on after an interruption."""
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left."""

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.aggregation import Payload, Rows, ServerOptimizer
+from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
 from fedtopics.errors import StudyError
 from fedtopics.methods.base import Clients, Run
@@ -35,6 +35,7 @@ from fedtopics.passes import (
     gradients,
     leaves,
     run_through,
+    shapes_of,
 )
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import (
@@ -45,6 +46,14 @@ from fedtopics.vocabulary import (
     count_words,
     fingerprint,
 )
+
+NAMED: Template = {
+    "words": ["words"],
+    "document_frequency": ("words",),
+    "occurrences": ("words",),
+    "documents": (),
+}
+ADOPTED: Template = {"documents": (), "training": (), "without_known_word": ()}
 
 
 class GFedNTM:
@@ -68,23 +77,19 @@ class GFedNTM:
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Execute Algorithm 1: agree on the words, then round after round on the weights."""
-        named = clients.call("vocabulary")
-        vocabulary = agree(named, self.limits)
-        self._check_size(vocabulary)
-        total = sum(reply["documents"] for reply in named.values())
-        counts = clients.sum("adopt", words=list(vocabulary.words), total=total)
-        run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
-        ask = partial(clients.sum, vocabulary=vocabulary.fingerprint)
-        exchange = self._exchange(len(clients.names))
-
+        vocabulary, counts = self._agreement(clients, run)
         network = self.settings.build(len(vocabulary))
         state = self._first_state(network)
         saved = run.restore()
         if saved is not None:
             state.restore(saved)
+        asked = _Asked(clients, network, vocabulary.fingerprint)
+        exchange = self._exchange(len(clients.names))
+        if self.settings.norm == "server" and not state.averages:
+            self._first_average(asked, state)
         for number in run.rounds(state.round, self.settings.rounds(counts["training"])):
             state.round = number
-            update = exchange(ask, network, state)
+            update, report = clients.round(number, partial(exchange, asked, state))
             if not np.isfinite(update.loss):
                 raise StudyError(
                     f"The loss of round {state.round} is no number; lower learning_rate."
@@ -95,8 +100,9 @@ class GFedNTM:
                 round=state.round,
                 loss=update.loss / update.documents,
                 documents=update.documents,
+                **report,
             )
-            stop = self._stop(ask, network, state, change, run)
+            stop = self._stop(asked, state, change, run)
             if run.due(state.round) or stop:
                 run.checkpoint(state.checkpoint())
             if stop:
@@ -104,7 +110,27 @@ class GFedNTM:
                 break
         if state.best:
             state.adopt(state.best)
-        return self._model(clients, network, state, vocabulary)
+        return self._model(asked, state, vocabulary)
+
+    def _agreement(self, clients: Clients, run: Run) -> tuple[Vocabulary, dict[str, int]]:
+        """Agree on the words with all clients, or take up what a resumed run agreed on."""
+        kept = run.recall("agreement")
+        if kept is not None:
+            clients.prepare("adopt", ADOPTED, words=kept["words"], total=kept["total"])
+        agreed = kept or clients.round(0, partial(self._agree, clients))[0]
+        run.keep("agreement", agreed)
+        vocabulary = Vocabulary.of(agreed)
+        counts: dict[str, int] = agreed["counts"]
+        run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
+        return vocabulary, counts
+
+    def _agree(self, clients: Clients) -> dict[str, Any]:
+        named = clients.call("vocabulary", NAMED)
+        vocabulary = agree(named, self.limits)
+        self._check_size(vocabulary)
+        total = sum(reply["documents"] for reply in named.values())
+        counts = clients.prepare("adopt", ADOPTED, words=list(vocabulary.words), total=total)
+        return vocabulary.plain() | {"total": total, "counts": counts}
 
     def _check_size(self, vocabulary: Vocabulary) -> None:
         if len(vocabulary) < self.settings.n_components:
@@ -120,7 +146,7 @@ class GFedNTM:
         optimizer = ServerOptimizer(self.settings.optimizer, weights, rate, self.settings.beta1)
         return State(weights, optimizer)
 
-    def _exchange(self, n_clients: int) -> Callable[[Any, ProdLDA, State], Update]:
+    def _exchange(self, n_clients: int) -> Callable[[_Asked, State], Update]:
         if self.settings.local_steps > 1:
             return self._averaged_steps
         if self.settings.norm == "server":
@@ -130,61 +156,73 @@ class GFedNTM:
             return self._own_statistics
         return self._synchronised
 
-    def _synchronised(self, ask: Any, network: ProdLDA, state: State) -> Update:
+    def _synchronised(self, clients: _Asked, state: State) -> Update:
         """Take one pass over the union of the minibatches, a sum at each of its cuts."""
+        network, shapes = clients.network, clients.shapes
         own = ServerPass(network, state.weights)
+        ask = partial(clients.sum, round=state.round)
         weights = _client_weights(network, state.weights)
         shared: dict[str, Any] = {}
         sums = {}
         for number, stage in enumerate(network.stages):
-            reply = ask("forward", round=state.round, stage=number, shared=shared, weights=weights)
+            summed = {"sums": shapes.sums[stage.name]}
+            reply = ask("forward", summed, stage=number, shared=shared, weights=weights)
             weights = {}  # sent once
             sums[stage.name] = reply["sums"]
             totals = torch.from_numpy(reply["sums"])
             shared = to_arrays(own.finish(number, totals, reply["documents"]))
-        reply = ask("loss", round=state.round, shared=shared)
+        *earlier, last = [shapes.shared[stage.name] for stage in network.stages]
+        reply = ask("loss", {"loss": (), "shared": last}, shared=shared)
         documents, loss = reply["documents"], reply["loss"]
-        for number in reversed(range(len(network.stages))):
+        templates = [{"weights": shapes.client_weights}, *({"shared": each} for each in earlier)]
+        for number, template in reversed(list(enumerate(templates))):
             upstream = to_tensors(reply["shared"], network.dtype)
             gradient = own.backward(number, upstream).numpy()
-            reply = ask("backward", round=state.round, stage=number, gradient=gradient)
+            reply = ask("backward", template, stage=number, gradient=gradient)
         total = reply["weights"] | to_arrays(own.weight_gradients)
         return Update(total, documents, loss, sums)
 
-    def _own_statistics(self, ask: Any, network: ProdLDA, state: State) -> Update:
+    def _own_statistics(self, clients: _Asked, state: State) -> Update:
         """Let each client normalise by its own minibatch: the paper's Algorithm 1."""
-        reply = ask("gradients", round=state.round, weights=to_arrays(state.weights), shared={})
+        weights = to_arrays(state.weights)
+        template = clients.one_pass({"weights": clients.shapes.weights, "shared": {}})
+        reply = clients.sum("gradients", template, round=state.round, weights=weights, shared={})
         return Update(reply["weights"], reply["documents"], reply["loss"], reply["sums"])
 
-    def _server_statistics(self, ask: Any, network: ProdLDA, state: State) -> Update:
+    def _server_statistics(self, clients: _Asked, state: State) -> Update:
         """Normalise by the server's running statistics, in one exchange."""
-        self._first_average(ask, network, state)
-        weights = _client_weights(network, state.weights)
+        network, shapes = clients.network, clients.shapes
         own = ServerPass(network, state.weights)
-        shared = {
-            stage.name: to_arrays(own.finish(i, state.averages[stage.name], 1.0))
-            for i, stage in enumerate(network.stages)
+        payload = {
+            "weights": _client_weights(network, state.weights),
+            "shared": {
+                stage.name: to_arrays(own.finish(i, state.averages[stage.name], 1.0))
+                for i, stage in enumerate(network.stages)
+            },
         }
-        reply = ask("gradients", round=state.round, weights=weights, shared=shared)
+        template: Template = {"weights": shapes.client_weights, "shared": shapes.shared}
+        reply = clients.sum("gradients", clients.one_pass(template), round=state.round, **payload)
         for i, stage in enumerate(network.stages):
             own.backward(i, to_tensors(reply["shared"][stage.name], network.dtype))
         total = reply["weights"] | to_arrays(own.weight_gradients)
         return Update(total, reply["documents"], reply["loss"], reply["sums"])
 
-    def _averaged_steps(self, ask: Any, network: ProdLDA, state: State) -> Update:
+    def _averaged_steps(self, clients: _Asked, state: State) -> Update:
         """Let each client take several steps and average how far they went (FedAvg)."""
-        averages: Payload = {}
-        if self.settings.norm == "server":
-            self._first_average(ask, network, state)
-            averages = to_arrays(state.averages)
-        reply = ask("steps", round=state.round, weights=to_arrays(state.weights), averages=averages)
+        payload = {"weights": to_arrays(state.weights), "averages": to_arrays(state.averages)}
+        if self.settings.norm != "server":
+            payload["averages"] = {}
+        template = clients.one_pass({"descent": clients.shapes.weights})
+        reply = clients.sum("steps", template, round=state.round, **payload)
         return Update(reply["descent"], reply["documents"], reply["loss"], reply["sums"])
 
-    def _first_average(self, ask: Any, network: ProdLDA, state: State) -> None:
-        if not state.averages:
-            weights = _client_weights(network, state.weights)
-            reply = ask("forward", round=state.round, stage=0, shared={}, weights=weights)
-            state.average({network.stages[0].name: reply["sums"]}, reply["documents"])
+    def _first_average(self, clients: _Asked, state: State) -> None:
+        """Begin the running statistics with those of the first minibatches."""
+        stage = clients.network.stages[0].name
+        weights = _client_weights(clients.network, state.weights)
+        template = {"sums": clients.shapes.sums[stage]}
+        reply = clients.sum("forward", template, round=1, stage=0, shared={}, weights=weights)
+        state.average({stage: reply["sums"]}, reply["documents"])
 
     def _step(self, state: State, update: Update) -> float:
         """Move the weights; return the change relative to their norm."""
@@ -198,14 +236,14 @@ class GFedNTM:
         size = sum(float(w.square().sum()) for w in before.values())
         return float(np.sqrt(moved / size))
 
-    def _stop(self, ask: Any, network: ProdLDA, state: State, change: float, run: Run) -> str:
+    def _stop(self, clients: _Asked, state: State, change: float, run: Run) -> str:
         """Return why training stops here, or nothing."""
         if change < self.settings.tolerance:
             return f"the weights changed by {change:.2e}, less than the tolerance"
         if not self.settings.validation_share or state.round % self.settings.validate_every:
             return ""
-        payload = _evaluation(network, state)
-        reply = ask("validate", round=state.round, **payload)
+        payload = _evaluation(clients.network, state)
+        reply = clients.sum("validate", {"loss": ()}, round=state.round, **payload)
         loss = reply["loss"] / reply["documents"]
         run.event("validation", round=state.round, loss=loss, documents=reply["documents"])
         if loss < state.best_loss:
@@ -216,11 +254,10 @@ class GFedNTM:
             return ""
         return f"no better validation loss than {state.best_loss:.4f} in {state.waited} validations"
 
-    def _model(
-        self, clients: Clients, network: ProdLDA, state: State, vocabulary: Vocabulary
-    ) -> TopicModel:
-        payload = _evaluation(network, state)
-        replies = clients.call("shares", vocabulary=vocabulary.fingerprint, **payload)
+    def _model(self, clients: _Asked, state: State, vocabulary: Vocabulary) -> TopicModel:
+        network = clients.network
+        template = {"theta": (self.settings.n_components,)}
+        replies = clients.call("shares", template, **_evaluation(network, state))
         return TopicModel(
             network=network,
             weights=state.weights,
@@ -232,6 +269,28 @@ class GFedNTM:
             relevance=self.settings.relevance,
             info={"method": "gfedntm", "rounds": state.round, "seed": self.seed},
         )
+
+
+class _Asked:
+    """The clients, asked about one network: what their replies look like follows from it."""
+
+    def __init__(self, clients: Clients, network: ProdLDA, vocabulary: str) -> None:
+        self.network = network
+        self.shapes = shapes_of(network)
+        self._clients = clients
+        self._vocabulary = vocabulary
+
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
+        template = {**template, "documents": ()}
+        return self._clients.sum(function, template, vocabulary=self._vocabulary, **payload)
+
+    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
+        template = {**template, "documents": ()}
+        return self._clients.call(function, template, vocabulary=self._vocabulary, **payload)
+
+    def one_pass(self, fields: Template) -> Template:
+        """Say that a reply also has what every pass over a minibatch gives."""
+        return {**fields, "sums": self.shapes.sums, "loss": ()}
 
 
 class GFedNTMClient:
@@ -251,6 +310,7 @@ class GFedNTMClient:
     """
 
     method = "gfedntm"
+    version = 1  # of what its functions take, give and compute
     published = (
         "vocabulary", "adopt", "forward", "loss", "backward", "gradients", "steps", "validate",
         "shares",
@@ -274,6 +334,23 @@ class GFedNTMClient:
         self._seed = (seed, int.from_bytes(name.encode()))
         self._counts = count_words(corpus, text)
         self._fingerprint = ""
+
+    @staticmethod
+    def schedule(settings: GFedNTMSettings) -> dict[str, str]:
+        """Say how often a study with these settings calls which function."""
+        layers = 1 if settings.layer_norm else 2
+        if settings.local_steps > 1:
+            round_ = {"steps": f"each round, over {settings.local_steps} minibatches"}
+        elif settings.norm == "sync":
+            often = "each round" if layers == 1 else "twice a round"
+            round_ = {"forward": often, "loss": "each round", "backward": often}
+        else:
+            round_ = {"gradients": "each round"}
+        if settings.norm == "server":
+            round_ = {"forward": "once"} | round_
+        if settings.validation_share:
+            round_["validate"] = f"every {settings.validate_every} rounds"
+        return {"vocabulary": "once", "adopt": "once"} | round_ | {"shares": "once, at the end"}
 
     def vocabulary(self) -> dict[str, Any]:
         """Name the words that enough of the documents have (Algorithm 1, GetClientVocab).

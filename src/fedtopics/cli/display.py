@@ -1,0 +1,98 @@
+"""What the command line shows: text, tables, JSON, the progress of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+# Commands import what needs torch when they run: --help answers at once.
+if TYPE_CHECKING:
+    from fedtopics.topics import TopicModel
+
+console = Console(highlight=False)
+
+
+def say(text: str, style: str = "") -> None:
+    """Print text as it is: not wrapped, and the ":AB:" of a fingerprint is no emoji."""
+    console.print(text, style=style, soft_wrap=True, markup=False, emoji=False)
+
+
+def print_json(content: Any) -> None:
+    """Print JSON for other programs."""
+    click.echo(json.dumps(content, indent=1, ensure_ascii=False))
+
+
+def status(text: str) -> Status:
+    """Show on a terminal that something is going on, in a with statement."""
+    return console.status(text)
+
+
+class RoundProgress:
+    """Show rounds, loss, documents per second and time left, on a terminal."""
+
+    def __enter__(self) -> RoundProgress:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeRemainingColumn as Remaining
+
+        self._bar = Progress(
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("loss {task.fields[loss]:.2f}  {task.fields[speed]:,.0f} documents/s  left"),
+            Remaining(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None, loss=float("nan"), speed=0.0)
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Show an event of the run."""
+        if event["event"] == "training":
+            self._bar.update(self._task, total=event["rounds"], completed=event["done"])
+        elif event["event"] == "vocabulary":
+            console.print(
+                f"agreed on {event['words']:,} words; {event['documents']:,} documents, "
+                f"{event['without_known_word']:,} of them without an agreed word"
+            )
+        elif event["event"] == "stopped":
+            console.print(f"stopped after round {event['round']}: {event['reason']}")
+        elif event["event"] == "round":
+            speed = event["documents"] / max(event["seconds"], 1e-9)
+            before = self._bar.tasks[0].fields["speed"] or speed
+            self._bar.update(
+                self._task,
+                completed=event["round"],
+                loss=event["loss"],
+                speed=0.95 * before + 0.05 * speed,
+            )
+
+
+def print_topics(model: TopicModel, words: int, relevance: float | None = None) -> None:
+    """Print topics, largest first, with each client's share of them."""
+    say("topic, its share of all documents, its words; below, its share of each client's documents")
+    for row in model.get_topic_info(words, relevance):
+        say(f"{row['topic']:>5} {row['share']:>6.1%}  {' '.join(row['words'])}")
+        shares = sorted(row["clients"].items(), key=lambda item: -item[1])
+        say(" " * 14 + "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim")
+
+
+def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
+    """Print the table of what left a client."""
+    table = Table(title=f"What left {client}", title_justify="left")
+    columns = ("function", "replies", "documents", "values", "bytes")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "function" else "right")
+    for row in rows:
+        table.add_row(row["function"], *(f"{row[column]:,}" for column in columns[1:]))
+    console.print(table)

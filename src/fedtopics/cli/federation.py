@@ -1,0 +1,165 @@
+"""Commands for studies between machines: server, client, doctor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedtopics.cli.display import console, print_json, print_topics, say
+from fedtopics.cli.members import ClientNews, ServerNews
+from fedtopics.cli.options import FOLDER
+from fedtopics.errors import FederationError, FedTopicsError
+
+server_option = click.option(
+    "--server", "address", required=True, metavar="HOST:PORT", help="The server's address."
+)
+json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+insecure_option = click.option(
+    "--insecure", is_flag=True, help="Without TLS and certificates, on this machine alone."
+)
+
+
+@click.command()
+@click.argument("study", type=FOLDER)
+@click.option("--pki", "authority", type=FOLDER, help="Folder that `pki create` made.")
+@click.option("--listen", default="0.0.0.0:7557", show_default=True, metavar="HOST:PORT")
+@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@insecure_option
+@json_lines
+def server(
+    study: Path,
+    authority: Path | None,
+    listen: str,
+    out: Path | None,
+    resume: bool,
+    insecure: bool,
+    as_json: bool,
+) -> None:
+    """Run a study with clients on other machines. No text comes here.
+
+    The server waits for the clients that the study names, trains, writes the model to the run's
+    folder and gives it back to the clients. After an interruption, --resume goes on from the last
+    checkpoint; the clients come back by themselves.
+    """
+    from fedtopics.federation import serve
+    from fedtopics.pki import Identity
+    from fedtopics.study import Study
+
+    if insecure == (authority is not None):
+        raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
+    plan = Study.read(study)
+    identity = None if authority is None else Identity.load(_identity_folder(authority))
+    folder = out or Path("runs") / plan.name
+    with ServerNews() as news:
+        model = serve(
+            plan,
+            identity,
+            listen,
+            folder,
+            resume=resume,
+            on_event=_print_event if as_json else news,
+            on_listen=None if as_json else news.watch,
+        )
+    if not as_json:
+        print_topics(model, 8)
+        say(f"\nThe run is in {folder}, the model in {folder}/model.")
+
+
+@click.command()
+@server_option
+@click.option("--identity", type=FOLDER, help="Folder with this client's certificate.")
+@click.option("--data", type=FOLDER, required=True, help="The documents, which stay here.")
+@click.option("--text", help="Column of the text.")
+@click.option("--tokens", help="Column of lists of words, taken as they are.")
+@click.option("--id", "identifier", help="Column of identifiers.")
+@click.option("--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]")
+@click.option("--out", type=FOLDER, help="Folder for ledger and model.  [default: runs/NAME]")
+@click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join.")
+@click.option("--name", help="This client's name, with --insecure.")
+@insecure_option
+@json_lines
+def client(
+    address: str,
+    identity: Path | None,
+    data: Path,
+    text: str | None,
+    tokens: str | None,
+    identifier: str | None,
+    policy: Path | None,
+    out: Path | None,
+    dry_run: bool,
+    name: str | None,
+    insecure: bool,
+    as_json: bool,
+) -> None:
+    """Take part in a server's study with documents that stay on this machine.
+
+    Shows what the study asks for, holds it against the policy, joins, and keeps a ledger of all
+    that leaves. When the connection breaks, the client comes back by itself. At the end the model
+    is in the --out folder, with the topics of the client's own documents in theta.parquet.
+
+    The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
+    """
+    from fedtopics.corpus import Columns, Corpus
+    from fedtopics.federation import Participation
+    from fedtopics.pki import Identity
+    from fedtopics.privacy import Policy
+
+    if insecure != (identity is None) or insecure != (name is not None):
+        raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")
+    who = name or Identity.load(_required(identity)).name
+    rules = Policy.read(policy) if policy else Policy()
+    corpus = Corpus.read(data, Columns(text=text, tokens=tokens, id=identifier))
+    news = ClientNews(who)
+    tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
+    part = Participation(
+        address, identity, corpus, rules, out or Path("runs") / who, who, tell, dry_run=dry_run
+    )
+    with news:
+        if not as_json:
+            say(f"{who}: {len(corpus):,} documents, {corpus.n_empty:,} of them empty; they stay.")
+        part.run()
+
+
+@click.command()
+@server_option
+@click.option("--identity", type=FOLDER, required=True, help="Folder with the certificate.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(address: str, identity: Path, as_json: bool) -> None:
+    """Check what a client needs to take part: a line each, with what to do."""
+    from fedtopics.doctor import examine
+
+    findings = []
+    for finding in examine(address, identity):
+        findings.append(finding)
+        if not as_json:
+            mark = "ok  " if finding.fine else "FAIL"
+            say(f"{mark} {finding.check:<12} {finding.text}", "" if finding.fine else "bold red")
+    if as_json:
+        print_json([{"check": f.check, "fine": f.fine, "text": f.text} for f in findings])
+    if not all(finding.fine for finding in findings):
+        raise FederationError("This client cannot take part yet; see the last line above.")
+
+
+def _identity_folder(authority: Path) -> Path:
+    """Take the authority's folder, or the server's identity alone, which is all it needs."""
+    inside = authority / "server"
+    return inside if inside.is_dir() else authority
+
+
+def _required(folder: Path | None) -> Path:
+    if folder is None:
+        raise FedTopicsError("There is no identity.")
+    return folder
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    study = event.get("study")
+    plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
+    click.echo(json.dumps(plain, ensure_ascii=False, default=str))
+    console.file.flush()

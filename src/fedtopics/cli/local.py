@@ -1,0 +1,153 @@
+"""Commands that work on one machine: train, look at a model, read a ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedtopics.cli.display import (
+    RoundProgress,
+    print_json,
+    print_ledger,
+    print_topics,
+    say,
+    status,
+)
+from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.errors import RunError
+
+
+@click.command()
+@click.option("--clients", type=click.IntRange(2, 7), default=5, show_default=True)
+@click.option("--topics", type=click.IntRange(2), default=20, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
+def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
+    """Train one topic model for several organisations without pooling a text.
+
+    The documents are the documentation of installed Python packages, one package a client.
+    """
+    from fedtopics.datasets import package_documentation
+    from fedtopics.simulation import train
+    from fedtopics.study import Study
+
+    folder = out or _unused(Path("runs/demo"))
+    with status("Reading the documentation of installed packages"):
+        corpora = package_documentation(clients)
+    for name, corpus in corpora.items():
+        say(f"client {name}: {len(corpus):,} documents, which stay with it")
+    method = {
+        "n_components": topics,
+        "max_rounds": rounds,
+        "batch_size": 64 * clients,
+        "learning_rate": 0.005,
+    }
+    study = Study.make(name="demo", method=method)
+    with RoundProgress() as display:
+        model = train(study, corpora, out=folder, on_event=display)
+    print_topics(model, 8)
+    say(
+        f"\nThe run is in {folder}.\nWhat left each client:  fedtopics ledger {folder}\n"
+        f"More of the topics:     fedtopics topics {folder}/model --words 20"
+    )
+
+
+@click.command()
+@click.argument("study", type=FOLDER, required=False)
+@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@click.option("--example", is_flag=True, help="Print a commented study file.")
+def run(study: Path | None, out: Path | None, resume: bool, example: bool) -> None:
+    """Run a study with all its clients on this machine."""
+    from fedtopics.study import Study, example_study
+
+    if example:
+        click.echo(example_study(), nl=False)
+        return
+    if study is None:
+        raise click.UsageError("Name a study file, or print one with --example.")
+    from fedtopics.simulation import train
+
+    plan = Study.read(study)
+    folder = out or Path("runs") / plan.name
+    with RoundProgress() as display:
+        model = train(plan, out=folder, resume=resume, on_event=display)
+    print_topics(model, 8)
+    say(f"\nThe run is in {folder}.")
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.option("--words", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--relevance", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift.")
+@as_json
+def topics(model: Path, words: int, relevance: float | None, as_json: bool) -> None:
+    """Print a model's topics, largest first, with each client's share of them."""
+    from fedtopics.topics import TopicModel
+
+    found = TopicModel.from_pretrained(model)
+    if as_json:
+        print_json(found.get_topic_info(words, relevance))
+    else:
+        print_topics(found, words, relevance)
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.argument("file", type=FOLDER)
+@click.option("--out", "-o", type=FOLDER, required=True, help="Parquet file to write.")
+@click.option("--text", help="Column of the text.")
+def transform(model: Path, file: Path, out: Path, text: str | None) -> None:
+    """Find the topics of documents: a row a document, in their order, empty ones included.
+
+    FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
+    """
+    from fedtopics.corpus import Columns, Corpus
+    from fedtopics.topics import TopicModel
+
+    found = TopicModel.from_pretrained(model)
+    corpus = Corpus.read(file, Columns(text=text))
+    unknown = found.write_theta(corpus, out)
+    say(
+        f"{len(corpus):,} documents to {out}; {unknown:,} have no word that the "
+        f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."
+    )
+
+
+@click.command()
+@click.argument("run", type=FOLDER)
+@as_json
+def ledger(run: Path, as_json: bool) -> None:
+    """Print what left each client: which numbers, how often, how many bytes.
+
+    RUN is the folder of a run, or one client's ledger file.
+    """
+    from fedtopics.methods import what_leaves
+    from fedtopics.privacy import summarise_ledger
+
+    files = [run] if run.is_file() else sorted(run.glob("clients/*/ledger.jsonl"))
+    if not files:
+        raise RunError(f"There is no ledger in {run}; name the folder of a run.")
+    summaries = {path.parent.name: summarise_ledger(path) for path in files}
+    if as_json:
+        print_json(summaries)
+        return
+    for client, rows in summaries.items():
+        print_ledger(client, rows)
+    say(
+        "documents: each reply is a sum over at least so many. values: numbers or words in the "
+        "largest reply.\nThe ledger file has each reply's time, fields, shapes and SHA-256.\n"
+    )
+    meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
+    for function, method in meanings.items():
+        say(f"{function}: {what_leaves(method, function)}")
+
+
+def _unused(folder: Path) -> Path:
+    """Return the folder, or the first of its numbered neighbours that holds no run."""
+    number, candidate = 1, folder
+    while (candidate / "events.jsonl").exists():
+        number += 1
+        candidate = folder.with_name(f"{folder.name}-{number}")
+    return candidate

@@ -1,0 +1,164 @@
+"""What the commands of a federation show: who is there, how it goes, what is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from rich.live import Live
+from rich.table import Table
+
+from fedtopics.cli.display import console, say
+
+if TYPE_CHECKING:
+    from fedtopics.engines.grpc.server import Server
+
+QUIET = 5.0  # seconds between two lines about rounds where there is no terminal
+
+_SENTENCES = {
+    "joined": "{client} has joined",
+    "lost": "{client} is not connected any more",
+    "declined": "{client} does not take part: {reason}",
+    "refused": "refused {client}: {reason}",
+    "bad reply": "round {round}: {client} {reason}",
+    "excluded": "{client} is excluded: {reason}",
+    "old reply": "{client} sent a reply that came too late; it does not count",
+    "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
+    "stopped": "stopped after round {round}: {reason}",
+}
+
+
+class ServerNews:
+    """A live table of the clients on a terminal; elsewhere a line for what is worth one."""
+
+    def __init__(self) -> None:
+        self._server: Server | None = None
+        self._round: dict[str, Any] = {}
+        self._rounds = 0
+        self._counted: Counter[str] = Counter()
+        self._told = 0.0
+        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
+
+    def __enter__(self) -> ServerNews:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def watch(self, server: Server) -> None:
+        """Begin to show who is there."""
+        self._server = server
+        if console.is_terminal:
+            self._live.start()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Show an event of the run."""
+        kind = event["event"]
+        if kind == "round":
+            self._round = event
+            self._counted.update(event["clients"])
+            self._tell_round(event)
+        elif kind == "training":
+            self._rounds = event["rounds"]
+        elif sentence := _sentence(event):
+            say(sentence)
+
+    def _tell_round(self, event: dict[str, Any]) -> None:
+        for client, reason in event["missing"].items():
+            say(f"round {event['round']} without {client}: {reason}")
+        last = event["round"] == self._rounds
+        if not console.is_terminal and (last or time.monotonic() - self._told > QUIET):
+            self._told = time.monotonic()
+            say(f"round {event['round']:,} of {self._rounds:,}: loss {event['loss']:.2f}")
+
+    def _table(self) -> Table:
+        event = self._round
+        progress = "waiting for the clients"
+        if event:
+            traffic = event["bytes_sent"] + event["bytes_received"]
+            progress = (
+                f"round {event['round']:,} of {self._rounds:,}   loss {event['loss']:.2f}   "
+                f"{event['seconds']:.2f} s   {traffic / 1e6:.1f} MB"
+            )
+        table = Table(title=progress, title_justify="left")
+        for column in ("client", "state", "rounds", "MB sent to it", "MB received"):
+            table.add_column(column, justify="left" if column in ("client", "state") else "right")
+        members = [] if self._server is None else list(self._server.members.values())
+        for member in members:
+            sent, received = member.bytes
+            counted = f"{self._counted[member.name]:,}"
+            table.add_row(
+                member.name, member.state, counted, f"{sent / 1e6:,.1f}", f"{received / 1e6:,.1f}"
+            )
+        return table
+
+
+def _sentence(event: dict[str, Any]) -> str:
+    kind = event["event"]
+    if kind == "listening":
+        return f"listening on {event['address']} for {', '.join(event['clients'])}"
+    if kind == "waiting":
+        away = ", ".join(f"{name} ({state})" for name, state in event["missing"].items())
+        return f"waiting for {away}"
+    if kind == "repeated":
+        lost = ", ".join(f"{name} ({why})" for name, why in event["missing"].items())
+        return f"round {event['round']} is worked again without {lost}"
+    if kind == "vocabulary":
+        return f"agreed on {event['words']:,} words of {event['documents']:,} documents"
+    if kind == "finished":
+        return f"the model went to {', '.join(event['received']) or 'none of the clients'}"
+    return _SENTENCES.get(kind, "").format_map(event)
+
+
+class ClientNews:
+    """What a client shows: the offer before it joins, then where the study is."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._status = console.status(f"{name}: connecting")
+
+    def __enter__(self) -> ClientNews:
+        if console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Show an event."""
+        kind = event["event"]
+        if kind == "offer":
+            self._offer(event)
+        elif kind == "call":
+            self._status.update(f"{self._name}: round {event['round']}")
+        elif kind == "joined":
+            say(f"{self._name}: joined study {event['fingerprint']}")
+        elif kind == "reconnecting":
+            say(f"{self._name}: {event['reason']}; trying again in {event['seconds']:.0f} s")
+        elif kind == "defect":
+            say(
+                f"{self._name}: round {event['round']}: {event['function']} failed with "
+                f"{event['error']}; nothing was sent"
+            )
+        elif kind == "model":
+            say(
+                f"{self._name}: the model is in {event['folder']}; the topics of "
+                f"{event['documents']:,} documents ({event['unknown']:,} without a known word) in "
+                "theta.parquet beside it"
+            )
+
+    def _offer(self, event: dict[str, Any]) -> None:
+        study = event["study"]
+        say(
+            f"The server's study {study.fingerprint}: {study.method.name} with "
+            f"{study.method.network}, {study.method.n_components} topics, clients "
+            f"{', '.join(study.clients)}."
+        )
+        table = Table(title="What it asks for", title_justify="left", show_lines=True)
+        for column in ("function", "how often", "what leaves"):
+            table.add_column(column)
+        for function, row in event["leaves"].items():
+            table.add_row(function, row["often"], row["what"])
+        console.print(table)

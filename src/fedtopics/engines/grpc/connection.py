@@ -1,0 +1,65 @@
+"""Addresses and credentials: mutual TLS, or none on one's own machine."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import grpc
+
+from fedtopics.errors import FederationError
+from fedtopics.pki import Identity
+
+DEFAULT_PORT = 7557
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split HOST:PORT, [IPv6]:PORT or HOST.
+
+    Raises
+    ------
+    FederationError
+        If it is none of these.
+    """
+    host, separator, port = address.rpartition(":")
+    if not separator or address.endswith("]"):
+        host, port = address, str(DEFAULT_PORT)
+    host = host.strip("[]")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise FederationError(f"{address!r} is no address; write HOST:PORT, as in localhost:7557.")
+    return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """Write host and port as gRPC takes them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def server_credentials(identity: Identity) -> grpc.ServerCredentials:
+    """Show the server's certificate, ask for one of the same authority."""
+    pair = (identity.key, identity.certificate)
+    return grpc.ssl_server_credentials([pair], identity.ca, require_client_auth=True)
+
+
+def channel_credentials(identity: Identity) -> grpc.ChannelCredentials:
+    """Show the client's certificate, trust servers of the same authority alone."""
+    return grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+
+
+def check_loopback(address: str) -> None:
+    """Refuse to speak without TLS to other machines.
+
+    Raises
+    ------
+    FederationError
+        If the address is not one of this machine's loopback interface.
+    """
+    host, _ = split_address(address)
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        raise FederationError(
+            f"--insecure speaks without encryption and works on this machine alone, not with "
+            f"{host}; leave it out and make certificates with: fedtopics pki create"
+        )

@@ -1,0 +1,171 @@
+"""Messages as frames on a stream; large ones in chunks, far below gRPC's limit of 4 MB."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from fedtopics.engines.grpc import wire_pb2 as wire
+from fedtopics.engines.grpc.values import Packed, body_size
+from fedtopics.errors import FederationError
+
+WIRE_VERSION = 1
+SERVICE = "fedtopics.v1.Federation"
+CHUNK = 2 << 20
+HEARTBEAT = 20.0  # seconds; proxies close streams that are silent for a minute
+
+# A dead connection is noticed within half a minute, with pings that servers tolerate.
+OPTIONS = [
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.so_reuseport", 0),
+    ("grpc.enable_retries", 0),
+]
+
+# A frame that holds a chunk, in protobuf's encoding: field 8, length, bytes. Written and read by
+# hand, since protobuf would copy the chunk three times more.
+CHUNK_TAG = b"\x42"
+
+
+class DisconnectedError(Exception):
+    """The other side is gone."""
+
+
+class Line:
+    """One end of a stream: whole messages out, frames in, bytes counted.
+
+    Parameters
+    ----------
+    read, write : coroutine functions of a gRPC stream of bytes
+    echo : bool
+        Answer heartbeats, so that both directions carry something.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Any]],
+        write: Callable[[bytes], Awaitable[None]],
+        echo: bool = False,
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._echo = echo
+        self._lock = asyncio.Lock()
+        self.sent = 0
+        self.received = 0
+        self.heard = time.monotonic()
+
+    async def send(self, frame: wire.Frame, chunks: Iterable[bytes] = ()) -> None:
+        """Send a message: a frame and the chunks of its body."""
+        async with self._lock:
+            for raw in (frame.SerializeToString(), *chunks):
+                try:
+                    await self._write(raw)
+                except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                    raise DisconnectedError from None
+                self.sent += len(raw)
+
+    async def next(self) -> wire.Frame:
+        """Wait for a frame that is no heartbeat.
+
+        Raises
+        ------
+        DisconnectedError
+            If the other side is gone.
+        FederationError
+            If it sent what is no frame.
+        """
+        while True:
+            frame = _frame(await self._next_raw())
+            if not frame.HasField("heartbeat"):
+                return frame
+            await self._beat()
+
+    async def body(self, body: wire.Body) -> bytearray:
+        """Collect the chunks of a body."""
+        buffer = bytearray(body_size(body))
+        place = 0
+        while place < len(buffer):
+            raw = await self._next_raw()
+            if raw[:1] != CHUNK_TAG:
+                if not _frame(raw).HasField("heartbeat"):
+                    raise FederationError("A message ended before its body.")
+                await self._beat()
+                continue
+            chunk = memoryview(raw)[_header_size(raw) :]
+            if place + len(chunk) > len(buffer) or not len(chunk):
+                raise FederationError("A message has another length than it announced.")
+            buffer[place : place + len(chunk)] = chunk
+            place += len(chunk)
+        return buffer
+
+    async def _next_raw(self) -> bytes:
+        try:
+            raw = await self._read()
+        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+            raise DisconnectedError from None
+        if raw is grpc.aio.EOF:
+            raise DisconnectedError
+        self.received += len(raw)
+        self.heard = time.monotonic()
+        return bytes(raw)
+
+    async def _beat(self) -> None:
+        if self._echo:
+            await self.send(wire.Frame(heartbeat=wire.Heartbeat()))
+
+
+def _frame(raw: bytes) -> wire.Frame:
+    try:
+        return wire.Frame.FromString(raw)
+    except DecodeError:
+        raise FederationError("A message is damaged.") from None
+
+
+def chunks(packed: Packed) -> list[bytes]:
+    """Cut a body into frames; the result can be sent to many."""
+    frames, parts, room = [], [], CHUNK
+    for piece in packed.pieces:
+        rest = memoryview(piece)
+        while len(rest):
+            parts.append(rest[:room])
+            room -= len(parts[-1])
+            rest = rest[len(parts[-1]) :]
+            if not room:
+                frames.append(_chunk(parts))
+                parts, room = [], CHUNK
+    if parts:
+        frames.append(_chunk(parts))
+    return frames
+
+
+def _chunk(parts: list[memoryview]) -> bytes:
+    size = sum(map(len, parts))
+    digits = bytearray()
+    while size > 0x7F:
+        digits.append(size & 0x7F | 0x80)
+        size >>= 7
+    digits.append(size)
+    return b"".join([CHUNK_TAG, digits, *parts])
+
+
+def _header_size(raw: bytes) -> int:
+    """Return where a chunk's bytes begin, after checking that they are all of the frame."""
+    size, place = 0, 1
+    while place < len(raw) and place < 6:
+        digit = raw[place]
+        size |= (digit & 0x7F) << 7 * (place - 1)
+        place += 1
+        if digit < 0x80:
+            break
+    if size != len(raw) - place:
+        raise FederationError("A message is damaged.")
+    return place

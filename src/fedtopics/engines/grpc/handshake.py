@@ -1,0 +1,56 @@
+"""What server and client must have in common before anything leaves the client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedtopics.engines.grpc.frames import WIRE_VERSION
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a server asks its clients to take part in."""
+
+    product: str
+    method: str
+    method_version: int
+    study: Mapping[str, Any]
+    fingerprint: str
+    time: float = 0.0  # the server's clock, seconds since 1970
+
+    def objection(self, product: str, wire: int, methods: Mapping[str, int]) -> str:
+        """Say why the other side cannot take part, with both versions and the remedy.
+
+        Parameters
+        ----------
+        product : str
+            The other side's version of fedtopics; its last number may differ.
+        wire : int
+            Its version of the wire format.
+        methods : mapping of method name to version
+            The methods it has.
+        """
+        theirs = methods.get(self.method, 0)
+        found = (
+            ("fedtopics", product, self.product, _minor(product) == _minor(self.product)),
+            ("the wire format", wire, WIRE_VERSION, wire == WIRE_VERSION),
+            (
+                f"the method {self.method!r}",
+                theirs,
+                self.method_version,
+                theirs == self.method_version,
+            ),
+        )
+        for what, client, server, same in found:
+            if not same:
+                return (
+                    f"The client has version {client or 'none'} of {what}, the server {server}; "
+                    f"install fedtopics {self.product} on both sides."
+                )
+        return ""
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]

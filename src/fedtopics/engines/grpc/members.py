@@ -1,0 +1,136 @@
+"""What the server knows of its clients, and what it tells the method's thread about them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from fedtopics.engines.grpc import wire_pb2 as wire
+from fedtopics.engines.grpc.frames import Line
+from fedtopics.engines.grpc.values import Packed
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call, ready to be sent to any number of clients."""
+
+    id: int
+    function: str
+    round: int
+    attempt: int
+    packed: Packed
+    chunks: list[bytes] = field(repr=False)
+    bounded: bool = False  # whether replies may wait for room in memory
+
+    @property
+    def frame(self) -> wire.Frame:
+        """The frame before the chunks."""
+        call = wire.Call(
+            id=self.id,
+            round=self.round,
+            attempt=self.attempt,
+            function=self.function,
+            body=self.packed.header,
+        )
+        return wire.Frame(call=call)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A reply."""
+
+    name: str
+    call: int
+    body: wire.Body
+    buffer: bytearray
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A call without a reply."""
+
+    name: str
+    call: int
+    reason: str
+    bad: bool  # the client's own doing, not the network's
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Something else happened to a client; its kind is one of those in docs/deployment.md."""
+
+    kind: str
+    name: str
+    reason: str = ""
+
+
+Happening = Arrived | Failed | Noted
+
+
+@dataclass
+class Member:
+    """A client of the study, here or not."""
+
+    name: str
+    line: Line | None = None
+    process: bytes = b""
+    ready: bool = False  # has heard the standing calls
+    call: Call | None = None  # not answered yet
+    late: int | None = None  # id of a call that was given up; its reply is still to come
+    excluded: str = ""
+    received_model: asyncio.Event = field(default_factory=asyncio.Event)
+    gone_bytes: list[int] = field(default_factory=lambda: [0, 0])  # sent, received on older lines
+
+    @property
+    def available(self) -> bool:
+        """Whether it can be called."""
+        return (
+            self.line is not None
+            and self.ready
+            and self.call is None
+            and self.late is None
+            and not self.excluded
+        )
+
+    @property
+    def state(self) -> str:
+        """What a person would say of it."""
+        if self.excluded:
+            return f"excluded: {self.excluded}"
+        if self.line is None:
+            return "not connected"
+        if not self.ready:
+            return "starting"
+        if self.late is not None:
+            return "still busy with an earlier call"
+        return "working" if self.call is not None else "ready"
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """Bytes sent to it and received from it."""
+        line = self.line
+        sent, received = self.gone_bytes
+        return (sent + line.sent, received + line.received) if line else (sent, received)
+
+
+class Budget:
+    """Bounds the bytes of replies in memory; the reply that is added up next always gets in."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._next = ""
+        self._changed = asyncio.Condition()
+
+    async def take(self, name: str, size: int) -> None:
+        """Wait for room."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: size <= self._free or name <= self._next)
+            self._free -= size
+
+    async def give(self, size: int, next_name: str | None = None) -> None:
+        """Give room back, and say whose reply is wanted next."""
+        async with self._changed:
+            self._free += size
+            self._next = self._next if next_name is None else next_name
+            self._changed.notify_all()

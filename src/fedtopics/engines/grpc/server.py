@@ -1,0 +1,433 @@
+"""The server's end of all lines: who is there, what each was asked, what came back.
+
+Everything here runs in one thread of its own, an asyncio loop. The method's thread posts calls to
+it and takes what happened out of `inbox`, in the order in which it happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import grpc
+
+from fedtopics.engines.grpc import wire_pb2 as wire
+from fedtopics.engines.grpc.frames import (
+    HEARTBEAT,
+    OPTIONS,
+    SERVICE,
+    WIRE_VERSION,
+    DisconnectedError,
+    Line,
+    chunks,
+)
+from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.engines.grpc.members import Arrived, Budget, Call, Failed, Happening, Member, Noted
+from fedtopics.engines.grpc.values import Packed, body_size, pack, plain_value
+from fedtopics.errors import FederationError
+
+GRACE = 5.0  # seconds in which a line that broke may be taken up again
+HANDSHAKE = 30.0  # seconds for each of its steps, counting documents apart
+SAME_NAME = 10.0  # seconds in which the first of two clients of a name must answer
+IN_FLIGHT = 48 << 20  # bytes of replies that were received and not yet added up
+
+GOODBYE = 2.0
+
+# What a client says of a failure; why it failed stays with it.
+_FAILURES = {
+    "policy": "its own policy keeps the reply",
+    "input": "its documents or its settings do not allow it",
+    "system": "its machine failed (disk or memory)",
+    "defect": "it raised an unexpected error",
+}
+
+T = TypeVar("T")
+
+
+class Server:
+    """Listen for the clients of one study.
+
+    Parameters
+    ----------
+    proposal : Proposal
+    names : iterable of str
+        The clients.
+    address : str
+        HOST:PORT to listen on; port 0 takes a free one.
+    credentials : grpc server credentials, or None
+        None speaks without TLS and believes the name a client gives: for one machine only.
+    largest : int
+        Most bytes of a message.
+    """
+
+    def __init__(
+        self,
+        proposal: Proposal,
+        names: Iterable[str],
+        address: str,
+        credentials: grpc.ServerCredentials | None,
+        largest: int = 1 << 30,
+    ) -> None:
+        self.members = {name: Member(name) for name in sorted(names)}
+        self.inbox: SimpleQueue[Happening] = SimpleQueue()
+        self.largest = largest
+        self._proposal = proposal
+        self._address = address
+        self._credentials = credentials
+        self._run = os.urandom(8)
+        self._standing: dict[str, Call] = {}
+        self._last_id = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._grpc: Any = None
+        self._budget = Budget(IN_FLIGHT)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # What the method's thread calls.
+
+    def start(self) -> int:
+        """Listen; return the port.
+
+        Raises
+        ------
+        FederationError
+            If the address cannot be listened on.
+        """
+        self._thread.start()
+        return self._wait(self._listen())
+
+    def stop(self, reason: str = "", again: bool = False) -> None:
+        """Say goodbye to all clients, with a reason if the study failed, and stop listening."""
+        if self._thread.is_alive():
+            self._wait(self._close(reason, again))
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def post(
+        self,
+        function: str,
+        payload: Mapping[str, Any],
+        names: Iterable[str],
+        attempt: int = 1,
+        bounded: bool = False,
+        standing: bool = False,
+    ) -> int:
+        """Call a function of some members; return the call's id.
+
+        A standing call is repeated to every client process that joins later.
+        """
+        self._last_id += 1
+        packed = pack(payload)
+        round_ = int(payload.get("round", 0))
+        cut = chunks(packed)
+        call = Call(self._last_id, function, round_, attempt, packed, cut, bounded)
+        self._loop.call_soon_threadsafe(self._dispatch, call, list(names), standing)
+        return call.id
+
+    def give_up(self, call: int) -> None:
+        """Wait no longer for the replies to a call."""
+        self._loop.call_soon_threadsafe(self._abandon, call)
+
+    def room(self, size: int, next_name: str) -> None:
+        """Give back the room of replies that were added up; say whose is next."""
+        asyncio.run_coroutine_threadsafe(self._budget.give(size, next_name), self._loop)
+
+    def exclude(self, name: str, reason: str) -> None:
+        """Send a client away for good."""
+        member = self.members[name]
+        member.excluded = reason
+        if (line := member.line) is not None:
+            self._wait(self._refuse(line, f"The server has excluded this client: {reason}."))
+
+    def hand_out(self, files: Mapping[str, Any], patience: float) -> list[str]:
+        """Give the final model to all clients that are there; return who has it."""
+        return self._wait(self._hand_out(pack(files), patience))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    # What the loop's thread does.
+
+    async def _listen(self) -> int:
+        handler = grpc.stream_stream_rpc_method_handler(self._join)
+        self._grpc = grpc.aio.server(options=OPTIONS)
+        self._grpc.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, {"Join": handler}),)
+        )
+        try:
+            if self._credentials is None:
+                port = self._grpc.add_insecure_port(self._address)
+            else:
+                port = self._grpc.add_secure_port(self._address, self._credentials)
+            await self._grpc.start()
+        except RuntimeError:
+            port = 0
+        if not port:
+            raise FederationError(
+                f"The server cannot listen on {self._address}: the port is in use or the address "
+                "is not this machine's; name another with --listen."
+            )
+        return int(port)
+
+    async def _close(self, reason: str, again: bool) -> None:
+        lines = [member.line for member in self.members.values() if member.line is not None]
+        if reason:
+            await asyncio.gather(*(self._refuse(line, reason, again) for line in lines))
+        await self._grpc.stop(grace=1.0)
+
+    def _dispatch(self, call: Call, names: list[str], standing: bool) -> None:
+        if standing:
+            self._standing[call.function] = call
+        for name in names:
+            member = self.members[name]
+            if member.available:
+                member.call = call
+                self._spawn(self._send_call(member, call))
+            else:
+                self.inbox.put(Failed(name, call.id, member.state, bad=False))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)  # the loop itself holds them weakly
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send_call(self, member: Member, call: Call) -> None:
+        with suppress(DisconnectedError):  # whoever reads the line notices as well
+            if member.line is not None:
+                await member.line.send(call.frame, call.chunks)
+
+    def _abandon(self, call: int) -> None:
+        for member in self.members.values():
+            if member.call is not None and member.call.id == call:
+                member.late, member.call = call, None
+
+    def _fail(self, member: Member, reason: str, bad: bool = False) -> None:
+        if member.call is not None:
+            self.inbox.put(Failed(member.name, member.call.id, reason, bad))
+            member.call = None
+
+    async def _join(self, _: Any, context: Any) -> None:
+        """Serve one stream, whoever opened it and whatever comes."""
+        line = Line(context.read, context.write)
+        try:
+            hello = (await asyncio.wait_for(line.next(), HANDSHAKE)).hello
+            member = await self._admit(line, hello, self._name(hello, context))
+            if member is not None:
+                await self._attend(member, line, hello.process)
+        except (DisconnectedError, TimeoutError):
+            return
+        except FederationError as error:
+            await self._refuse(line, str(error), again=True)
+
+    def _name(self, hello: wire.Hello, context: Any) -> str:
+        """Return the name in the certificate; without TLS, the name that is claimed."""
+        if self._credentials is None:
+            return hello.name
+        names = context.auth_context().get("x509_common_name", [b""])
+        return bytes(names[0]).decode("utf-8", "replace")
+
+    async def _refuse(self, line: Line, reason: str, again: bool = False) -> None:
+        with suppress(DisconnectedError, TimeoutError):
+            refusal = wire.Frame(refusal=wire.Refusal(reason=reason, again=again))
+            await asyncio.wait_for(line.send(refusal), GOODBYE)
+
+    async def _admit(self, line: Line, hello: wire.Hello, name: str) -> Member | None:
+        """Shake hands; return who it is, or None for someone who does not take part."""
+        objection = self._objection(name, hello)
+        if hello.look and not objection:
+            await line.send(wire.Frame(offer=self._offer()))
+            return None
+        objection = objection or await self._same_name(name, hello)
+        if not objection:
+            await line.send(wire.Frame(offer=self._offer()))
+            # The client counts its words before it answers, however long that takes.
+            answer = await line.next()
+            if answer.HasField("refusal"):
+                self.inbox.put(Noted("declined", name, "its own side does not take part"))
+                return None
+            if answer.accept.fingerprint == self._proposal.fingerprint:
+                return self.members[name]
+            objection = (
+                f"The client joins the study {answer.accept.fingerprint or 'without a name'}, this "
+                f"server runs {self._proposal.fingerprint}; begin the client anew."
+            )
+        self.inbox.put(Noted("refused", name, objection))
+        await self._refuse(line, objection)
+        return None
+
+    def _objection(self, name: str, hello: wire.Hello) -> str:
+        if name not in self.members:
+            return (
+                f"The study has no client named {name!r}; name the client in the study under "
+                "[clients], or give it a certificate with a name that is there."
+            )
+        if self.members[name].excluded:
+            return f"This client was excluded: {self.members[name].excluded}."
+        return self._proposal.objection(hello.product, hello.wire, dict(hello.methods))
+
+    def _offer(self) -> wire.Offer:
+        proposal = self._proposal
+        return wire.Offer(
+            product=proposal.product,
+            wire=WIRE_VERSION,
+            method=proposal.method,
+            method_version=proposal.method_version,
+            study=plain_value(proposal.study),
+            fingerprint=proposal.fingerprint,
+            run=self._run,
+            time=time.time(),
+        )
+
+    async def _same_name(self, name: str, hello: wire.Hello) -> str:
+        """Object to a second client of a name while the first one answers."""
+        first = self.members[name]
+        line = first.line
+        if line is None or first.process == hello.process:
+            return ""
+        asked = time.monotonic()
+        with suppress(DisconnectedError, TimeoutError):
+            await asyncio.wait_for(line.send(wire.Frame(heartbeat=wire.Heartbeat())), SAME_NAME)
+        while time.monotonic() < asked + SAME_NAME and first.line is line:
+            if line.heard > asked:
+                return (
+                    f"A client named {name!r} is connected already, from another process; stop "
+                    "it first, or give each client an identity of its own."
+                )
+            await asyncio.sleep(0.05)
+        return ""
+
+    async def _attend(self, member: Member, line: Line, process: bytes) -> None:
+        """Keep a member's line until it breaks."""
+        if member.line is not None:
+            self._leave(member, member.line)
+        anew = process != member.process
+        if anew:
+            self._fail(member, "it was started anew")
+            member.process, member.ready, member.late = process, False, None
+        member.line = line
+        beats = self._loop.create_task(self._beat(line))
+        try:
+            self.inbox.put(Noted("joined", member.name))
+            await self._brief(member, line)
+            if member.call is not None:
+                await line.send(member.call.frame, member.call.chunks)
+            while member.line is line:
+                await self._take(member, line, await line.next())
+        finally:
+            beats.cancel()
+            if member.line is line:
+                self._leave(member, line)
+
+    async def _brief(self, member: Member, line: Line) -> None:
+        """Repeat the standing calls to a process that has not heard them."""
+        heard: set[int] = set()
+        while not member.ready:
+            calls = [call for call in self._standing.values() if call.id not in heard]
+            for call in calls:
+                await line.send(call.frame, call.chunks)
+                answer = await line.next()
+                if answer.reply.id != call.id:
+                    raise FederationError(f"The client could not repeat {call.function!r}.")
+                await line.body(answer.reply.body)
+                heard.add(call.id)
+            member.ready = not calls
+        self.inbox.put(Noted("ready", member.name))
+
+    def _leave(self, member: Member, line: Line) -> None:
+        member.line = None
+        member.gone_bytes = [
+            before + now
+            for before, now in zip(member.gone_bytes, (line.sent, line.received), strict=True)
+        ]
+        self.inbox.put(Noted("lost", member.name))
+        if member.call is not None:
+            self._loop.call_later(GRACE, self._expire, member, member.call)
+
+    def _expire(self, member: Member, call: Call) -> None:
+        if member.line is None and member.call is call:
+            self._fail(member, "its connection was lost")
+
+    async def _take(self, member: Member, line: Line, frame: wire.Frame) -> None:
+        """Take what a member sends of its own accord or in reply."""
+        kind = frame.WhichOneof("kind")
+        if kind == "reply":
+            await self._reply(member, line, frame.reply)
+        elif kind == "failure" and member.call is not None:
+            if frame.failure.id == member.call.id:
+                self._fail(
+                    member,
+                    _FAILURES.get(frame.failure.kind, "it failed"),
+                    bad=not frame.failure.leaves,
+                )
+            if frame.failure.id == member.late:
+                member.late = None
+        elif kind == "received":
+            member.received_model.set()
+        elif kind == "refusal":
+            raise DisconnectedError
+        else:
+            raise FederationError("The client sent a message that has no place here.")
+
+    async def _reply(self, member: Member, line: Line, reply: wire.Reply) -> None:
+        call, size = member.call, body_size(reply.body)
+        if size > self.largest:
+            self._fail(
+                member, f"its reply has {size:,} bytes, more than {self.largest:,}", bad=True
+            )
+            raise FederationError(
+                f"The reply of {size:,} bytes is over the server's limit of {self.largest:,}; "
+                "raise largest_message in the study's [federation]."
+            )
+        if call is None or reply.id != call.id:
+            await line.body(reply.body)
+            if reply.id == member.late:
+                member.late = None
+            self.inbox.put(Noted("old reply", member.name))
+            return
+        if call.bounded:
+            await self._budget.take(member.name, size)
+        try:
+            buffer = await line.body(reply.body)
+        except BaseException:
+            if call.bounded:
+                await self._budget.give(size)
+            raise
+        if member.call is not call:  # given up meanwhile
+            await self._budget.give(size)
+            member.late = None
+        elif reply.study != self._proposal.fingerprint:
+            self._fail(member, f"its reply is of the study {reply.study!r}", bad=True)
+        else:
+            member.call = None
+            self.inbox.put(Arrived(member.name, call.id, reply.body, buffer, reply.seconds))
+
+    async def _beat(self, line: Line) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            try:
+                await line.send(wire.Frame(heartbeat=wire.Heartbeat()))
+            except DisconnectedError:
+                return
+
+    async def _hand_out(self, packed: Packed, patience: float) -> list[str]:
+        frame, cut = wire.Frame(result=wire.Result(body=packed.header)), chunks(packed)
+
+        async def give(member: Member) -> bool:
+            if member.line is None or member.excluded:
+                return False
+            try:
+                await member.line.send(frame, cut)
+                await asyncio.wait_for(member.received_model.wait(), patience)
+            except (DisconnectedError, TimeoutError):
+                return False
+            return True
+
+        members = list(self.members.values())
+        given = await asyncio.gather(*(give(member) for member in members))
+        return [member.name for member, has in zip(members, given, strict=True) if has]

@@ -1,0 +1,229 @@
+"""Run a study between machines: the server's part and a client's part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtopics import __version__
+from fedtopics.corpus import Corpus
+from fedtopics.doctor import raise_if_lasting
+from fedtopics.engines.grpc.client import Client, look
+from fedtopics.engines.grpc.clients import GrpcClients, Rules
+from fedtopics.engines.grpc.connection import (
+    channel_credentials,
+    check_loopback,
+    join_address,
+    server_credentials,
+    split_address,
+)
+from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.engines.grpc.server import Server
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunError, StudyError
+from fedtopics.methods import CLIENT_HALVES, VERSIONS, what_leaves
+from fedtopics.pki import Identity
+from fedtopics.privacy import Door, Ledger, Policy
+from fedtopics.runs import RunFolder
+from fedtopics.study import Study
+from fedtopics.topics import TopicModel
+
+HAND_OUT = 120.0  # seconds for the clients to take the model
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+def serve(
+    study: Study,
+    identity: Identity | None,
+    listen: str,
+    out: Path,
+    *,
+    resume: bool = False,
+    on_event: OnEvent | None = None,
+    on_listen: Callable[[Server], None] | None = None,
+) -> TopicModel:
+    """Run a study as its server; return the model, which the clients get as well.
+
+    Parameters
+    ----------
+    study : Study
+        Names the clients; what it says of their documents is not used.
+    identity : Identity or None
+        The server's; None speaks without TLS, on this machine alone.
+    listen : str
+        HOST:PORT; port 0 takes a free one.
+    out : path
+        The run's folder.
+    resume : bool
+        Go on with the run in `out`.
+    on_event : function, optional
+        Called with each event of the run.
+    on_listen : function, optional
+        Called once with the server, for a display of who is there.
+
+    Raises
+    ------
+    FederationError
+        If the address cannot be listened on, or too few clients are left.
+    StudyError, RunError
+        If the study or the run's folder cannot be used.
+    """
+    if not study.clients:
+        raise StudyError("The study names no clients; add a table [clients.NAME] for each.")
+    if identity is None:
+        check_loopback(listen)
+    proposal = Proposal(
+        __version__, study.method.name, VERSIONS[study.method.name], study.agreed, study.fingerprint
+    )
+    credentials = None if identity is None else server_credentials(identity)
+    host, port = split_address(listen)
+    largest = study.federation.largest_message << 20
+    server = Server(proposal, study.clients, join_address(host, port), credentials, largest)
+    run = RunFolder(out, study.fingerprint, study.checkpoint_every, resume, on_event)
+    reason, again = "", False
+    try:
+        (out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        port = server.start()
+        run.event("listening", address=join_address(host, port), clients=list(study.clients))
+        if on_listen is not None:
+            on_listen(server)
+        model = study.server_half().train(GrpcClients(server, _rules(study), run.event), run)
+        model.save_pretrained(out / "model")
+        received = server.hand_out(_files(out / "model"), HAND_OUT)
+        run.event("finished", received=received)
+        return model
+    except FedTopicsError as error:
+        reason, again = str(error), isinstance(error, FederationError)
+        raise
+    finally:
+        server.stop(reason, again)
+        run.close()
+
+
+def _rules(study: Study) -> Rules:
+    federation = study.federation
+    return Rules(study.min_clients, federation.deadline, federation.gather, federation.wait)
+
+
+def _files(folder: Path) -> dict[str, Any]:
+    return {
+        path.name: np.frombuffer(path.read_bytes(), np.uint8) for path in sorted(folder.iterdir())
+    }
+
+
+class Participation:
+    """A client's part in a study.
+
+    Parameters
+    ----------
+    address : str
+        HOST:PORT of the server.
+    identity : folder of an identity, or None
+        None speaks without TLS, on this machine alone.
+    corpus : Corpus
+    policy : Policy
+    out : path
+        Folder for the ledger, the model and the documents' topics.
+    name : str
+        Name of the client; with an identity, that of its certificate.
+    on_event : function, optional
+        Called with a map of what happens; "offer" has what the study asks for.
+    dry_run : bool
+        Look at the offer, do not join.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        identity: Path | None,
+        corpus: Corpus,
+        policy: Policy,
+        out: Path,
+        name: str = "",
+        on_event: OnEvent | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        if identity is None:
+            check_loopback(address)
+            credentials = None
+        else:
+            known = Identity.load(identity)
+            name, credentials = known.name, channel_credentials(known)
+        self.name = name
+        self.corpus = corpus
+        self.policy = policy
+        self.out = out
+        self._address = join_address(*split_address(address))
+        self._identity = identity
+        self._credentials = credentials
+        self._on_event = on_event
+        self._dry_run = dry_run
+        self._ledger: Ledger | None = None
+
+    def run(self) -> None:
+        """Take part until the model is here; see `Client.run` for what it raises."""
+        who = (self._address, self._credentials, self.name, (__version__, VERSIONS))
+        try:
+            if self._dry_run:
+                self._consider(look(*who))
+            else:
+                Client(*who, self, self._event).run()
+        finally:
+            if self._ledger is not None:
+                self._ledger.close()
+
+    def consider(self, proposal: Proposal) -> Door:
+        """Say what the study asks for, hold it against the policy, and join or raise."""
+        study = self._consider(proposal)
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        self._ledger = Ledger(study.method.name, study.fingerprint, self.out / "ledger.jsonl")
+        half = study.client_half(self.name, self.corpus, self.policy)
+        return Door(self.name, half, self.policy, self._ledger)
+
+    def _consider(self, proposal: Proposal) -> Study:
+        study = Study.of_agreed(proposal.study)
+        if study.fingerprint != proposal.fingerprint:
+            raise FederationError(
+                f"The server calls its study {proposal.fingerprint}, what it sent is "
+                f"{study.fingerprint}; ask its operator, and use one version of fedtopics."
+            )
+        schedule = CLIENT_HALVES[study.method.name].schedule(study.method)
+        self._event(
+            "offer",
+            study=study,
+            leaves={
+                function: {"often": often, "what": what_leaves(study.method.name, function)}
+                for function, often in schedule.items()
+            },
+        )
+        self.policy.check_method(self.name, study.method.name)
+        if (study.method.max_rounds or 0) > self.policy.max_rounds:
+            raise PolicyError(
+                f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
+                f"{self.policy.max_rounds:,}; nothing has left."
+            )
+        return study
+
+    def receive(self, files: Mapping[str, Any]) -> None:
+        """Write the model, and the topics of this client's own documents."""
+        folder = self.out / "model"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            if Path(name).name != name or not isinstance(content, np.ndarray):
+                raise RunError("The server sent a model with a file that has no place in it.")
+            (folder / name).write_bytes(content.tobytes())
+        model = TopicModel.from_pretrained(folder)
+        unknown = model.write_theta(self.corpus, self.out / "theta.parquet")
+        self._event("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
+
+    def diagnose(self) -> None:
+        """Raise if the certificates do not fit: no waiting mends that."""
+        if self._identity is not None:
+            raise_if_lasting(self._address, self._identity)
+
+    def _event(self, kind: str, **fields: Any) -> None:
+        if self._on_event is not None:
+            self._on_event({"event": kind, **fields})

@@ -1,0 +1,24 @@
+"""What a client may be called: its name is a folder's name and a certificate's common name."""
+
+from __future__ import annotations
+
+import re
+
+from fedtopics.errors import StudyError
+
+CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def check_client_name(name: str) -> None:
+    """Refuse names that cannot name a folder, or are longer than a certificate allows.
+
+    Raises
+    ------
+    StudyError
+        If it is not 1 to 64 letters, digits, '_', '-' and '.', beginning with a letter or digit.
+    """
+    if not CLIENT_NAME.fullmatch(name):
+        raise StudyError(
+            f"{name!r} cannot name a client; use letters, digits, '_', '-' and '.', at most 64, "
+            "beginning with a letter or digit."
+        )

@@ -1,0 +1,96 @@
+"""Files of certificates and keys: a key is written once, for its owner's eyes only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+from fedtopics.errors import IdentityError
+
+
+def read(path: Path) -> bytes:
+    """Read a file; one sentence says why it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise IdentityError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate in PEM."""
+    try:
+        return x509.load_pem_x509_certificate(read(path))
+    except ValueError:
+        raise IdentityError(
+            f"{path} is no certificate in PEM, or is damaged; copy it again."
+        ) from None
+
+
+def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Read an unencrypted private key in PEM."""
+    try:
+        key = serialization.load_pem_private_key(read(path), password=None)
+    except TypeError:
+        raise IdentityError(f"The private key {path} is encrypted; decrypt it first.") from None
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise IdentityError(
+            f"{path} is no private key as fedtopics makes them, or is damaged; copy it again."
+        )
+    return key
+
+
+def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    """Write a private key (PKCS #8, PEM) that only its owner can read; never over another."""
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise IdentityError(
+            f"There is a private key {path} already, and it is not overwritten; take another "
+            "folder."
+        ) from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(pem)
+    except BaseException:
+        path.unlink()  # half a key would be in the way of the next attempt
+        raise
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a public file, over an older one if there is one: all of it or nothing."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    half = path.with_name(path.name + ".tmp")
+    half.write_bytes(content)
+    half.replace(path)
+
+
+def fingerprint(key: PublicKeyTypes) -> str:
+    """Return the SHA-256 of a public key (its SubjectPublicKeyInfo), for people to compare."""
+    encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(key.public_bytes(encoding, form))
+    return colons(digest.finalize())
+
+
+def certificate_fingerprint(certificate: x509.Certificate) -> str:
+    """Return the SHA-256 of a certificate, as openssl prints it."""
+    return colons(certificate.fingerprint(hashes.SHA256()))
+
+
+def colons(digest: bytes) -> str:
+    """Write a digest as openssl does."""
+    return digest.hex(":").upper()
