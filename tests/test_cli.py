@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics import cli
+from fedtopics.cli import display
 
 CANARY = "zanzibarfigs"
 STUDY = """
@@ -44,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         )
     (tmp_path / "study.toml").write_text(STUDY)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "console", cli.Console(highlight=False, width=100))
+    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
     return tmp_path
 
 

@@ -65,13 +65,13 @@ class FederationSettings(BaseModel):
         None, ge=1, description="fewest clients of a round; by default more than half"
     )
     deadline: float = Field(
-        600, gt=0, description="seconds for a round; who is later is left out of it"
+        600.0, gt=0, description="seconds for a round; who is later is left out of it"
     )
     gather: float = Field(
-        86_400, ge=0, description="seconds that the server waits at its start for all clients"
+        86_400.0, ge=0, description="seconds that the server waits at its start for all clients"
     )
     wait: float = Field(
-        3600, ge=0, description="seconds that a round waits for min_clients before the run ends"
+        3600.0, ge=0, description="seconds that a round waits for min_clients before the run ends"
     )
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
 

@@ -8,8 +8,7 @@ import sys
 import click
 
 from fedtopics import __version__
-from fedtopics.cli.local import demo, ledger, run, topics, transform
-from fedtopics.cli.pki import group as pki_group
+from fedtopics.cli import federation, local, pki
 from fedtopics.errors import FedTopicsError
 
 
@@ -19,7 +18,11 @@ def app() -> None:
     """Find the topics in text that may not be pooled."""
 
 
-for _command in (demo, run, topics, transform, ledger, pki_group):
+_COMMANDS = (
+    local.demo, local.run, local.topics, local.transform, local.ledger,
+    pki.group, federation.server, federation.client, federation.doctor,
+)  # fmt: skip
+for _command in _COMMANDS:
     app.add_command(_command)
 
 
