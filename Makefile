@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PEERS := .venv-peers/bin
 
-.PHONY: demo test check bench bench-scale skew clean
+.PHONY: demo test check proto federation faults bench bench-rounds bench-scale skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -16,6 +16,11 @@ check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The code of the wire format, from its definition; a test says when it is due.
+proto: .venv/ready
+	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
+	  fedtopics/engines/grpc/wire.proto
 
 # Documents per second in training, beside contextualized-topic-models and the bare products.
 bench: .venv/ready .venv-peers/ready
