@@ -67,7 +67,8 @@ def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
     return total
 
 
-def _add(values: Sequence[Any]) -> Any:
+def _add(values: Sequence[Any], in_place: bool = False) -> Any:
+    """Add values of one shape; in place, float64 arrays of the first take the sum."""
     first = values[0]
     shape = _shape(first)
     for value in values[1:]:
@@ -77,14 +78,15 @@ def _add(values: Sequence[Any]) -> Any:
                 "they do not run the same study."
             )
     if isinstance(first, Mapping):
-        return {key: _add([value[key] for value in values]) for key in first}
+        return {key: _add([value[key] for value in values], in_place) for key in first}
     if isinstance(first, Rows):
         return _add_rows(values)
     if isinstance(first, np.ndarray):
-        exact = np.int64 if first.dtype.kind in "iu" else np.float64
-        total = torch.from_numpy(first.astype(exact))
+        whole = first.dtype.kind in "biu"
+        exact = np.int64 if whole else np.float64
+        total = torch.from_numpy(first.astype(exact, copy=not in_place))
         for value in values[1:]:
-            total += torch.from_numpy(value)
+            total += torch.from_numpy(value.astype(exact) if whole else value)
         return total.numpy()
     if isinstance(first, (int, float)):
         return sum(values)
@@ -92,11 +94,14 @@ def _add(values: Sequence[Any]) -> Any:
 
 
 def _shape(value: Any) -> tuple[Any, ...]:
-    """Return what must be the same in all replies: kind, keys of a map, shape of an array."""
+    """Return what must be the same in all replies: kind, keys of a map, shape of an array.
+
+    A sum has the kind of what it sums, so that it can be added up further.
+    """
     if isinstance(value, np.ndarray):
-        return "array", value.dtype.kind, value.shape
+        return "integers" if value.dtype.kind in "biu" else "numbers", value.shape
     if isinstance(value, Rows):
-        return "rows", value.values.dtype.kind, (value.n_rows, *value.values.shape[1:])
+        return "rows", (value.n_rows, *value.values.shape[1:])
     if isinstance(value, (int, float)):
         return ("number",)
     return ("map", *sorted(value)) if isinstance(value, Mapping) else (type(value).__name__,)
@@ -126,22 +131,23 @@ class RunningSum:
         Bytes.
     """
 
-    def __init__(self, hold: int = 1 << 24) -> None:
+    def __init__(self, hold: int = 8 << 20) -> None:
         self._hold = hold
         self._held: list[Payload] = []
         self._bytes = 0
+        self._mine = False  # whether the first of them is a sum made here
 
     def add(self, reply: Payload, size: int) -> None:
         """Take a reply of so many bytes."""
         self._held.append(reply)
         self._bytes += size
         if self._bytes > self._hold and len(self._held) > 1:
-            self._held = [_add(self._held)]
-            self._bytes = 0
+            self._held = [_add(self._held, self._mine)]
+            self._bytes, self._mine = 0, True
 
     def total(self) -> dict[str, Any]:
         """Return the sum of all replies."""
-        return dict(_add(self._held) if len(self._held) > 1 else self._held[0])
+        return dict(_add(self._held, self._mine) if len(self._held) > 1 else self._held[0])
 
 
 def find_fault(reply: Any, template: Template | None) -> str:

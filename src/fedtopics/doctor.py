@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedtopics import __version__
 from fedtopics.engines.grpc.client import look
-from fedtopics.engines.grpc.connection import channel_credentials, split_address
+from fedtopics.engines.grpc.connection import channel_credentials, join_address, split_address
 from fedtopics.engines.grpc.frames import WIRE_VERSION
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.methods import VERSIONS
@@ -135,7 +135,8 @@ def _rejection(error: ssl.SSLError) -> str:
 def _server(address: str, identity: Identity) -> Iterator[Finding]:
     before = time.time()
     try:
-        proposal = look(address, channel_credentials(identity), "", (__version__, VERSIONS))
+        place = join_address(*split_address(address))
+        proposal = look(place, channel_credentials(identity), "", (__version__, VERSIONS))
     except FedTopicsError as error:
         yield Finding("server", False, str(error), lasting=True)
         return
@@ -161,4 +162,5 @@ def raise_if_lasting(address: str, folder: str | Path) -> None:
     """
     for finding in connection(address, folder):
         if finding.lasting:
-            raise FederationError(f"The server {address} cannot be used: {finding.text}.")
+            end = "" if finding.text.endswith("?") else "."
+            raise FederationError(f"The server {address} cannot be used: {finding.text}{end}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedtopics.engines.grpc.connection import (
     check_loopback,
     join_address,
     server_credentials,
+    speaks_tls,
     split_address,
 )
 from fedtopics.engines.grpc.handshake import Proposal
@@ -69,6 +71,8 @@ def serve(
         If the address cannot be listened on, or too few clients are left.
     StudyError, RunError
         If the study or the run's folder cannot be used.
+    FedTopicsError
+        If the run's folder cannot be written.
     """
     if not study.clients:
         raise StudyError("The study names no clients; add a table [clients.NAME] for each.")
@@ -97,6 +101,12 @@ def serve(
     except FedTopicsError as error:
         reason, again = str(error), isinstance(error, FederationError)
         raise
+    except OSError as error:
+        reason, again = "Its disk failed; the run goes on when that is mended.", True
+        raise FedTopicsError(
+            f"The run in {out} cannot be written: {error.strerror}. Make room or mend the disk, "
+            "then go on with --resume."
+        ) from None
     finally:
         server.stop(reason, again)
         run.close()
@@ -172,7 +182,8 @@ class Participation:
                 Client(*who, self, self._event).run()
         finally:
             if self._ledger is not None:
-                self._ledger.close()
+                with suppress(OSError):  # on a full disk; the reply has not left either
+                    self._ledger.close()
 
     def consider(self, proposal: Proposal) -> Door:
         """Say what the study asks for, hold it against the policy, and join or raise."""
@@ -220,9 +231,14 @@ class Participation:
         self._event("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
 
     def diagnose(self) -> None:
-        """Raise if the certificates do not fit: no waiting mends that."""
+        """Raise if the certificates do not fit, or have ended: no waiting mends that."""
         if self._identity is not None:
+            Identity.load(self._identity)
             raise_if_lasting(self._address, self._identity)
+        elif speaks_tls(self._address):
+            raise FederationError(
+                f"The server {self._address} speaks TLS; leave out --insecure and give --identity."
+            )
 
     def _event(self, kind: str, **fields: Any) -> None:
         if self._on_event is not None:

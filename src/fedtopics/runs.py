@@ -12,8 +12,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -61,8 +62,8 @@ class RunFolder:
         self._resume = resume
         self._on_event = on_event
         self._study = study
-        self._events: IO[str] | None = None
-        self._unwritten: list[str] = []
+        self._events: FileIO | None = None
+        self._unwritten = b""
         self._last = self._saved = time.perf_counter()
         if folder is not None:
             self._open(folder)
@@ -78,7 +79,9 @@ class RunFolder:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         if self._resume:
             self._check_study(events)
-            self._events = events.open("a", encoding="utf-8")
+            # A full disk or a crash can leave half a line at the end.
+            os.truncate(events, events.read_bytes().rfind(b"\n") + 1)
+            self._events = events.open("ab", buffering=0)
         self.event("resumed" if self._resume else "started", study=self._study)
 
     def _check_study(self, events: Path) -> None:
@@ -110,6 +113,8 @@ class RunFolder:
             return None
         try:
             found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
+            if not isinstance(found, dict):
+                raise ValueError
         except ValueError:
             raise RunError(f"{self.folder / name}.json is damaged; begin a new run.") from None
         return found
@@ -117,7 +122,7 @@ class RunFolder:
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left."""
         if self.folder is not None and self._events is None:
-            self._events = (self.folder / "events.jsonl").open("a", encoding="utf-8")
+            self._events = (self.folder / "events.jsonl").open("ab", buffering=0)
         self.event("training", done=done, rounds=last)
         self._last = self._saved = time.perf_counter()
         yield from range(done + 1, last + 1)
@@ -188,18 +193,20 @@ class RunFolder:
         if kind == "round":
             self._last = now
         if self.folder is not None:
-            self._unwritten.append(json.dumps(event) + "\n")
-        if self._events is not None:
-            self._events.writelines(self._unwritten)
-            self._unwritten.clear()
-            # On a full disk the lines stay in the file's buffer for the next time.
-            with suppress(OSError):
-                self._events.flush()
+            self._unwritten += json.dumps(event).encode() + b"\n"
+            self._write()
         if self._on_event is not None:
             self._on_event(event)
 
+    def _write(self) -> None:
+        # On a full disk the lines wait for the next time; a buffered file would lose some.
+        with suppress(OSError):
+            while self._events is not None and self._unwritten:
+                self._unwritten = self._unwritten[self._events.write(self._unwritten) :]
+
     def close(self) -> None:
         """Close the files."""
+        self._write()
         if self._events is not None:
             self._events.close()
 

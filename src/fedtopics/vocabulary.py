@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from scipy import sparse
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 from stop_words import AVAILABLE_LANGUAGES, get_stop_words
 
 from fedtopics.corpus import Corpus, Document
@@ -67,12 +66,17 @@ class TextRules(BaseModel):
         if self.stop_words == "none":
             return own
         if self.stop_words == "english":
+            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
             return own.union(ENGLISH_STOP_WORDS)
         return own.union(get_stop_words(self.stop_words))
 
     def analyser(self) -> Callable[[str], list[str]]:
         """Return the function that turns a text into its words (scikit-learn's analyser)."""
         try:
+            # Here, since a server splits no text and scikit-learn takes it 100 MB and a second.
+            from sklearn.feature_extraction.text import CountVectorizer
+
             analyser: Callable[[str], list[str]] = CountVectorizer(
                 lowercase=self.lowercase,
                 token_pattern=self.token_pattern,

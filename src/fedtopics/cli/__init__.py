@@ -38,7 +38,9 @@ def main() -> None:
     except click.ClickException as error:
         code = _complain(error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        code = _complain("Interrupted; a run goes on with: fedtopics run STUDY --resume", 130)
+        code = _complain(
+            "Interrupted; type it again to go on, with --resume for run and server.", 130
+        )
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         code = _complain(f"{error.strerror or type(error).__name__}{where}.", 1)

@@ -121,12 +121,13 @@ def transform(model: Path, file: Path, out: Path, text: str | None) -> None:
 def ledger(run: Path, as_json: bool) -> None:
     """Print what left each client: which numbers, how often, how many bytes.
 
-    RUN is the folder of a run, or one client's ledger file.
+    RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
     from fedtopics.methods import what_leaves
     from fedtopics.privacy import summarise_ledger
 
-    files = [run] if run.is_file() else sorted(run.glob("clients/*/ledger.jsonl"))
+    places = ("ledger.jsonl", "clients/*/ledger.jsonl")  # of a client's part, of a simulation
+    files = [run] if run.is_file() else sorted(path for p in places for path in run.glob(p))
     if not files:
         raise RunError(f"There is no ledger in {run}; name the folder of a run.")
     summaries = {path.parent.name: summarise_ledger(path) for path in files}

@@ -20,6 +20,7 @@ import grpc
 
 from fedtopics.engines.grpc import wire_pb2 as wire
 from fedtopics.engines.grpc.frames import (
+    CHUNK,
     OPTIONS,
     SERVICE,
     WIRE_VERSION,
@@ -67,7 +68,7 @@ class _Answer:
 
     frame: wire.Frame
     chunks: list[bytes]
-    error: FedTopicsError | OSError | None = None  # ends the client
+    error: FedTopicsError | None = None  # ends the client
 
 
 class Client:
@@ -105,6 +106,7 @@ class Client:
         self._worker = ThreadPoolExecutor(1)
         self._door: Answering | None = None
         self._fingerprint = ""
+        self._chunk = CHUNK
         self._key: tuple[bytes, int] = (b"", 0)
         self._answer: asyncio.Future[_Answer] | None = None
 
@@ -118,12 +120,16 @@ class Client:
         PolicyError, InputError
             If the client declines, or a call cannot be answered.
         """
+        asyncio.run(self.take_part())
+
+    async def take_part(self) -> None:
+        """As `run`, in a loop that does other things as well."""
         try:
-            asyncio.run(self._run())
+            await self._come_back_until_done()
         finally:
             self._worker.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self) -> None:
+    async def _come_back_until_done(self) -> None:
         pause = FIRST_PAUSE
         while True:
             before = time.monotonic()
@@ -133,7 +139,7 @@ class Client:
             except (DisconnectedError, TimeoutError):
                 reason = "no answer" if self._door is None else "the connection was lost"
             except _AgainError as error:
-                reason = str(error)
+                reason = str(error).removesuffix(".")
             await asyncio.to_thread(self._participant.diagnose)
             if time.monotonic() - before > LONGEST_PAUSE:
                 pause = FIRST_PAUSE  # it had been connected
@@ -169,6 +175,7 @@ class Client:
                     await line.send(wire.Frame(refusal=wire.Refusal(reason="declined")))
                 raise
             self._fingerprint = proposal.fingerprint
+            self._chunk = min(offer.chunk, CHUNK) or CHUNK
         if proposal.fingerprint != self._fingerprint:
             raise FederationError(
                 f"This client joined the study {self._fingerprint}, the server now runs "
@@ -211,12 +218,12 @@ class Client:
                 task.cancel()
             await asyncio.gather(reading, *answering, return_exceptions=True)
 
-    async def _body(self, line: Line, body: wire.Body) -> bytearray:
+    async def _body(self, line: Line, body: wire.Body) -> memoryview:
         if body_size(body) > LARGEST:
             raise FederationError(f"The server sent a message of {body_size(body):,} bytes.")
         return await line.body(body)
 
-    async def _respond(self, line: Line, run: bytes, call: wire.Call, buffer: bytearray) -> None:
+    async def _respond(self, line: Line, run: bytes, call: wire.Call, buffer: memoryview) -> None:
         """Work a call, or take the answer that was worked before; send it."""
         if self._answer is None or self._key != (run, call.id):
             # An older call's answer is dropped: nobody waits for it.
@@ -228,7 +235,7 @@ class Client:
         if answer.error is not None:
             raise answer.error
 
-    def _work(self, call: wire.Call, buffer: bytearray) -> _Answer:
+    def _work(self, call: wire.Call, buffer: memoryview) -> _Answer:
         assert self._door is not None  # noqa: S101 - calls come after the offer
         before = time.perf_counter()
         self._event("call", function=call.function, round=call.round, attempt=call.attempt)
@@ -238,8 +245,8 @@ class Client:
         except (FedTopicsError, OSError, MemoryError) as error:
             kind = "system" if isinstance(error, (OSError, MemoryError)) else "input"
             kind = "policy" if isinstance(error, PolicyError) else kind
-            if isinstance(error, MemoryError):
-                error = FederationError("There is not enough memory to answer the server's call.")
+            if isinstance(error, (OSError, MemoryError)):
+                error = _machine_failed(call, error)
             return _failed(call, kind, error)
         except Exception as error:
             self._event("defect", function=call.function, round=call.round, error=repr_type(error))
@@ -250,7 +257,7 @@ class Client:
             body=packed.header,
             seconds=time.perf_counter() - before,
         )
-        return _Answer(wire.Frame(reply=header), chunks(packed))
+        return _Answer(wire.Frame(reply=header), chunks(packed, self._chunk))
 
 
 class _AgainError(FederationError):
@@ -262,7 +269,15 @@ def repr_type(error: Exception) -> str:
     return type(error).__name__
 
 
-def _failed(call: wire.Call, kind: str, error: FedTopicsError | OSError | None) -> _Answer:
+def _machine_failed(call: wire.Call, error: OSError | MemoryError) -> FedTopicsError:
+    reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+    return FedTopicsError(
+        f"The reply to {call.function!r} in round {call.round} did not leave: {reason}. Make room "
+        "on the disk or in memory, then begin the client anew."
+    )
+
+
+def _failed(call: wire.Call, kind: str, error: FedTopicsError | None) -> _Answer:
     failure = wire.Failure(id=call.id, kind=kind, leaves=error is not None)
     return _Answer(wire.Frame(failure=failure), [], error)
 

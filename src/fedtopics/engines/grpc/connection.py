@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+import ssl
 
 import grpc
 
@@ -10,10 +12,11 @@ from fedtopics.errors import FederationError
 from fedtopics.pki import Identity
 
 DEFAULT_PORT = 7557
+PATIENCE = 5.0  # seconds
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT, [IPv6]:PORT or HOST.
+    """Split HOST:PORT, [IPv6]:PORT, HOST or IPv6.
 
     Raises
     ------
@@ -21,10 +24,10 @@ def split_address(address: str) -> tuple[str, int]:
         If it is none of these.
     """
     host, separator, port = address.rpartition(":")
-    if not separator or address.endswith("]"):
+    if not separator or address.endswith("]") or (":" in host and "[" not in host):
         host, port = address, str(DEFAULT_PORT)
     host = host.strip("[]")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not port.isdecimal() or int(port) > 65_535:
         raise FederationError(f"{address!r} is no address; write HOST:PORT, as in localhost:7557.")
     return host, int(port)
 
@@ -63,3 +66,15 @@ def check_loopback(address: str) -> None:
             f"--insecure speaks without encryption and works on this machine alone, not with "
             f"{host}; leave it out and make certificates with: fedtopics pki create"
         )
+
+
+def speaks_tls(address: str) -> bool:
+    """Whether what listens at an address answers with TLS, whoever it is."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(split_address(address), PATIENCE) as raw:
+            context.wrap_socket(raw).close()
+    except OSError:
+        return False
+    return True

@@ -11,12 +11,13 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from fedtopics.engines.grpc import wire_pb2 as wire
-from fedtopics.engines.grpc.values import Packed, body_size
+from fedtopics.engines.grpc.values import Packed, aligned, body_size
 from fedtopics.errors import FederationError
 
 WIRE_VERSION = 1
 SERVICE = "fedtopics.v1.Federation"
-CHUNK = 2 << 20
+CHUNK = 3 << 20
+SMALLEST_CHUNK = 256 << 10
 HEARTBEAT = 20.0  # seconds; proxies close streams that are silent for a minute
 
 # A dead connection is noticed within half a minute, with pings that servers tolerate.
@@ -28,6 +29,9 @@ OPTIONS = [
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
     ("grpc.enable_retries", 0),
+    # Without the probe a stream holds half a megabyte that nobody has read yet, with it many.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 512 << 10),
 ]
 
 # A frame that holds a chunk, in protobuf's encoding: field 8, length, bytes. Written and read by
@@ -89,10 +93,14 @@ class Line:
                 return frame
             await self._beat()
 
-    async def body(self, body: wire.Body) -> bytearray:
+    async def body(self, body: wire.Body) -> memoryview:
         """Collect the chunks of a body."""
-        buffer = bytearray(body_size(body))
-        place = 0
+        buffer = aligned(body_size(body))
+        place = len(body.small)
+        if place:
+            if place != len(buffer):
+                raise FederationError("A message has another length than it announced.")
+            buffer[:] = body.small
         while place < len(buffer):
             raw = await self._next_raw()
             if raw[:1] != CHUNK_TAG:
@@ -130,9 +138,16 @@ def _frame(raw: bytes) -> wire.Frame:
         raise FederationError("A message is damaged.") from None
 
 
-def chunks(packed: Packed) -> list[bytes]:
-    """Cut a body into frames; the result can be sent to many."""
-    frames, parts, room = [], [], CHUNK
+def chunk_size(n_clients: int) -> int:
+    """Return the bytes of a chunk: the more clients, the smaller, since each holds some."""
+    return min(CHUNK, max(SMALLEST_CHUNK, (16 << 20) // n_clients))
+
+
+def chunks(packed: Packed, size: int) -> list[bytes]:
+    """Cut a body into frames of so many bytes; the result can be sent to many."""
+    if packed.is_small:
+        return []
+    frames, parts, room = [], [], size
     for piece in packed.pieces:
         rest = memoryview(piece)
         while len(rest):
@@ -141,7 +156,7 @@ def chunks(packed: Packed) -> list[bytes]:
             rest = rest[len(parts[-1]) :]
             if not room:
                 frames.append(_chunk(parts))
-                parts, room = [], CHUNK
+                parts, room = [], size
     if parts:
         frames.append(_chunk(parts))
     return frames

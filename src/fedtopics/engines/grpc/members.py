@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from fedtopics.engines.grpc import wire_pb2 as wire
 from fedtopics.engines.grpc.frames import Line
@@ -22,7 +23,7 @@ class Call:
     chunks: list[bytes] = field(repr=False)
     bounded: bool = False  # whether replies may wait for room in memory
 
-    @property
+    @cached_property
     def frame(self) -> wire.Frame:
         """The frame before the chunks."""
         call = wire.Call(
@@ -42,7 +43,7 @@ class Arrived:
     name: str
     call: int
     body: wire.Body
-    buffer: bytearray
+    buffer: memoryview
     seconds: float
 
 

@@ -7,6 +7,7 @@ it and takes what happened out of `inbox`, in the order in which it happened.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import threading
 import time
@@ -25,6 +26,7 @@ from fedtopics.engines.grpc.frames import (
     WIRE_VERSION,
     DisconnectedError,
     Line,
+    chunk_size,
     chunks,
 )
 from fedtopics.engines.grpc.handshake import Proposal
@@ -35,9 +37,12 @@ from fedtopics.errors import FederationError
 GRACE = 5.0  # seconds in which a line that broke may be taken up again
 HANDSHAKE = 30.0  # seconds for each of its steps, counting documents apart
 SAME_NAME = 10.0  # seconds in which the first of two clients of a name must answer
-IN_FLIGHT = 48 << 20  # bytes of replies that were received and not yet added up
+IN_FLIGHT = 24 << 20  # bytes of replies that were received and not yet added up
 
 GOODBYE = 2.0
+# Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
+# M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
+KEPT_MEMORY = {-3: 4 << 20, -1: 32 << 20}
 
 # What a client says of a failure; why it failed stays with it.
 _FAILURES = {
@@ -77,6 +82,7 @@ class Server:
         self.members = {name: Member(name) for name in sorted(names)}
         self.inbox: SimpleQueue[Happening] = SimpleQueue()
         self.largest = largest
+        self._chunk = chunk_size(len(self.members))
         self._proposal = proposal
         self._address = address
         self._credentials = credentials
@@ -99,6 +105,7 @@ class Server:
         FederationError
             If the address cannot be listened on.
         """
+        _return_freed_memory()
         self._thread.start()
         return self._wait(self._listen())
 
@@ -125,7 +132,7 @@ class Server:
         self._last_id += 1
         packed = pack(payload)
         round_ = int(payload.get("round", 0))
-        cut = chunks(packed)
+        cut = chunks(packed, self._chunk)
         call = Call(self._last_id, function, round_, attempt, packed, cut, bounded)
         self._loop.call_soon_threadsafe(self._dispatch, call, list(names), standing)
         return call.id
@@ -282,6 +289,7 @@ class Server:
             fingerprint=proposal.fingerprint,
             run=self._run,
             time=time.time(),
+            chunk=self._chunk,
         )
 
     async def _same_name(self, name: str, hello: wire.Hello) -> str:
@@ -309,8 +317,9 @@ class Server:
         anew = process != member.process
         if anew:
             self._fail(member, "it was started anew")
-            member.process, member.ready, member.late = process, False, None
-        member.line = line
+            member.process, member.ready = process, False
+        # A reply that was still to come was lost with the old line.
+        member.line, member.late = line, None
         beats = self._loop.create_task(self._beat(line))
         try:
             self.inbox.put(Noted("joined", member.name))
@@ -358,14 +367,14 @@ class Server:
         kind = frame.WhichOneof("kind")
         if kind == "reply":
             await self._reply(member, line, frame.reply)
-        elif kind == "failure" and member.call is not None:
-            if frame.failure.id == member.call.id:
-                self._fail(
-                    member,
-                    _FAILURES.get(frame.failure.kind, "it failed"),
-                    bad=not frame.failure.leaves,
-                )
-            if frame.failure.id == member.late:
+        elif kind == "failure":
+            failure = frame.failure
+            reason = _FAILURES.get(failure.kind, "it failed")
+            if failure.leaves:
+                self.inbox.put(Noted("declined", member.name, reason))
+            if member.call is not None and failure.id == member.call.id:
+                self._fail(member, reason, bad=not failure.leaves)
+            elif failure.id == member.late:
                 member.late = None
         elif kind == "received":
             member.received_model.set()
@@ -398,14 +407,16 @@ class Server:
             if call.bounded:
                 await self._budget.give(size)
             raise
-        if member.call is not call:  # given up meanwhile
-            await self._budget.give(size)
-            member.late = None
-        elif reply.study != self._proposal.fingerprint:
-            self._fail(member, f"its reply is of the study {reply.study!r}", bad=True)
-        else:
+        if member.call is call and reply.study == self._proposal.fingerprint:
             member.call = None
             self.inbox.put(Arrived(member.name, call.id, reply.body, buffer, reply.seconds))
+            return
+        if call.bounded:
+            await self._budget.give(size)
+        if member.call is call:
+            self._fail(member, f"its reply is of the study {reply.study!r}", bad=True)
+        else:  # given up meanwhile
+            member.late = None
 
     async def _beat(self, line: Line) -> None:
         while True:
@@ -416,7 +427,7 @@ class Server:
                 return
 
     async def _hand_out(self, packed: Packed, patience: float) -> list[str]:
-        frame, cut = wire.Frame(result=wire.Result(body=packed.header)), chunks(packed)
+        frame, cut = wire.Frame(result=wire.Result(body=packed.header)), chunks(packed, self._chunk)
 
         async def give(member: Member) -> bool:
             if member.line is None or member.excluded:
@@ -431,3 +442,13 @@ class Server:
         members = list(self.members.values())
         given = await asyncio.gather(*(give(member) for member in members))
         return [member.name for member, has in zip(members, given, strict=True) if has]
+
+
+def _return_freed_memory() -> None:
+    """Let the C library give large blocks back to the system when they are freed.
+
+    By default it keeps them, and the replies of fifty clients leave holes of a gigabyte.
+    """
+    with suppress(OSError, AttributeError):  # not glibc
+        for option, size in KEPT_MEMORY.items():
+            ctypes.CDLL(None).mallopt(option, size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ from fedtopics.aggregation import Rows
 from fedtopics.engines.grpc import wire_pb2 as wire
 from fedtopics.errors import FederationError
 
-ALIGNMENT = 8
+ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
+SMALL = 1 << 16  # bytes
 SPARSE_FROM = 1 << 14  # bytes of a matrix from which on its zero rows are looked for
 DTYPES = {
     name: np.dtype(name)
@@ -30,7 +31,10 @@ DTYPES = {
     )
 }  # fmt: skip
 
-Buffer = bytes | bytearray | memoryview
+Piece = bytes | memoryview
+
+# What reading bytes that `pack` did not make can raise.
+_DAMAGES = (DecodeError, ValueError, LookupError, OverflowError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Packed:
     """A value's bytes, in pieces: the structure first, then arrays."""
 
     structure: int
-    pieces: Sequence[Buffer]
+    pieces: Sequence[Piece]
 
     @property
     def size(self) -> int:
@@ -47,8 +51,15 @@ class Packed:
 
     @property
     def header(self) -> wire.Body:
-        """What announces the pieces."""
-        return wire.Body(structure=self.structure, data=self.size - _padded(self.structure))
+        """What announces the pieces, and holds them where they are small."""
+        small = b"".join(self.pieces) if self.is_small else b""
+        data = self.size - _padded(self.structure)
+        return wire.Body(structure=self.structure, data=data, small=small)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the pieces travel in the header, without chunks."""
+        return self.size <= SMALL
 
 
 def pack(value: Any) -> Packed:
@@ -61,7 +72,7 @@ def pack(value: Any) -> Packed:
     """
     arrays: list[NDArray[Any]] = []
     structure = _structure(value, arrays).SerializeToString()
-    pieces: list[Buffer] = [structure, _padding(len(structure))]
+    pieces: list[Piece] = [structure, _padding(len(structure))]
     for array in arrays:
         pieces += [array.reshape(-1).view(np.uint8).data, _padding(array.nbytes)]
     return Packed(len(structure), [piece for piece in pieces if len(piece)])
@@ -73,19 +84,28 @@ def plain_value(value: Any) -> wire.Value:
 
 
 def from_value(value: wire.Value) -> Any:
-    """Turn such a value into plain data."""
-    return _Reader(memoryview(b""), 0).value(value)
+    """Turn such a value into plain data.
+
+    Raises
+    ------
+    FederationError
+        If it is not what `plain_value` makes.
+    """
+    try:
+        return _Reader(memoryview(b""), 0).value(value)
+    except _DAMAGES:
+        raise FederationError("A message has a damaged value.") from None
 
 
-def unpack(body: wire.Body, buffer: bytearray, largest: int = 1 << 31) -> Any:
-    """Turn bytes into plain data; arrays are views of the buffer.
+def unpack(body: wire.Body, buffer: memoryview, largest: int = 1 << 31) -> Any:
+    """Turn bytes into plain data; arrays are views of the buffer, which is `aligned`.
 
     Parameters
     ----------
     body, buffer
         What was announced and what came.
     largest : int
-        Most bytes of an array, those of its zero rows included.
+        Most bytes of all arrays together, those of their zero rows included.
 
     Raises
     ------
@@ -94,12 +114,19 @@ def unpack(body: wire.Body, buffer: bytearray, largest: int = 1 << 31) -> Any:
     """
     try:
         structure = wire.Value.FromString(bytes(buffer[: body.structure]))
-        reader = _Reader(memoryview(buffer)[_padded(body.structure) :], largest)
+        reader = _Reader(buffer[_padded(body.structure) :], largest)
         value = reader.value(structure)
         reader.finish()
-    except (DecodeError, ValueError, LookupError, OverflowError, RecursionError, MemoryError):
+    except _DAMAGES:
         raise FederationError("A message has a damaged body.") from None
     return value
+
+
+def aligned(size: int, new: Callable[..., NDArray[Any]] = np.empty) -> memoryview:
+    """Return so many bytes, aligned; they take memory when they are written."""
+    raw = new(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].data
 
 
 def body_size(body: wire.Body) -> int:
@@ -178,7 +205,7 @@ class _Reader:
 
     def __init__(self, data: memoryview, largest: int) -> None:
         self._data = data
-        self._largest = largest
+        self._room = largest
         self._place = 0
 
     def value(self, structure: wire.Value) -> Any:
@@ -196,7 +223,7 @@ class _Reader:
             rows, present = self._rows(structure.tensor)
             return rows if present is None else _spread(rows, present)
         if kind == "rows":
-            rows, present = self._rows(structure.rows)
+            rows, present = self._rows(structure.rows, some=True)
             if present is None or rows.ndim < 2:
                 raise ValueError
             return Rows(np.flatnonzero(present), rows, len(present))
@@ -209,13 +236,16 @@ class _Reader:
         if self._place != len(self._data):
             raise ValueError
 
-    def _rows(self, tensor: wire.Tensor) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    def _rows(
+        self, tensor: wire.Tensor, some: bool = False
+    ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         shape = tuple(int(length) for length in tensor.shape)
         dtype = DTYPES[tensor.dtype]
-        if math.prod(shape) * dtype.itemsize > self._largest:
+        self._room -= math.prod(shape) * dtype.itemsize
+        if self._room < 0:
             raise ValueError
         present = None
-        if tensor.present:
+        if tensor.present or some:
             if len(tensor.present) != -(-shape[0] // 8):
                 raise ValueError
             bits = np.frombuffer(tensor.present, np.uint8)
@@ -226,11 +256,15 @@ class _Reader:
         if end > len(self._data):
             raise ValueError
         array = np.frombuffer(self._data[self._place : end], dtype.newbyteorder("<"))
+        if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
+            raise ValueError
         self._place = _padded(end)
         return array.astype(dtype, copy=False).reshape(shape), present
 
 
 def _spread(rows: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
-    array = np.zeros((len(present), *rows.shape[1:]), rows.dtype)
+    shape = (len(present), *rows.shape[1:])
+    size = math.prod(shape) * rows.dtype.itemsize
+    array = np.frombuffer(aligned(size, np.zeros), rows.dtype).reshape(shape)
     array[present] = rows
     return array

@@ -56,7 +56,7 @@ class Hello(_message.Message):
     def __init__(self, product: _Optional[str] = ..., wire: _Optional[int] = ..., methods: _Optional[_Mapping[str, int]] = ..., process: _Optional[bytes] = ..., name: _Optional[str] = ..., look: bool = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("product", "wire", "method", "method_version", "study", "fingerprint", "run", "time")
+    __slots__ = ("product", "wire", "method", "method_version", "study", "fingerprint", "run", "time", "chunk")
     PRODUCT_FIELD_NUMBER: _ClassVar[int]
     WIRE_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,7 @@ class Offer(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
     product: str
     wire: int
     method: str
@@ -73,7 +74,8 @@ class Offer(_message.Message):
     fingerprint: str
     run: bytes
     time: float
-    def __init__(self, product: _Optional[str] = ..., wire: _Optional[int] = ..., method: _Optional[str] = ..., method_version: _Optional[int] = ..., study: _Optional[_Union[Value, _Mapping]] = ..., fingerprint: _Optional[str] = ..., run: _Optional[bytes] = ..., time: _Optional[float] = ...) -> None: ...
+    chunk: int
+    def __init__(self, product: _Optional[str] = ..., wire: _Optional[int] = ..., method: _Optional[str] = ..., method_version: _Optional[int] = ..., study: _Optional[_Union[Value, _Mapping]] = ..., fingerprint: _Optional[str] = ..., run: _Optional[bytes] = ..., time: _Optional[float] = ..., chunk: _Optional[int] = ...) -> None: ...
 
 class Accept(_message.Message):
     __slots__ = ("fingerprint",)
@@ -90,12 +92,14 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., again: bool = ...) -> None: ...
 
 class Body(_message.Message):
-    __slots__ = ("structure", "data")
+    __slots__ = ("structure", "data", "small")
     STRUCTURE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    SMALL_FIELD_NUMBER: _ClassVar[int]
     structure: int
     data: int
-    def __init__(self, structure: _Optional[int] = ..., data: _Optional[int] = ...) -> None: ...
+    small: bytes
+    def __init__(self, structure: _Optional[int] = ..., data: _Optional[int] = ..., small: _Optional[bytes] = ...) -> None: ...
 
 class Call(_message.Message):
     __slots__ = ("id", "round", "attempt", "function", "body")

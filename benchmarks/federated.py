@@ -1,0 +1,214 @@
+"""Real federated studies of five client processes: seconds, bytes, loss, by setting.
+
+A server and five clients, each a process with one thread, over mutual TLS: 5,000 words, 50 topics,
+hidden layers of 100, 64 documents a round. First where a round's time goes with each way to
+normalise, then what several local steps a round save, then the same on a line with 50 ms of delay
+(network namespaces and a TUN relay; left out where they cannot be made). Results are kept in
+``benchmarks/results/federated.jsonl``; what is there is not measured again.
+
+    python benchmarks/federated.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delay import Delay
+from documents import bag_of_words, tokenised
+from fedtopics import pki
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "federated.jsonl"
+FEDTOPICS = Path(sys.executable).parent / "fedtopics"
+NAMES = ["east", "middle", "north", "south", "west"]
+DOCUMENTS = 2_000  # of a client
+WORDS, TOPICS, HIDDEN = 5_000, 50, 100
+DELAY = 0.05  # seconds, there and back
+TLS_SETTINGS = """name = "bench"
+checkpoint_every = 1000000
+
+[method]
+n_components = {topics}
+hidden = [{hidden}, {hidden}]
+batch_size = 64
+{method}
+
+[vocabulary]
+max_words = {words}
+min_document_frequency = 1
+max_document_share = 1.0
+"""
+SYNC = 'norm = "sync"\nmax_rounds = 500'
+SERVER = 'norm = "server"\nmax_rounds = 500'
+
+
+def local_steps(steps: int) -> str:
+    """Return settings that take 500 steps, so many of them in a round."""
+    if steps == 1:
+        return SERVER
+    rounds = 500 // steps
+    optimizer = 'optimizer = "fedavg"\nlearning_rate = 1.0'
+    return f'norm = "server"\n{optimizer}\nlocal_steps = {steps}\nmax_rounds = {rounds}'
+
+
+SETTINGS = {
+    "sync": SYNC,
+    "server": SERVER,
+    "5 steps": local_steps(5),
+    "20 steps": local_steps(20),
+}
+
+
+def prepare(folder: Path) -> None:
+    """Write documents, certificates, a policy."""
+    bag = bag_of_words(DOCUMENTS * len(NAMES), WORDS)
+    pki.create(folder / "pki", ["localhost", Delay.SERVER])
+    (folder / "policy.toml").write_text("min_document_frequency = 1\n")
+    for number, name in enumerate(NAMES):
+        pki.issue(folder / "pki", name)
+        part = tokenised(bag[number * DOCUMENTS : (number + 1) * DOCUMENTS])
+        pq.write_table(pa.table({"words": part}), folder / f"{name}.parquet")
+
+
+def run(
+    folder: Path, method: str, host: str, server: Sequence[str], clients: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Run a study; return its events. `server`, `clients` begin their commands."""
+    text = TLS_SETTINGS.format(topics=TOPICS, hidden=HIDDEN, method=method, words=WORDS)
+    text += "".join(f"\n[clients.{name}]" for name in NAMES) + "\n"
+    (folder / "study.toml").write_text(text)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    out = Path(tempfile.mkdtemp(dir=folder))
+
+    def start(prefix: Sequence[str], *words: str) -> subprocess.Popen[bytes]:
+        command = [*prefix, str(FEDTOPICS), *words]
+        return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+
+    listen = f"{host}:7558"
+    processes = [
+        start(server, "server", "study.toml", "--pki", "pki", "--listen", listen, "--out", str(out))
+    ]
+    processes += [
+        start(
+            clients, "client", "--server", listen, "--identity", f"pki/clients/{name}",
+            "--data", f"{name}.parquet", "--tokens", "words", "--policy", "policy.toml",
+            "--out", str(out / name),
+        )
+        for name in NAMES
+    ]  # fmt: skip
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        raise SystemExit(f"The server and its clients ended with {codes}.")
+    return [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+
+
+def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return medians of a round's parts, and totals."""
+    rounds = [event for event in events if event["event"] == "round"]
+    last = rounds[-max(1, len(rounds) // 10) :]
+
+    def median(part: Any) -> float:
+        return float(statistics.median(part(event) for event in rounds[1:]))
+
+    return {
+        "rounds": len(rounds),
+        "seconds": sum(event["seconds"] for event in rounds),
+        "round": median(lambda e: e["seconds"]),
+        "clients": median(lambda e: e["computing"]),
+        "server": median(lambda e: e["seconds"] - e["waiting"]),
+        "wire": median(lambda e: e["waiting"] - e["computing"]),
+        "sent": median(lambda e: e["bytes_sent"]) / len(NAMES),
+        "received": median(lambda e: e["bytes_received"]) / len(NAMES),
+        "loss": statistics.mean(event["loss"] for event in last),
+    }
+
+
+def known() -> dict[str, dict[str, Any]]:
+    """Read what was measured before."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    return {row["setting"]: row for row in map(json.loads, lines)}
+
+
+def measure(folder: Path) -> dict[str, dict[str, Any]]:
+    """Run what was not run yet; keep each result at once."""
+    found = known()
+    RESULTS.parent.mkdir(exist_ok=True)
+    for delayed in (False, True):
+        names = {f"{name}{', delayed' * delayed}": method for name, method in SETTINGS.items()}
+        missing = {name: method for name, method in names.items() if name not in found}
+        with ExitStack() as stack:
+            server: Sequence[str] = ()
+            clients: Sequence[str] = ()
+            host = "localhost"
+            if delayed and missing:
+                try:
+                    line = stack.enter_context(Delay(DELAY))
+                except PermissionError as error:
+                    sys.stdout.write(f"without delay: {error}\n")
+                    continue
+                server, clients, host = line.at_server, line.at_client, Delay.SERVER
+            for name, method in missing.items():
+                row = {"setting": name} | summarise(run(folder, method, host, server, clients))
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                sys.stdout.write(f"{name}: {row['round'] * 1e3:.0f} ms a round\n")
+                sys.stdout.flush()
+                found[name] = row
+    return found
+
+
+def dense_bytes() -> int:
+    """Bytes of all of the network's weights in float32."""
+    encoder = WORDS * HIDDEN + HIDDEN + HIDDEN * HIDDEN + HIDDEN + HIDDEN * 2 * TOPICS
+    return 4 * (encoder + TOPICS * WORDS + WORDS)
+
+
+def report(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the tables as lines."""
+    lines = [
+        f"Five client processes and a server, mutual TLS on loopback, {WORDS:,} words, {TOPICS} "
+        f"topics, hidden layers of {HIDDEN}, 64 documents a round, seed 0, one thread a process, "
+        "two cores. Command: `make bench-rounds`.",
+        "",
+        "| setting | rounds | seconds | ms a round | slowest client computes | server computes "
+        "| wire and waiting | sent, MB a client | received, MB a client | loss |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, row in found.items():
+        shares = " | ".join(
+            f"{row[part] * 1e3:.0f} ms ({row[part] / row['round']:.0%})"
+            for part in ("clients", "server", "wire")
+        )
+        lines.append(
+            f"| {name} | {row['rounds']} | {row['seconds']:.1f} | {row['round'] * 1e3:.0f} "
+            f"| {shares} | {row['sent'] / 1e6:.2f} | {row['received'] / 1e6:.2f} "
+            f"| {row['loss']:.2f} |"
+        )
+    lines += ["", f"All weights, dense, in float32: {dense_bytes() / 1e6:.2f} MB."]
+    return lines
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder))
+        lines = report(measure(Path(folder)))
+    RESULTS.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

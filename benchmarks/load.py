@@ -1,0 +1,56 @@
+"""A load test: 100 clients, ten a process, 200 rounds of 2 MB there and back over mutual TLS.
+
+Every round checks that the sum holds each client once. Prints seconds and the server's memory as it
+goes; the table is in ``benchmarks/results/load.md``.
+
+    python benchmarks/load.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fedtopics import pki
+from rounds import HERE, SIZES, Contestant
+
+BLOCK = 20  # rounds between two readings of memory
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=200)
+    arguments = parser.parse_args()
+    lines = [
+        f"{arguments.clients} clients, ten a process, 2 MB to each and back in every round, mutual "
+        "TLS on loopback. Nothing was lost: every round's sum holds each client once. Command: "
+        "`make bench-rounds`.",
+        "",
+        "| rounds | seconds a round, median | resident, MB | peak, MB |",
+        "| ---: | ---: | ---: | ---: |",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        pki.create(Path(folder) / "pki", ["localhost"])
+        for number in range(arguments.clients):
+            pki.issue(Path(folder) / "pki", f"client-{number:03d}")
+        contestant = Contestant("ours", arguments.clients, Path(folder))
+        begin = time.monotonic()
+        for done in range(BLOCK, arguments.rounds + 1, BLOCK):
+            answer = contestant.run(BLOCK, SIZES["2 MB"])
+            seconds = statistics.median(answer["seconds"])
+            line = f"| {done} | {seconds:.2f} | {answer['now']:.0f} | {answer['megabytes']:.0f} |"
+            lines.append(line)
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        contestant.close()
+    lines += ["", f"{time.monotonic() - begin:.0f} s in all."]
+    (HERE / "results" / "load.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
