@@ -22,6 +22,10 @@ proto: .venv/ready
 	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
 	  fedtopics/engines/grpc/wire.proto
 
+# Three clients and a server, each a process, over mutual TLS: from certificates to topics.
+federation: .venv/ready
+	PATH="$(CURDIR)/$(BIN):$$PATH" examples/federation.sh
+
 # Documents per second in training, beside contextualized-topic-models and the bare products.
 bench: .venv/ready .venv-peers/ready
 	$(BIN)/python benchmarks/training.py --peer $(PEERS)/python

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 import numpy as np
 
+from fedtopics.aggregation import Rows
 from fedtopics.corpus import Corpus
 from fedtopics.study import Study
 
@@ -28,3 +32,27 @@ def study(**method: object) -> Study:
     """A small study on those corpora."""
     method = {"n_components": 6, "hidden": [16, 12], "max_rounds": 50, **method}
     return Study.make(method=method, vocabulary={"min_document_frequency": 1}, checkpoint_every=10)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Hold plain data against each other: types, orders, shapes, every bit."""
+    assert type(found) is type(expected), (found, expected)
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for name, value in expected.items():
+            assert_same(found[name], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    elif isinstance(expected, np.ndarray):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert found.tobytes() == expected.tobytes()
+    elif isinstance(expected, Rows):
+        assert found.n_rows == expected.n_rows
+        assert_same(found.index, expected.index)
+        assert_same(found.values, expected.values)
+    elif isinstance(expected, float):
+        assert struct.pack("d", found) == struct.pack("d", expected)
+    else:
+        assert found == expected

@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from fedtopics.aggregation import OptimizerName, Rows, ServerOptimizer, add_up
+from fedtopics.aggregation import (
+    OptimizerName,
+    Rows,
+    RunningSum,
+    ServerOptimizer,
+    add_up,
+    find_fault,
+)
 from fedtopics.errors import FedTopicsError
+from tests.federation import assert_same
 
 
 def rows(index: list[int], values: list[list[float]], n_rows: int = 4) -> Rows:
@@ -135,6 +143,214 @@ def test_shapes_must_agree(first: dict[str, Any], second: dict[str, Any]) -> Non
 def test_fields_must_agree(first: dict[str, Any], second: dict[str, Any]) -> None:
     with pytest.raises(FedTopicsError, match=r"do not run the same study|cannot be added up"):
         add_up({"a": first, "b": second})
+
+
+# One reply at a time
+
+
+def many_replies(clients: int) -> dict[str, dict[str, Any]]:
+    rng = np.random.default_rng(0)
+
+    def some_rows() -> Rows:
+        index = np.flatnonzero(rng.random(9) < 0.4)
+        return Rows(index, rng.normal(size=(len(index), 2)).astype(np.float32), 9)
+
+    return {
+        f"client{i:02}": {
+            "n": int(rng.integers(1, 50)),
+            "loss": float(rng.normal() * 10.0 ** rng.integers(-9, 9)),
+            "single": rng.normal(size=(3, 2)).astype(np.float32),
+            "double": rng.normal(size=4) * 10.0 ** rng.integers(-9, 9),
+            "counts": rng.integers(0, 2**40, 5),
+            "bytes": rng.integers(0, 250, 3).astype(np.uint8),
+            "unsigned": rng.integers(0, 2**40, 3).astype(np.uint64),
+            "flags": rng.random(3) < 0.5,
+            "scalar": np.array(rng.normal()),
+            "nothing": np.zeros((0, 3)),
+            "map": {"rows": some_rows(), "deeper": {"x": rng.normal(size=2)}},
+            "whole rows": Rows(np.array([1]), np.array([[int(rng.integers(9))]]), 3),
+        }
+        for i in range(clients)
+    }
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3, 17])
+@pytest.mark.parametrize("hold", [0, 1, 25, 99, 1 << 30])
+def test_a_running_sum_is_the_sum_of_all(clients: int, hold: int) -> None:
+    replies = many_replies(clients)
+    total = RunningSum(hold)
+    for i, reply in enumerate(replies.values()):
+        total.add(reply, 10 + i)
+    assert_same(total.total(), add_up(replies))
+    assert_same(replies, many_replies(clients))  # nothing that came was changed
+
+
+def test_a_running_sum_can_be_read_more_than_once() -> None:
+    replies = many_replies(3)
+    total = RunningSum(0)
+    for reply in replies.values():
+        total.add(reply, 1)
+        total.total()
+    assert_same(total.total(), add_up(replies))
+
+
+def test_a_running_sum_holds_no_more_than_it_may() -> None:
+    total = RunningSum(100)
+    for size in (60, 40, 1, 30, 50, 25):
+        total.add({"n": 1}, size)
+    assert [reply["n"] for reply in total._held] == [6]  # 101 were too many, and so were 105
+    total.add({"n": 1}, 100)
+    assert [reply["n"] for reply in total._held] == [6, 1]
+    assert total.total() == {"n": 7}
+
+
+@pytest.mark.parametrize("hold", [0, 1 << 30])
+def test_a_running_sum_refuses_other_shapes(hold: int) -> None:
+    total = RunningSum(hold)
+    with pytest.raises(FedTopicsError, match="different shapes"):
+        for length in (2, 2, 3):
+            total.add({"x": np.zeros(length)}, 8)
+        total.total()
+
+
+# Faults of a reply
+
+TEMPLATE = {
+    "n": (),
+    "x": (2, "words"),
+    "words": ["words"],
+    "rows": ("words", 2),
+    "map": {"y": ("other",), "z": ()},
+}
+
+
+def fitting(**other: Any) -> dict[str, Any]:
+    reply = {
+        "n": 3,
+        "x": np.zeros((2, 4)),
+        "words": ["a", "b", "c", "d"],
+        "rows": rows([1], [[1, 2]], n_rows=4),
+        "map": {"y": np.zeros(7), "z": 0.5},
+    }
+    return reply | other
+
+
+def test_a_reply_without_fault() -> None:
+    assert find_fault(fitting(), TEMPLATE) == ""
+    none = {"x": np.zeros((2, 0)), "words": [], "rows": rows([], np.zeros((0, 2)).tolist(), 0)}
+    none["rows"] = Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 0)
+    assert find_fault(fitting(**none), TEMPLATE) == ""
+    assert find_fault(fitting(n=2**70, map={"y": np.zeros(0), "z": -1}), TEMPLATE) == ""
+    assert find_fault(fitting(x=np.zeros((2, 4), np.int8)), TEMPLATE) == ""
+    assert find_fault({}, {}) == find_fault({"a": {"b": "any"}}, None) == ""
+
+
+FAULTS = {
+    "no map": (
+        [1, 2],
+        "the reply has list instead of the fields ['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "missing field": (
+        {"n": 3},
+        "the reply has ['n'] instead of the fields ['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "another field": (
+        fitting(extra=1),
+        "the reply has ['extra', 'map', 'n', 'rows', 'words', 'x'] instead of the fields "
+        "['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "missing inside": (
+        fitting(map={"y": np.zeros(7)}),
+        "its field 'map' has ['y'] instead of the fields ['y', 'z']",
+    ),
+    "number for map": (
+        fitting(map=3),
+        "its field 'map' has int instead of the fields ['y', 'z']",
+    ),
+    "array for number": (
+        fitting(n=np.zeros(1)),
+        "its field 'n' has the shape (1,) instead of ()",
+    ),
+    "string for number": (fitting(n="3"), "its field 'n' has the shape None instead of ()"),
+    "nothing for number": (fitting(n=None), "its field 'n' has the shape None instead of ()"),
+    "map for number": (fitting(n={}), "its field 'n' has the shape None instead of ()"),
+    "list for array": (
+        fitting(x=[[0.0]]),
+        "its field 'x' has the shape None instead of (2, 'words')",
+    ),
+    "fewer dimensions": (
+        fitting(x=np.zeros(2)),
+        "its field 'x' has the shape (2,) instead of (2, 'words')",
+    ),
+    "more dimensions": (
+        fitting(x=np.zeros((2, 4, 1))),
+        "its field 'x' has the shape (2, 4, 1) instead of (2, 'words')",
+    ),
+    "other length": (
+        fitting(x=np.zeros((3, 4))),
+        "its field 'x' has the shape (3, 4) instead of (2, 'words')",
+    ),
+    "one length, two values": (
+        fitting(words=["a", "b", "c"]),
+        "its field 'words' has the shape (3,) instead of ('words',)",
+    ),
+    "length of rows": (
+        fitting(rows=rows([1], [[1, 2]], n_rows=5)),
+        "its field 'rows' has the shape (5, 2) instead of ('words', 2)",
+    ),
+    "columns of rows": (
+        fitting(rows=rows([1], [[1]], n_rows=4)),
+        "its field 'rows' has the shape (4, 1) instead of ('words', 2)",
+    ),
+    "numbers for words": (fitting(words=[1, 2, 3, 4]), "its field 'words' is no list of strings"),
+    "some numbers": (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of strings"),
+    "text for words": (fitting(words="abcd"), "its field 'words' is no list of strings"),
+    "array for words": (
+        fitting(words=np.zeros(4)),
+        "its field 'words' is no list of strings",
+    ),
+    "NaN": (fitting(n=float("nan")), "its field 'n' holds NaN or infinite numbers"),
+    "infinity": (fitting(n=float("-inf")), "its field 'n' holds NaN or infinite numbers"),
+    "NaN in array": (
+        fitting(x=np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]], np.float32)),
+        "its field 'x' holds NaN or infinite numbers",
+    ),
+    "infinity in array": (
+        fitting(x=np.array([[0, 0, 0, 0], [0, 0, 0, np.inf]])),
+        "its field 'x' holds NaN or infinite numbers",
+    ),
+    "NaN in rows": (
+        fitting(rows=rows([1], [[1, float("nan")]], n_rows=4)),
+        "its field 'rows' holds NaN or infinite numbers",
+    ),
+    "NaN inside": (
+        fitting(map={"y": np.zeros(7), "z": float("nan")}),
+        "its field 'map.z' holds NaN or infinite numbers",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_faults(case: str) -> None:
+    reply, sentence = FAULTS[case]
+    assert find_fault(reply, TEMPLATE) == sentence
+
+
+def test_without_a_template_only_numbers_are_looked_at() -> None:
+    assert find_fault(fitting(extra="x", n="many"), None) == ""
+    for reply, field in (
+        ({"a": {"b": np.array([np.inf])}}, "a.b"),
+        ({"a": 1, "b": float("nan")}, "b"),
+        ({"a": {"b": {"c": rows([0], [[np.nan]])}}}, "a.b.c"),
+    ):
+        assert find_fault(reply, None) == f"its field '{field}' holds NaN or infinite numbers"
+
+
+def test_a_fault_never_quotes_a_word() -> None:
+    found = [find_fault(fitting(words=["quetzal", 1]), TEMPLATE)]
+    found += [find_fault(fitting(n="quetzal"), TEMPLATE), find_fault("quetzal", TEMPLATE)]
+    assert all(found)
+    assert not any("quetzal" in fault for fault in found)
 
 
 # Optimisers

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 
 from fedtopics.errors import RunError
 from fedtopics.methods.base import Checkpoint
-from fedtopics.runs import RunFolder
+from fedtopics.runs import LONGEST_UNSAVED, RunFolder
 
 ARRAYS = {
     "weights": np.array([[1.5, -0.0], [np.inf, np.nan]], np.float32),
@@ -206,3 +209,179 @@ def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run.close()
     assert [event["event"] for event in seen] == ["training", "finished"]
     assert list(tmp_path.iterdir()) == []
+
+
+# What was agreed once
+
+AGREED = {
+    "words": ["oak", "Ähre", "🌳"],
+    "total": 2**60,
+    "share": 1 / 3,
+    "none": None,
+    "deep": [{}],
+}
+
+
+def test_what_was_kept_is_recalled_by_a_resumed_run(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    assert run.recall("agreement") is None
+    run.keep("agreement", AGREED)
+    assert run.recall("agreement") is None, "a new run agrees anew"
+    next(run.rounds(0, 1))
+    run.close()
+    again = RunFolder(tmp_path, "study1", resume=True)
+    assert again.recall("agreement") == AGREED
+    assert again.recall("other") is None
+    again.keep("agreement", {"words": []})
+    assert again.recall("agreement") == {"words": []}
+    again.close()
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunFolder(None, "study1", resume=True)
+    run.keep("agreement", AGREED)
+    assert run.recall("agreement") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"words": ["oa', b"\xff\xfe", b"[]", b"null", b"3"]
+)
+def test_damaged_agreements(tmp_path: Path, content: bytes) -> None:
+    finished(tmp_path, 1)
+    (tmp_path / "agreement.json").write_bytes(content)
+    run = RunFolder(tmp_path, "study1", resume=True)
+    with pytest.raises(RunError, match=r"agreement\.json is damaged; begin a new run\.$"):
+        run.recall("agreement")
+    run.close()
+
+
+# Full disks
+
+
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_keeps_the_older_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, Any]] = []
+    run = RunFolder(tmp_path, "study1", on_event=seen.append)
+    list(run.rounds(0, 5))
+    run.checkpoint(state(1))
+    run.checkpoint(state(2))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
+    assert len(before) == 4
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        run.checkpoint(state(3))
+        run.checkpoint(state(4))
+        after = {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
+        assert after == before
+    failed = [event for event in seen if event["event"] == "checkpoint failed"]
+    assert [event["round"] for event in failed] == [3, 4]
+    assert {event["reason"] for event in failed} == {"No space left on device"}
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 2
+
+    run.checkpoint(state(5))
+    run.close()
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 5
+
+
+def test_a_disk_that_fills_up_at_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The array file is there already, and must not be taken for a checkpoint."""
+    finished(tmp_path, 1)
+    run = RunFolder(tmp_path, "study1", resume=True)
+    calls = []
+
+    def fsync(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 2:
+            full(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    run.checkpoint(state(2))
+    run.close()
+    assert len(calls) == 2
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["00000001.safetensors", "00000001.sha256"]
+
+
+def test_a_failed_checkpoint_is_soon_due_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 1000.0
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    run = RunFolder(tmp_path, "study1", checkpoint_every=1000)
+    list(run.rounds(0, 9))
+    assert [round_ for round_ in (1, 999, 1000, 2000) if run.due(round_)] == [1000, 2000]
+    clock += LONGEST_UNSAVED
+    assert not run.due(1)
+    clock += 0.1
+    assert run.due(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        run.checkpoint(state(1))
+    assert run.due(2)
+    run.checkpoint(state(2))
+    assert not run.due(3)
+    clock += LONGEST_UNSAVED + 0.1
+    assert run.due(3)
+    run.close()
+    assert not RunFolder(None, "study1").due(1000), "there is nowhere to write"
+
+
+def test_the_minute_begins_with_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 1000.0
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    run = RunFolder(tmp_path, "study1", checkpoint_every=1000)
+    clock += 86_400  # waiting for clients
+    list(run.rounds(0, 9))
+    assert not run.due(1)
+    run.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_events_survive_a_full_disk(tmp_path: Path) -> None:
+    """The run goes on however long; once there is room, every line is there, in order."""
+    run = RunFolder(tmp_path, "study1")
+    list(run.rounds(0, 9))
+    assert run._events is not None
+    handle = run._events.fileno()
+    room, always_full = os.dup(handle), os.open("/dev/full", os.O_WRONLY)
+    for first, last in ((2, 300), (301, 302)):
+        run.event("round", round=first - 1)
+        os.dup2(always_full, handle)
+        for number in range(first, last):
+            run.event("round", round=number, padding="x" * 100)
+        os.dup2(room, handle)
+    run.close()
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    rounds = [line["round"] for line in lines if line["event"] == "round"]
+    assert rounds == [*range(1, 300), 300, 301]
+    os.close(room)
+    os.close(always_full)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_disk_that_stays_full_ends_no_run(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    list(run.rounds(0, 9))
+    assert run._events is not None
+    always_full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(always_full, run._events.fileno())
+    run.event("finished")
+    run.close()
+    os.close(always_full)

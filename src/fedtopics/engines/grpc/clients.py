@@ -129,6 +129,7 @@ class GrpcClients:
                 left_out = {} if number == 0 else left_out | attempt.missing
                 self._note("repeated", round=number, missing=attempt.missing)
             else:
+                self._gathered = True
                 return result, self._report(attempt, sent, received)
             finally:
                 self._attempt = None
@@ -162,6 +163,8 @@ class GrpcClients:
         attempt.exchanges += 1
         if (lost and attempt.exchanges > 1) or len(left) < self._rules.min_clients:
             raise _BrokenError
+        if lost:  # the others had to wait for them, and are not late for that
+            attempt.ends = time.perf_counter() + self._rules.deadline
 
     def _post(self, function: str, payload: dict[str, Any], **how: bool) -> int:
         attempt = self._current
@@ -264,10 +267,9 @@ class GrpcClients:
 
     def _begin(self, number: int, attempt: int, left_out: dict[str, str]) -> _Attempt:
         """Wait until enough clients are there; begin an attempt with all who are."""
-        if number == 0 or not self._gathered:
+        if not self._gathered:
             everyone = [name for name, m in self._server.members.items() if not m.excluded]
             self._await(number, len(everyone), self._rules.gather, left_out)
-            self._gathered = True
         enough = self._rules.min_clients
         self._await(number, enough, self._rules.wait, left_out)
         members = self._available(left_out)

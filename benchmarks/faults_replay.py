@@ -1,0 +1,108 @@
+"""The weights that a run should have: its rounds worked again in one process.
+
+Each round is worked by the clients whose replies counted, as the run's events say, and by nobody
+else. If the run's weights have the same bits, nothing of a reply that was refused, late or lost
+got into them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from fedtopics.aggregation import Template
+from fedtopics.corpus import Columns, Corpus
+from fedtopics.engines.local import LocalClients
+from fedtopics.methods.base import T
+from fedtopics.privacy import Door, Ledger, Policy
+from fedtopics.runs import RunFolder
+from fedtopics.study import Study
+
+Weights = dict[str, NDArray[Any]]
+
+
+class _Counted(LocalClients):
+    """Clients of which only some count in a round."""
+
+    def __init__(self, doors: Mapping[str, Door], members: Mapping[int, list[str]]) -> None:
+        super().__init__(doors)
+        self._members = members
+        self._present = self.names
+
+    def call(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, dict[str, Any]]:
+        return {name: self._doors[name].call(function, payload) for name in self._present}
+
+    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
+        self._present = self._members[number]
+        result = work(), {"clients": self._present}
+        self._present = self.names
+        return result
+
+
+class _Kept(RunFolder):
+    """A run without a folder, that goes on from an agreement."""
+
+    agreement: dict[str, Any] | None = None
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        return self.agreement if name == "agreement" else None
+
+
+def replay(
+    study_file: Path, data: Mapping[str, Path], members: Mapping[int, list[str]] | None = None
+) -> Weights:
+    """Work a study's rounds in this process.
+
+    Parameters
+    ----------
+    study_file : path
+        In the run's folder, beside its agreement on the words.
+    data : mapping of client name to JSON lines
+    members : mapping of round to client names, optional
+        Who counts. Without it everyone, from the agreement on.
+    """
+    torch.set_num_threads(1)  # as in the processes
+    study = Study.read(study_file)
+    doors = {}
+    for name, path in data.items():
+        half = study.client_half(name, Corpus.read(path, Columns(text="text")), Policy())
+        ledger = Ledger(study.method.name, study.fingerprint)
+        doors[name] = Door(name, half, Policy(), ledger)
+    run = _Kept(None, study.fingerprint)
+    clients = LocalClients(doors)
+    if members is not None:
+        run.agreement = json.loads(study_file.with_name("agreement.json").read_text())
+        clients = _Counted(doors, members)
+    model = study.server_half().train(clients, run)
+    found = {f"weights/{name}": tensor.numpy() for name, tensor in model.weights.items()}
+    for stage, values in model.shared.items():
+        found |= {f"shared/{stage}/{name}": tensor.numpy() for name, tensor in values.items()}
+    return found
+
+
+def weights_of(model: Path) -> Weights:
+    """Read a model's weights from its folder."""
+    found: Weights = load_file(model / "model.safetensors")
+    return found
+
+
+def same_bits(one: Weights, other: Weights) -> bool:
+    """Whether two models have the same weights, bit by bit."""
+    return one.keys() == other.keys() and all(
+        array.dtype == other[name].dtype and array.tobytes() == other[name].tobytes()
+        for name, array in one.items()
+    )
+
+
+def finite(weights: Weights) -> bool:
+    """Whether all numbers are numbers."""
+    return all(bool(np.isfinite(array).all()) for array in weights.values())

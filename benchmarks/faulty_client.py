@@ -1,0 +1,167 @@
+"""A client that does wrong on purpose, made of fedtopics' own: it spoils some of its replies.
+
+    python benchmarks/faulty_client.py nan --spoil 20:forward --spoil 40:loss ...
+
+The other options are those of ``fedtopics client``. What is spoiled is a function's reply in a
+round; with a round of 0, in every round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from fedtopics.aggregation import Rows
+from fedtopics.cli.members import ClientNews
+from fedtopics.corpus import Columns, Corpus
+from fedtopics.engines.grpc import client as engine
+from fedtopics.engines.grpc import wire_pb2 as wire
+from fedtopics.engines.grpc.frames import CHUNK_TAG, Line
+from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.errors import FedTopicsError
+from fedtopics.federation import Participation
+from fedtopics.pki import Identity
+from fedtopics.privacy import Door, Policy
+
+CANARY = "aubergine"  # stands for a document's word in an error; no output may have it
+FAULTS = ("raise", "nan", "shape", "study", "accept", "large", "frame", "old", "slow", "late-raise")
+OTHER = "0" * 16  # a study's fingerprint
+
+
+class Fault:
+    """What goes wrong, and when.
+
+    Parameters
+    ----------
+    kind : str
+        One of `FAULTS`.
+    when : mapping of round to function
+        Round 0 stands for all rounds, function "" for all functions.
+    seconds : float
+        How long it waits first.
+    """
+
+    def __init__(self, kind: str, when: Mapping[int, str], seconds: float) -> None:
+        self.kind = kind
+        self.seconds = seconds
+        self.on_wire = False  # whether the next reply is spoiled on its way
+        self._when = when
+
+    def due(self, function: str, round_: int) -> bool:
+        """Whether this call's reply is to be spoiled."""
+        wanted = self._when.get(round_, self._when.get(0))
+        return wanted is not None and wanted in ("", function)
+
+    def spoil(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """Do wrong with a reply, or see to it that it goes wrong later."""
+        time.sleep(self.seconds)
+        if self.kind in ("raise", "late-raise"):
+            raise KeyError(CANARY)
+        if self.kind == "slow":
+            return reply
+        if self.kind == "large":
+            return reply | {"padding": np.zeros(1 << 18)}  # two megabytes
+        if self.kind in ("nan", "shape"):
+            changed, _ = _changed(reply, self.kind)
+            return dict(changed)
+        self.on_wire = True
+        return reply
+
+
+def _changed(value: Any, kind: str) -> tuple[Any, bool]:
+    """Return a payload with its first array made wrong, and whether there was one."""
+    if isinstance(value, Mapping):
+        copy = dict(value)
+        for key, entry in value.items():
+            copy[key], done = _changed(entry, kind)
+            if done:
+                return copy, True
+    if isinstance(value, Rows):
+        return Rows(value.index, _changed(value.values, kind)[0], value.n_rows), True
+    if isinstance(value, np.ndarray) and value.size:
+        if kind == "shape":
+            return value[..., :-1], True
+        changed = value.copy()
+        changed.flat[0] = np.nan
+        return changed, True
+    return value, False
+
+
+class FaultyDoor:
+    """A client's door, some of whose replies are spoiled behind it."""
+
+    def __init__(self, door: Door, fault: Fault) -> None:
+        self._door = door
+        self._fault = fault
+
+    def call(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        reply = self._door.call(function, payload)
+        due = self._fault.due(function, int(payload.get("round", 0)))
+        return self._fault.spoil(reply) if due else reply
+
+
+class FaultyLine(Line):
+    """A line that spoils a frame on its way."""
+
+    fault: Fault
+
+    async def send(self, frame: wire.Frame, chunks: Iterable[bytes] = ()) -> None:
+        copy = wire.Frame.FromString(frame.SerializeToString())
+        if copy.HasField("accept") and self.fault.kind == "accept":
+            copy.accept.fingerprint = OTHER
+        if copy.HasField("reply") and self.fault.on_wire:
+            self.fault.on_wire = False
+            if self.fault.kind == "study":
+                copy.reply.study = OTHER
+            elif self.fault.kind == "old":
+                copy.reply.id -= 1
+            elif self.fault.kind == "frame":
+                chunks = [CHUNK_TAG + bytes(5 << 20)]  # more than gRPC takes at once
+        await super().send(copy, chunks)
+
+
+class FaultyParticipation(Participation):
+    """A client's part in a study, with a fault."""
+
+    fault: Fault
+
+    def consider(self, proposal: Proposal) -> Door:
+        door: Any = FaultyDoor(super().consider(proposal), self.fault)
+        return door  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("fault", choices=FAULTS)
+    parser.add_argument("--spoil", action="append", default=[], metavar="ROUND:FUNCTION")
+    parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--server", required=True)
+    for path in ("--identity", "--data", "--out"):
+        parser.add_argument(path, type=Path, required=True)
+    parser.add_argument("--text", required=True)
+    given = parser.parse_args()
+    when = {int(r): f for r, _, f in (entry.partition(":") for entry in given.spoil)}
+    FaultyLine.fault = FaultyParticipation.fault = Fault(given.fault, when, given.seconds)
+    name = Identity.load(given.identity).name
+    corpus = Corpus.read(given.data, Columns(text=given.text))
+    news = ClientNews(name)
+    part = FaultyParticipation(
+        given.server, given.identity, corpus, Policy(), given.out, on_event=news
+    )
+    try:
+        with news, patch.object(engine, "Line", FaultyLine):
+            part.run()
+    except FedTopicsError as error:
+        sys.stderr.write(f"fedtopics: {error}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# Three organisations and a server train one model over mutual TLS, each in a process of its own
+# on this machine, from certificates to topics; then one process trains the same study.
+#
+#     examples/federation.sh [FOLDER]        (default: runs/federation, or the next free number)
+#
+# Every command is printed, with a + before it, and runs in the folder of the organisation that
+# would type it. README.md has the same commands for four machines.
+set -euo pipefail
+
+# Four processes share this machine's cores. With a thread a core each, they would wait for each
+# other's threads at every small operation, and be many times slower.
+export OMP_NUM_THREADS=1
+# gRPC goes through the proxy that the environment names, unless this says for whom it does not.
+export no_proxy="localhost,127.0.0.1${no_proxy:+,$no_proxy}"
+export COLUMNS=100 # of the tables
+
+ROUNDS=300
+here=$(cd "$(dirname "$0")" && pwd)
+
+complain() {
+  printf '%s\n' "$1" >&2
+  exit 2
+}
+command -v fedtopics >/dev/null || complain "There is no fedtopics here; type: make federation"
+
+new_folder() { # the wished folder, or its first numbered neighbour that is not there yet
+  local wished=$1 candidate=$1 number=1
+  mkdir -p "$(dirname "$wished")"
+  until mkdir "$candidate" 2>/dev/null; do
+    [ -e "$candidate" ] || complain "The folder $candidate cannot be made."
+    number=$((number + 1)) candidate=$wished-$number
+  done
+  (cd "$candidate" && pwd)
+}
+[ ! -e "${1:-}" ] || complain "$1 is there already; name a new folder."
+folder=$(new_folder "${1:-runs/federation}")
+
+processes=()
+finish() { # stop what still runs; after a failure, show what the processes said
+  local status=$? process log
+  trap - EXIT
+  for process in ${processes[@]+"${processes[@]}"}; do kill "$process" 2>/dev/null || true; done
+  wait
+  case $status in
+    0) ;;
+    130 | 143) printf '\nInterrupted; all files are in %s\n' "$folder" ;;
+    *)
+      for log in "$folder"/*/output.txt; do
+        [ -e "$log" ] || continue
+        printf '\n%s said:\n' "$(basename "$(dirname "$log")")"
+        grep '^[[:alpha:][:space:]]' "$log" | tail -n 20 || true # without the frames of tables
+      done
+      printf '\nFailed with exit code %s; all files are in %s\n' "$status" "$folder"
+      ;;
+  esac >&2
+  exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+at() { # go to an organisation
+  mkdir -p "$folder/$1"
+  cd "$folder/$1"
+  printf '\n=== %s: %s ===\n' "$1" "$2"
+}
+run() { # print a command, then run it
+  printf '+ %s\n' "$*"
+  "$@"
+}
+start() { # print a command, then run it beside the others
+  printf '+ %s > output.txt &\n' "$*"
+  "$@" >output.txt 2>&1 &
+  processes+=($!)
+}
+all_end() { # wait for processes; the first that fails ends the script
+  local process left
+  while [ $# -gt 0 ]; do
+    left=()
+    for process; do
+      if kill -0 "$process" 2>/dev/null; then left+=("$process"); else wait "$process"; fi
+    done
+    set -- ${left[@]+"${left[@]}"}
+    sleep 0.5
+  done
+}
+study() { # a study; with "documents", it also says where they are, for one machine
+  cat <<END
+name = "three-organisations"
+
+[method]
+n_components = 10
+max_rounds = $ROUNDS
+batch_size = 192
+learning_rate = 0.02  # a short run, in large steps
+beta1 = 0.9
+
+[federation]
+min_clients = 3  # no round without all three
+gather = 120     # seconds for all to come
+wait = 120       # seconds for one to come back
+END
+  for name in networkx scipy sklearn; do
+    printf '\n[clients.%s]\n' "$name"
+    if [ "${1:-}" = documents ]; then
+      printf 'data = "../%s/documents.jsonl"\npolicy = "../%s/policy.toml"\n' "$name" "$name"
+    fi
+  done
+}
+
+python "$here/write_documents.py" "$folder"
+echo 'min_document_frequency = 5' >"$folder/networkx/policy.toml"
+echo 'min_documents = 40' >"$folder/scipy/policy.toml"
+printf 'methods = ["gfedntm"]\nmin_document_frequency = 10\nmax_rounds = 1000\n' \
+  >"$folder/sklearn/policy.toml"
+
+at server "certificates, and what is trained"
+study >study.toml
+run cat study.toml
+run fedtopics pki create --server localhost
+run fedtopics pki issue networkx
+run fedtopics pki issue sklearn
+
+at networkx "its identity, key included, came over a safe way"
+run cp -R ../server/pki/clients/networkx .
+
+at sklearn "likewise"
+run cp -R ../server/pki/clients/sklearn .
+
+at scipy "makes its own key, which never travels"
+run fedtopics pki request scipy
+run cp scipy/request.csr ../server/scipy.csr
+
+at server "signs it"
+run fedtopics pki sign scipy.csr
+
+at scipy "two public files come back"
+run cp ../server/pki/signed/scipy/ca.crt ../server/pki/signed/scipy/client.crt scipy
+run fedtopics pki show scipy
+
+at server "runs the study, on a port that is free (0)"
+start fedtopics server study.toml --pki pki --listen 127.0.0.1:0
+until grep -q "^listening on " output.txt; do
+  kill -0 "${processes[0]}" || exit 1
+  sleep 0.2
+done
+port=$(sed -n 's/^listening on 127\.0\.0\.1:\([0-9]*\) .*/\1/p' output.txt)
+cat output.txt
+
+at networkx "can it take part, and what would leave?"
+run fedtopics doctor --server "localhost:$port" --identity networkx
+run cat policy.toml
+run fedtopics client --server "localhost:$port" --identity networkx --data documents.jsonl \
+  --policy policy.toml --dry-run
+
+for name in networkx scipy sklearn; do
+  at "$name" "takes part, within its own policy"
+  start fedtopics client --server "localhost:$port" --identity "$name" --data documents.jsonl \
+    --policy policy.toml
+done
+
+printf '\n%s rounds; this takes a minute or so ...\n' "$ROUNDS"
+all_end "${processes[@]}"
+processes=()
+
+at server "what it saw; the topics, which it prints too, are below"
+sed '/^topic, /,$d' output.txt
+
+at scipy "what it saw, after the table of what would leave"
+tail -n 2 output.txt
+
+at sklearn "what left it, and the model it received"
+run cat policy.toml
+run fedtopics ledger runs/sklearn
+run fedtopics topics runs/sklearn/model --words 8
+
+at one-process "the same study with the documents in one place, for comparison only"
+study documents >study.toml
+printf '+ %s > output.txt\n' "fedtopics run study.toml --out run"
+fedtopics run study.toml --out run >output.txt 2>&1
+run python "$here/compare_models.py" ../sklearn/runs/sklearn/model run/model
+printf '\nAll files are in %s\n' "$folder"
