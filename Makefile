@@ -26,9 +26,19 @@ proto: .venv/ready
 federation: .venv/ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/federation.sh
 
+# What happens when clients, servers, networks and disks fail: a table, a row a fault.
+faults: .venv/ready
+	$(BIN)/python benchmarks/faults.py
+
 # Documents per second in training, beside contextualized-topic-models and the bare products.
 bench: .venv/ready .venv-peers/ready
 	$(BIN)/python benchmarks/training.py --peer $(PEERS)/python
+
+# Rounds over the network beside a bare gRPC stream, whole studies, 100 clients. Resumable.
+bench-rounds: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rounds.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/federated.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/load.py
 
 # 22 thousand to 2.2 million documents.
 bench-scale: .venv/ready

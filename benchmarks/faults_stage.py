@@ -162,15 +162,16 @@ class Stage:
         rounds: int = ROUNDS,
         checkpoint_every: int = 5,
         deadline: float = 20,
+        gather: float = 30,
         megabytes: int = 64,
     ) -> None:
-        """Write the study; without a call, `begin` writes the usual one."""
+        """Write the study; without a call, `serve` writes the usual one."""
         self.rounds = rounds
         clients = "".join(f"[clients.{name}]\n" for name in SIZES)
         (self.folder / "study.toml").write_text(
             f"checkpoint_every = {checkpoint_every}\n"
             f"[method]\nn_components = 6\nhidden = [16, 12]\nmax_rounds = {rounds}\n"
-            f"[federation]\ndeadline = {deadline}\ngather = 30\nwait = 30\n"
+            f"[federation]\ndeadline = {deadline}\ngather = {gather}\nwait = 30\n"
             f"largest_message = {megabytes}\n{clients}"
         )
 
@@ -293,6 +294,11 @@ class Stage:
             return []
         whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
         return [event for event in map(_event, whole.splitlines()) if event]
+
+    @property
+    def last_round(self) -> dict[str, Any]:
+        """What the events say of the last round."""
+        return [event for event in self.events if event["event"] == "round"][-1]
 
     @property
     def rounds_done(self) -> list[int]:

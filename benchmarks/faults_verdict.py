@@ -20,7 +20,7 @@ WITHOUT = re.compile(r"round # without \w+: (.*)")
 USUAL = re.compile(
     r"^(listening on|waiting for|agreed on|round \d+ of|the model went to|topic, its share|The run"
     r" is in|\s|$|[┏┃┡│├└]|What it asks for|The server's study|\w+ has joined|\w+: [\d,]+ documents"
-    r"|\w+: joined|\w+: the model is in|\w+: no answer; trying)"
+    r"|\w+: joined|\w+: the model is in)"
 )
 
 
@@ -97,9 +97,12 @@ def _flaws(process: Process) -> list[str]:
 
 def told(lines: Iterable[str]) -> str:
     """Sum up what was printed: without what is usual, the same sentence of many rounds once."""
+    lines = list(lines)
+    joined = [number for number, line in enumerate(lines) if ": joined study" in line]
     groups: dict[str, list[int]] = {}
-    for line in lines:
-        if USUAL.match(line):
+    for number, line in enumerate(lines):
+        early = joined and number < joined[0] and "trying again" in line  # than the server
+        if early or USUAL.match(line):
             continue
         line = re.sub(r"127.0.0.1:\d+", "HOST:PORT", line)
         line = re.sub(r"/\S*/(run|north|south|west)\b", r"\1", line)

@@ -62,8 +62,8 @@ class Participant:
     def receive(self, files: Mapping[str, Any]) -> None:
         pass
 
-    def diagnose(self) -> None:
-        pass
+    def diagnose(self) -> str:
+        return ""
 
 
 def name_of(number: int) -> str:

@@ -43,7 +43,7 @@ PROPOSAL = Proposal(__version__, "tiny", 1, {"clients": ["a", "b", "c"]}, "f00d"
 VERSIONS = (__version__, {"tiny": 1})
 POLICY = Policy(methods=("tiny",), min_documents=1, min_document_frequency=1)
 T = TypeVar("T")
-RULES = Rules(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
+RULES = Rules(min_clients=2, deadline=PATIENCE, gather=0.0, wait=PATIENCE)
 
 
 def until(true: Callable[[], object], seconds: float = PATIENCE) -> None:
@@ -135,8 +135,8 @@ class Member:
     def receive(self, files: Mapping[str, Any]) -> None:
         self.files = files
 
-    def diagnose(self) -> None:
-        pass
+    def diagnose(self) -> str:
+        return ""
 
     def error(self) -> BaseException | None:
         """Wait for its end; return what it raised."""
@@ -209,7 +209,7 @@ class Raw:
         """Wait for a call; return it and its payload."""
         frame = self.next()
         assert frame.HasField("call"), frame
-        content = b""
+        content = frame.call.body.small
         while len(content) < body_size(frame.call.body):
             content += self.next().chunk
         return frame.call, unpack(frame.call.body, memoryview(content))
@@ -228,12 +228,12 @@ class Raw:
         return payload
 
     def end(self) -> str:
-        """Wait for the line's end; return the reason of a refusal before it."""
-        reason = ""
+        """Wait until the server refuses or ends the line; return the reason of a refusal."""
         with suppress(grpc.RpcError, StopIteration):
-            while True:
-                reason = self.next().refusal.reason or reason
-        return reason
+            while not (frame := self.next()).HasField("refusal"):
+                pass
+            return frame.refusal.reason
+        return ""
 
     def leave(self) -> None:
         """Break the line."""
@@ -320,6 +320,11 @@ class Federated:
     def there(self, *names: str) -> None:
         """Wait until clients can be called."""
         until(lambda: all(self.server.members[name].available for name in names))
+
+    def begin(self, *names: str) -> None:
+        """Wait until clients can be called, and no longer for others."""
+        self.there(*names)
+        self.clients.round(0, lambda: None)
 
     def background(self, work: Callable[[], Any]) -> Background:
         """Work in a thread, as the method's thread does."""

@@ -14,10 +14,11 @@ from fedtopics.engines.grpc.values import DTYPES
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.methods.base import Clients
-from fedtopics.privacy import OPEN_POLICY
+from fedtopics.privacy import OPEN_POLICY, Door
 from fedtopics.simulation import train
 from tests.federation import assert_same, study, subjects
 from tests.grpc_federation import Half, answering, door, federated
+from tests.test_exactness import assert_same_bits
 
 Connect = Callable[[Mapping[str, Half]], Clients]
 NAMES = ("b", "a", "c")  # not in their order
@@ -210,10 +211,47 @@ METHODS = {
     "sync, float64": {"norm": "sync", "precision": "float64"},
     "sync, validated": {"norm": "sync", "validation_share": 0.25, "validate_every": 4},
     "server": {"norm": "server"},
+    "server, float64": {"norm": "server", "precision": "float64"},
     "local": {"norm": "local"},
     "local steps": {"norm": "server", "optimizer": "fedadam", "local_steps": 3},
     "local steps and norms": {"norm": "local", "optimizer": "fedavg", "local_steps": 2},
 }
+
+
+@pytest.mark.parametrize("case", ["sync, float64", "server, float64"])
+def test_the_place_of_numbers_in_memory_changes_no_bit(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matrix products depend on it; over a network arrays lie elsewhere than in one process."""
+    plan, corpora = study(max_rounds=5, **METHODS[case]), subjects(SIZES)
+    models = []
+    for shift in (0, 8, 48):
+
+        def moved(value: Any, by: int = shift) -> Any:
+            if isinstance(value, dict):
+                return {name: moved(entry) for name, entry in value.items()}
+            if not isinstance(value, np.ndarray) or not value.size:
+                return value
+            room = np.zeros(value.nbytes + 128, np.uint8)
+            start = -room.ctypes.data % 64 + by
+            there = room[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+            there[...] = value
+            return there
+
+        def call(
+            self: Door, function: str, payload: Any, move: Any = moved, ask: Any = Door.call
+        ) -> Any:
+            return ask(self, function, move(payload))
+
+        def total(replies: Any, move: Any = moved) -> Any:
+            return move(add_up(replies))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Door, "call", call)
+            patch.setattr("fedtopics.engines.local.add_up", total)
+            models.append(train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY)))
+    for model in models[1:]:
+        assert_same_bits(model, models[0])
 
 
 @pytest.mark.parametrize("case", METHODS)

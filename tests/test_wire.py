@@ -26,6 +26,7 @@ from fedtopics.engines.grpc.handshake import Proposal
 from fedtopics.engines.grpc.values import (
     ALIGNMENT,
     DTYPES,
+    SMALL,
     SPARSE_FROM,
     Packed,
     aligned,
@@ -396,7 +397,7 @@ def cut(
     return chunks(Packed(0, [content] if pieces is None else pieces(content)), size)
 
 
-@pytest.mark.parametrize("over", [-frames.CHUNK, 1 - frames.CHUNK, -1, 0, 1, 3 * frames.CHUNK + 5])
+@pytest.mark.parametrize("over", [SMALL + 1 - frames.CHUNK, -1, 0, 1, 3 * frames.CHUNK + 5])
 def test_chunks_are_frames(over: int) -> None:
     size = frames.CHUNK + over
     content = np.random.default_rng(0).bytes(size)
@@ -412,9 +413,9 @@ def test_chunks_are_frames(over: int) -> None:
     assert line.received == sum(map(len, raws))
 
 
-@pytest.mark.parametrize("size", [1, 2, 127, 128, 129, 16_383, 16_384, 16_385])
+@pytest.mark.parametrize("size", [127, 128, 129, 16_383, 16_384, 16_385, 65_536])
 def test_chunks_of_all_lengths_are_protobufs(size: int) -> None:
-    content = np.random.default_rng(0).bytes(3 * size + size // 2)
+    content = np.random.default_rng(0).bytes(SMALL + 3 * size + size // 2)
     raws = cut(content, size, lambda c: [c[:1], c[1 : size + 1], c[size + 1 :]])
     assert raws == [
         wire.Frame(chunk=content[i : i + size]).SerializeToString()
@@ -425,12 +426,29 @@ def test_chunks_of_all_lengths_are_protobufs(size: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [64, SMALL, SMALL + 64])
+def test_small_bodies_are_in_their_frame(size: int) -> None:
+    content = np.random.default_rng(0).bytes(size)
+    packed = Packed(0, [content[:50], content[50:]])
+    small = size <= SMALL
+    assert packed.header == wire.Body(data=size, small=content if small else b"")
+    raws = chunks(packed, frames.CHUNK)
+    assert len(raws) == (0 if small else 1)
+    assert asyncio.run(line_of(raws).body(packed.header)) == content
+
+
+@pytest.mark.parametrize("size", [1, 63, 65, 200])
+def test_a_small_body_of_another_length(size: int) -> None:
+    with pytest.raises(FederationError, match="another length than it announced"):
+        asyncio.run(line_of([]).body(wire.Body(data=64, small=bytes(size))))
+
+
 def test_heartbeats_between_chunks_are_answered() -> None:
-    content, sent = bytes(range(200)), []
-    raws = [chunk for part in (content[:90], content[90:]) for chunk in cut(part)]
+    content, sent = np.random.default_rng(0).bytes(2 * SMALL + 2), []
+    raws = cut(content, SMALL + 1)
     beaten = [heartbeat(), raws[0], heartbeat(), heartbeat(), raws[1]]
     line = line_of(beaten, sent, echo=True)
-    assert asyncio.run(line.body(wire.Body(data=200))) == content
+    assert asyncio.run(line.body(wire.Body(data=len(content)))) == content
     assert sent == [heartbeat()] * 3
     assert line.sent == 3 * len(heartbeat())
 
@@ -464,9 +482,9 @@ def test_a_line_that_ends() -> None:
 
 
 def test_mutated_frames_never_break_the_reader() -> None:
-    packed = pack({"x": np.arange(64), "words": ["oak"] * 9})
+    packed = pack({"x": np.arange(9000), "words": ["oak"] * 9})
     frame = wire.Frame(reply=wire.Reply(id=3, study="f00d", body=packed.header))
-    rng = random.Random(1)  # noqa: S311
+    whole, rng = joined(packed), random.Random(1)  # noqa: S311
 
     async def read(raws: list[bytes]) -> None:
         line = line_of(raws)
@@ -477,7 +495,7 @@ def test_mutated_frames_never_break_the_reader() -> None:
     async def all_of_them() -> int:
         broken = 0
         for _ in range(2000):
-            raws = [bytearray(frame.SerializeToString()), *map(bytearray, cut(joined(packed)))]
+            raws = [bytearray(frame.SerializeToString()), *map(bytearray, cut(whole, 30_000))]
             for raw in rng.sample(raws, rng.randint(1, 2)):
                 mutate(raw, [len(raw), 0], rng)
             try:

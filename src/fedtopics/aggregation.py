@@ -82,12 +82,11 @@ def _add(values: Sequence[Any], in_place: bool = False) -> Any:
     if isinstance(first, Rows):
         return _add_rows(values)
     if isinstance(first, np.ndarray):
-        whole = first.dtype.kind in "biu"
-        exact = np.int64 if whole else np.float64
-        total = torch.from_numpy(first.astype(exact, copy=not in_place))
+        exact = np.int64 if first.dtype.kind in "biu" else np.float64
+        total: NDArray[Any] = first.astype(exact, copy=not in_place)
         for value in values[1:]:
-            total += torch.from_numpy(value.astype(exact) if whole else value)
-        return total.numpy()
+            np.add(total, value, out=total)  # casts block by block, where torch copies
+        return total
     if isinstance(first, (int, float)):
         return sum(values)
     raise FedTopicsError(f"Replies of type {type(first).__name__} cannot be added up.")
@@ -123,31 +122,24 @@ def _add_rows(values: Sequence[Rows]) -> Rows:
 class RunningSum:
     """The sum of `add_up`, given one reply at a time in the order of the clients' names.
 
-    Replies are held until they fill `hold` bytes, then added, so that memory stays bounded.
-
-    Parameters
-    ----------
-    hold : int
-        Bytes.
+    Each is added when it comes: that bounds the memory, and is done while the next one travels.
     """
 
-    def __init__(self, hold: int = 8 << 20) -> None:
-        self._hold = hold
-        self._held: list[Payload] = []
-        self._bytes = 0
-        self._mine = False  # whether the first of them is a sum made here
+    def __init__(self) -> None:
+        self._total: dict[str, Any] | None = None
+        self._mine = False  # whether the total was made here and may be changed
 
-    def add(self, reply: Payload, size: int) -> None:
-        """Take a reply of so many bytes."""
-        self._held.append(reply)
-        self._bytes += size
-        if self._bytes > self._hold and len(self._held) > 1:
-            self._held = [_add(self._held, self._mine)]
-            self._bytes, self._mine = 0, True
+    def add(self, reply: Payload) -> None:
+        """Take a reply."""
+        if self._total is None:
+            self._total = dict(reply)
+        else:
+            self._total = _add([self._total, reply], self._mine)
+            self._mine = True
 
     def total(self) -> dict[str, Any]:
-        """Return the sum of all replies."""
-        return dict(_add(self._held, self._mine) if len(self._held) > 1 else self._held[0])
+        """Return the sum of all replies; there has to be one."""
+        return dict(self._total or {})
 
 
 def find_fault(reply: Any, template: Template | None) -> str:

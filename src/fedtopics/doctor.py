@@ -46,7 +46,7 @@ class Finding:
 def examine(address: str, folder: str | Path) -> Iterator[Finding]:
     """Check certificate, name, reachability, TLS, versions and clock; stop where it breaks."""
     try:
-        identity = Identity.load(folder)
+        identity = Identity.load(folder, "client")
     except IdentityError as error:
         yield Finding("certificate", False, str(error), lasting=True)
         return
@@ -152,15 +152,17 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
     yield Finding("study", True, text)
 
 
-def raise_if_lasting(address: str, folder: str | Path) -> None:
-    """Raise what no waiting mends: certificates that do not fit.
+def why_not(address: str, folder: str | Path) -> str:
+    """Say why there is no connection, or nothing if there could be one.
 
     Raises
     ------
     FederationError
-        With the sentence of the finding.
+        If no waiting mends it: certificates that do not fit.
     """
     for finding in connection(address, folder):
         if finding.lasting:
-            end = "" if finding.text.endswith("?") else "."
-            raise FederationError(f"The server {address} cannot be used: {finding.text}{end}")
+            raise FederationError(f"The server {address} cannot be used: {finding.text}.")
+        if not finding.fine:
+            return finding.text
+    return ""

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedtopics import __version__
 from fedtopics.corpus import Corpus
-from fedtopics.doctor import raise_if_lasting
+from fedtopics.doctor import why_not
 from fedtopics.engines.grpc.client import Client, look
 from fedtopics.engines.grpc.clients import GrpcClients, Rules
 from fedtopics.engines.grpc.connection import (
@@ -28,7 +28,7 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunEr
 from fedtopics.methods import CLIENT_HALVES, VERSIONS, what_leaves
 from fedtopics.pki import Identity
 from fedtopics.privacy import Door, Ledger, Policy
-from fedtopics.runs import RunFolder
+from fedtopics.runs import RunFolder, cut_half_line
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 
@@ -99,7 +99,8 @@ def serve(
         run.event("finished", received=received)
         return model
     except FedTopicsError as error:
-        reason, again = str(error), isinstance(error, FederationError)
+        again = isinstance(error, FederationError)  # too few clients
+        reason = "Too few clients are left; its operator may go on" if again else str(error)
         raise
     except OSError as error:
         reason, again = "Its disk failed; the run goes on when that is mended.", True
@@ -159,7 +160,7 @@ class Participation:
             check_loopback(address)
             credentials = None
         else:
-            known = Identity.load(identity)
+            known = Identity.load(identity, "client")
             name, credentials = known.name, channel_credentials(known)
         self.name = name
         self.corpus = corpus
@@ -171,6 +172,8 @@ class Participation:
         self._on_event = on_event
         self._dry_run = dry_run
         self._ledger: Ledger | None = None
+        if out.exists() and not out.is_dir():
+            raise RunError(f"{out} is a file; name a folder with --out.")
 
     def run(self) -> None:
         """Take part until the model is here; see `Client.run` for what it raises."""
@@ -178,6 +181,7 @@ class Participation:
         try:
             if self._dry_run:
                 self._consider(look(*who))
+                self._event("allowed")
             else:
                 Client(*who, self, self._event).run()
         finally:
@@ -190,7 +194,10 @@ class Participation:
         study = self._consider(proposal)
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
-        self._ledger = Ledger(study.method.name, study.fingerprint, self.out / "ledger.jsonl")
+        ledger = self.out / "ledger.jsonl"
+        if ledger.exists():
+            cut_half_line(ledger)
+        self._ledger = Ledger(study.method.name, study.fingerprint, ledger)
         half = study.client_half(self.name, self.corpus, self.policy)
         return Door(self.name, half, self.policy, self._ledger)
 
@@ -216,7 +223,22 @@ class Participation:
                 f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
                 f"{self.policy.max_rounds:,}; nothing has left."
             )
+        if len(self.corpus) < self.policy.min_documents:
+            raise PolicyError(
+                f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
+                f"{self.name} has {len(self.corpus):,}; nothing has left."
+            )
+        self._check_out(study)
         return study
+
+    def _check_out(self, study: Study) -> None:
+        """Refuse a folder with the ledger and the model of another study."""
+        before = self.out / "study.toml"
+        if before.exists() and Study.read(before).fingerprint != study.fingerprint:
+            raise RunError(
+                f"{self.out} holds what this client did in another study; name another folder "
+                "with --out."
+            )
 
     def receive(self, files: Mapping[str, Any]) -> None:
         """Write the model, and the topics of this client's own documents."""
@@ -230,15 +252,16 @@ class Participation:
         unknown = model.write_theta(self.corpus, self.out / "theta.parquet")
         self._event("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
 
-    def diagnose(self) -> None:
-        """Raise if the certificates do not fit, or have ended: no waiting mends that."""
+    def diagnose(self) -> str:
+        """Say why there is no connection; raise if certificates do not fit or have ended."""
         if self._identity is not None:
             Identity.load(self._identity)
-            raise_if_lasting(self._address, self._identity)
-        elif speaks_tls(self._address):
+            return why_not(self._address, self._identity)
+        if speaks_tls(self._address):
             raise FederationError(
                 f"The server {self._address} speaks TLS; leave out --insecure and give --identity."
             )
+        return ""
 
     def _event(self, kind: str, **fields: Any) -> None:
         if self._on_event is not None:

@@ -333,12 +333,23 @@ class ProdLDA:
 
 NETWORKS: dict[str, type[ProdLDA]] = {"prodlda": ProdLDA}
 
+ALIGNMENT = 64  # bytes, of torch's memory
+
 
 def to_arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
     """View tensors as arrays, without a copy."""
     return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
 
 
+def to_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
+    """View an array as a tensor of a dtype; copy it where that or its place in memory differs.
+
+    The last bit of a matrix product depends on whether its factors lie as torch's own do.
+    """
+    tensor = torch.from_numpy(array).to(dtype)
+    return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
+
+
 def to_tensors(arrays: Mapping[str, NDArray[Any]], dtype: torch.dtype) -> Tensors:
-    """View arrays as tensors of a dtype, without a copy where it is theirs already."""
-    return {name: torch.from_numpy(array).to(dtype) for name, array in arrays.items()}
+    """View arrays as tensors of a dtype, as `to_tensor`."""
+    return {name: to_tensor(array, dtype) for name, array in arrays.items()}

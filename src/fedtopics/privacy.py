@@ -74,9 +74,9 @@ def explain(error: Exception) -> str:
     found = str(error.strerror if isinstance(error, OSError) else error)
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
-        found = f"{where!r} is {first['input']!r:.80}: {reason}"
+        found = f"{where!r} is {first['input']!r:.80}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
             found = f"there is no key {where!r}; remove it or correct its name"
     return found.removesuffix(".") + "."

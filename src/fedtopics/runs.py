@@ -79,8 +79,7 @@ class RunFolder:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         if self._resume:
             self._check_study(events)
-            # A full disk or a crash can leave half a line at the end.
-            os.truncate(events, events.read_bytes().rfind(b"\n") + 1)
+            cut_half_line(events)
             self._events = events.open("ab", buffering=0)
         self.event("resumed" if self._resume else "started", study=self._study)
 
@@ -209,6 +208,11 @@ class RunFolder:
         self._write()
         if self._events is not None:
             self._events.close()
+
+
+def cut_half_line(path: Path) -> None:
+    """Take away the half line that a full disk or a crash can leave at the end of a file."""
+    os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def _write_durably(path: Path, data: bytes) -> None:

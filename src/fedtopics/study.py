@@ -115,7 +115,7 @@ class Study(BaseModel):
         least = self.federation.min_clients
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
-                f"federation.min_clients = {least}, but the study names {len(self.clients)} clients"
+                f"federation.min_clients = {least} is more than the clients: {len(self.clients)}"
             )
         return self
 

@@ -53,7 +53,7 @@ def server(
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
     plan = Study.read(study)
-    identity = None if authority is None else Identity.load(_identity_folder(authority))
+    identity = None if authority is None else Identity.load(_identity_folder(authority), "server")
     folder = out or Path("runs") / plan.name
     with ServerNews() as news:
         model = serve(
@@ -112,7 +112,7 @@ def client(
 
     if insecure != (identity is None) or insecure != (name is not None):
         raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")
-    who = name or Identity.load(_required(identity)).name
+    who = name or Identity.load(_required(identity), "client").name
     rules = Policy.read(policy) if policy else Policy()
     corpus = Corpus.read(data, Columns(text=text, tokens=tokens, id=identifier))
     news = ClientNews(who)

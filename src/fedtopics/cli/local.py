@@ -130,7 +130,7 @@ def ledger(run: Path, as_json: bool) -> None:
     files = [run] if run.is_file() else sorted(path for p in places for path in run.glob(p))
     if not files:
         raise RunError(f"There is no ledger in {run}; name the folder of a run.")
-    summaries = {path.parent.name: summarise_ledger(path) for path in files}
+    summaries = {path.resolve().parent.name: summarise_ledger(path) for path in files}
     if as_json:
         print_json(summaries)
         return

@@ -37,6 +37,7 @@ class ServerNews:
         self._round: dict[str, Any] = {}
         self._rounds = 0
         self._counted: Counter[str] = Counter()
+        self._missing: dict[str, str] = {}
         self._told = 0.0
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
 
@@ -66,7 +67,9 @@ class ServerNews:
 
     def _tell_round(self, event: dict[str, Any]) -> None:
         for client, reason in event["missing"].items():
-            say(f"round {event['round']} without {client}: {reason}")
+            if self._missing.get(client) != reason:
+                say(f"round {event['round']} without {client}: {reason}")
+        self._missing = event["missing"]
         last = event["round"] == self._rounds
         if not console.is_terminal and (last or time.monotonic() - self._told > QUIET):
             self._told = time.monotonic()
@@ -136,7 +139,14 @@ class ClientNews:
         elif kind == "joined":
             say(f"{self._name}: joined study {event['fingerprint']}")
         elif kind == "reconnecting":
-            say(f"{self._name}: {event['reason']}; trying again in {event['seconds']:.0f} s")
+            say(
+                f"{self._name}: {event['reason']}; trying again in {max(1, event['seconds']):.0f} s"
+            )
+        elif kind == "allowed":
+            say(
+                f"{self._name}: the policy allows this; nothing has left. Join with the same "
+                "command without --dry-run."
+            )
         elif kind == "defect":
             say(
                 f"{self._name}: round {event['round']}: {event['function']} failed with "

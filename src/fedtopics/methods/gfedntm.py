@@ -26,7 +26,7 @@ from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.settings import GFedNTMSettings
 from fedtopics.methods.state import State, Update
-from fedtopics.networks import Batch, ProdLDA, Tensors, to_arrays, to_tensors
+from fedtopics.networks import Batch, ProdLDA, Tensors, to_arrays, to_tensor, to_tensors
 from fedtopics.passes import (
     ClientPass,
     ServerPass,
@@ -169,7 +169,7 @@ class GFedNTM:
             reply = ask("forward", summed, stage=number, shared=shared, weights=weights)
             weights = {}  # sent once
             sums[stage.name] = reply["sums"]
-            totals = torch.from_numpy(reply["sums"])
+            totals = to_tensor(reply["sums"], torch.float64)
             shared = to_arrays(own.finish(number, totals, reply["documents"]))
         *earlier, last = [shapes.shared[stage.name] for stage in network.stages]
         reply = ask("loss", {"loss": (), "shared": last}, shared=shared)
@@ -431,7 +431,7 @@ class GFedNTMClient:
             Summed gradients: of what the stage before shares (4 n_topics numbers), or, at the
             first stage, of the weights; of the first layer, the rows of the minibatch's words.
         """
-        upstream = self._pass.backward(stage, torch.from_numpy(gradient))
+        upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
         reply: dict[str, Any] = {"documents": len(self._pass.batch)}
         if stage > 0:
             return reply | {"shared": to_arrays(upstream)}
@@ -481,7 +481,7 @@ class GFedNTMClient:
         optimizer = torch.optim.Adam(
             local.values(), lr=self.settings.local_learning_rate, fused=True
         )
-        running = {stage: torch.from_numpy(average) for stage, average in averages.items()}
+        running = to_tensors(averages, torch.float64)
         first = (round - 1) * self.settings.local_steps + 1
         totals: Tensors = {}
         loss_sum, documents = 0.0, 0

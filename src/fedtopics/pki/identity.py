@@ -58,7 +58,9 @@ class Identity:
     not_after: datetime
 
     @classmethod
-    def load(cls, folder: str | Path, *, check_validity: bool = True) -> Identity:
+    def load(
+        cls, folder: str | Path, role: Role | None = None, *, check_validity: bool = True
+    ) -> Identity:
         """Read an identity folder, and check that its parts belong together.
 
         Parameters
@@ -66,6 +68,8 @@ class Identity:
         folder : path
             Holds ``ca.crt``, and ``client.crt`` and ``client.key`` or ``server.crt`` and
             ``server.key``.
+        role : {"client", "server"}, optional
+            Refuse an identity of the other role.
         check_validity : bool
             Refuse a certificate that has ended or not begun. Without, it is still read, to show
             it or to try what happens.
@@ -77,7 +81,11 @@ class Identity:
             not signed by ``ca.crt`` or not made for the role, or now is not in its time.
         """
         folder = Path(folder)
-        role = _role(folder)
+        wanted, role = role, _role(folder)
+        if wanted not in (None, role):
+            raise IdentityError(
+                f"{folder} holds the identity of a {role}; name the folder of a {wanted}'s."
+            )
         files = [folder / name for name in ("ca.crt", f"{role}.crt", f"{role}.key")]
         for path in files:
             if not path.is_file():

@@ -58,8 +58,8 @@ class Participant(Protocol):
     def receive(self, files: Mapping[str, Any]) -> None:
         """Take the final model."""
 
-    def diagnose(self) -> None:
-        """Raise if the server cannot be reached for a reason that waiting does not mend."""
+    def diagnose(self) -> str:
+        """Say why the server cannot be reached, if it is known; raise if waiting is no use."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,10 @@ class Client:
                 await self._connected()
                 return
             except (DisconnectedError, TimeoutError):
-                reason = "no answer" if self._door is None else "the connection was lost"
+                reason = "the server does not answer" if self._door is None else "connection lost"
             except _AgainError as error:
                 reason = str(error).removesuffix(".")
-            await asyncio.to_thread(self._participant.diagnose)
+            reason = await asyncio.to_thread(self._participant.diagnose) or reason
             if time.monotonic() - before > LONGEST_PAUSE:
                 pause = FIRST_PAUSE  # it had been connected
             # Clients that lost the same server come back at different moments.

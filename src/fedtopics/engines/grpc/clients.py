@@ -230,7 +230,7 @@ class GrpcClients:
             while turn in held:
                 reply, size = held.pop(turn)
                 if reply is not None:
-                    total.add(reply, size)
+                    total.add(reply)
                 freed += size
                 turn = next(order, "")
             self._server.room(freed, turn)

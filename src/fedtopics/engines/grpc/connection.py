@@ -23,6 +23,7 @@ def split_address(address: str) -> tuple[str, int]:
     FederationError
         If it is none of these.
     """
+    address = address.rpartition("://")[2].rstrip("/")  # of a link that was copied
     host, separator, port = address.rpartition(":")
     if not separator or address.endswith("]") or (":" in host and "[" not in host):
         host, port = address, str(DEFAULT_PORT)

@@ -256,7 +256,9 @@ class Server:
             # The client counts its words before it answers, however long that takes.
             answer = await line.next()
             if answer.HasField("refusal"):
-                self.inbox.put(Noted("declined", name, "its own side does not take part"))
+                self.inbox.put(
+                    Noted("declined", name, "its policy or its settings keep it from joining")
+                )
                 return None
             if answer.accept.fingerprint == self._proposal.fingerprint:
                 return self.members[name]
