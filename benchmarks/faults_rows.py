@@ -61,10 +61,11 @@ def killed(stage: Stage) -> None:
 
 @row("client killed and started again, with the same --out")
 def restarted(stage: Stage) -> None:
-    stage.study(rounds=4 * stage.rounds)
+    stage.study(rounds=2 * stage.rounds)
     stage.begin()
     stage.until_round(EARLY)
     stage["south"].kill()
+    stage.also.append("killed; started again")
     stage.seen = stage.join("south")
     stage.finish()
     stage.expect("south" in stage.last_round["clients"], "south is not in the last round")
@@ -77,6 +78,7 @@ def resumed(stage: Stage) -> None:
     stage.until_round(EARLY)
     server.kill()
     done = max(stage.rounds_done)
+    stage.did.append(f"killed after round {done}; went on with the next")
     stage.serve("--resume")
     stage.finish()
     stage.seen = stage["south"]
@@ -159,13 +161,12 @@ def handshake(stage: Stage) -> None:
 @row("client's messages are over the limit (largest_message = 1), three times")
 def large(stage: Stage) -> None:
     # It comes back after each, so each comes from a later round.
-    stage.study(megabytes=1, rounds=4 * stage.rounds)
+    stage.study(megabytes=1, rounds=3 * stage.rounds)
     _three_times(stage, "large", "--spoil", "0:loss")
 
 
 @row("client sends a frame over gRPC's own limit of 4 MB, once")
 def frame(stage: Stage) -> None:
-    stage.study(rounds=4 * stage.rounds)
     stage.begin("south")
     stage.seen = stage.spoil("frame", "--spoil", f"{EARLY}:loss", code=0)
     stage.finish()
@@ -252,9 +253,9 @@ def scanner(stage: Stage) -> None:
     stage.cleanup += [line.close for line in opened]
     for name in SIZES:
         stage.join(name)
+    stage.until_round(EARLY)
+    stage.also.append(f"{dropped(opened)} of {len(opened)} connections were ended by the server")
     stage.finish()
-    ended, last = dropped(opened)
-    stage.also.append(f"the server ended {ended} of {len(opened)} connections {last}")
 
 
 # Disks that are full, policies that refuse.

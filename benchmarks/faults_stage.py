@@ -149,6 +149,7 @@ class Stage:
         self.processes: list[Process] = []
         self.seen: Process | None = None  # whose output the column "the client" shows
         self.also: list[str] = []  # what was seen otherwise
+        self.did: list[str] = []  # the same of the server
         self.defects: list[str] = []
         self.cleanup: list[Callable[[], None]] = []
         self._ends = time.monotonic() + limit

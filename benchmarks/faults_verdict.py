@@ -63,7 +63,8 @@ def judge(stage: Stage) -> Verdict:
     if (stage.run / MODEL).exists():
         model, wrong = _model(stage, missed)
         defects += wrong
-    return Verdict(said or "nothing; it went on", _client(stage), lost, model, defects)
+    did = "; ".join([*stage.did, said]) if said or stage.did else "printed nothing and went on"
+    return Verdict(did.removesuffix("; "), _client(stage), lost, model, defects)
 
 
 def _client(stage: Stage) -> str:
@@ -135,7 +136,9 @@ def ranges(numbers: Iterable[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
 
 
 def rounds_lost(stage: Stage) -> tuple[str, dict[str, list[int]]]:
@@ -173,7 +176,7 @@ def _model(stage: Stage, missed: dict[str, list[int]]) -> tuple[str, list[str]]:
     if not same_bits(found, replay(stage.run / "study.toml", data, members)):
         return "", [*wrong, "the weights are not those of the rounds' clients"]
     who = " and ".join(sorted(missed)) or "nobody"
-    return f"not the same, since {who} missed rounds; same bits as those rounds without", wrong
+    return f"not the same: {who} missed rounds; same bits as the rounds worked so", wrong
 
 
 def _faultless(stage: Stage) -> Weights:

@@ -51,25 +51,18 @@ max_words = {words}
 min_document_frequency = 1
 max_document_share = 1.0
 """
-SYNC = 'norm = "sync"\nmax_rounds = 500'
-SERVER = 'norm = "server"\nmax_rounds = 500'
+STEPS, STEPS_DELAYED = 500, 100  # minibatches in all
 
 
-def local_steps(steps: int) -> str:
-    """Return settings that take 500 steps, so many of them in a round."""
-    if steps == 1:
-        return SERVER
-    rounds = 500 // steps
-    optimizer = 'optimizer = "fedavg"\nlearning_rate = 1.0'
-    return f'norm = "server"\n{optimizer}\nlocal_steps = {steps}\nmax_rounds = {rounds}'
-
-
-SETTINGS = {
-    "sync": SYNC,
-    "server": SERVER,
-    "5 steps": local_steps(5),
-    "20 steps": local_steps(20),
-}
+def settings(steps: int) -> dict[str, str]:
+    """Return settings by name: all take so many steps, some of them several in a round."""
+    found = {norm: f'norm = "{norm}"\nmax_rounds = {steps}' for norm in ("sync", "server")}
+    for local in (5, 20):
+        found[f"server, {local} local steps"] = (
+            'norm = "server"\noptimizer = "fedavg"\nlearning_rate = 1.0\n'
+            f"local_steps = {local}\nmax_rounds = {steps // local}"
+        )
+    return found
 
 
 def prepare(folder: Path) -> None:
@@ -147,7 +140,8 @@ def measure(folder: Path) -> dict[str, dict[str, Any]]:
     found = known()
     RESULTS.parent.mkdir(exist_ok=True)
     for delayed in (False, True):
-        names = {f"{name}{', delayed' * delayed}": method for name, method in SETTINGS.items()}
+        steps = STEPS_DELAYED if delayed else STEPS
+        names = {f"{n}{', delayed' * delayed}": method for n, method in settings(steps).items()}
         missing = {name: method for name, method in names.items() if name not in found}
         with ExitStack() as stack:
             server: Sequence[str] = ()

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -93,20 +93,26 @@ class Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._works: list[tuple[object, Future[Any]]] = []
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.start(work).result()
+    def run(self, work: Coroutine[Any, Any, T], owner: object) -> T:
+        self._works.append((owner, self.start(work)))
+        found: T = self._works[-1][1].result()
+        return found
+
+    def working(self, owner: object) -> list[Future[Any]]:
+        return [work for whose, work in self._works if whose is owner]
 
 
 LOOP = Loop()
 
 
 def _run_in_that_loop(self: Client) -> None:
-    LOOP.run(self.take_part())
+    LOOP.run(self.take_part(), self._participant)
 
 
 # A process has one client, a test's process many.
@@ -425,6 +431,21 @@ class Partner:
         """Wait for its end; raise what it raised."""
         self._work.result()
 
+    def error(self) -> Exception | None:
+        """Wait for its end; return what it raised."""
+        try:
+            self.result()
+        except Exception as error:
+            return error
+        return None
+
+    def kill(self) -> None:
+        """End it at once."""
+        for work in LOOP.working(self.part):
+            work.cancel()
+        with suppress(CancelledError):
+            self.result()
+
 
 @dataclass
 class Outcome:
@@ -454,27 +475,34 @@ def federated(
     corpora: Mapping[str, Corpus],
     folder: Path,
     authority: Path | None = None,
-    on_event: Callable[[dict[str, Any]], None] | None = None,
     policy: Policy = OPEN_POLICY,
+    odd: Participation | None = None,
 ) -> Outcome:
-    """Run a study with a server and all its clients; by default without TLS."""
+    """Run a study with a server and all its clients; by default without TLS.
+
+    An odd client takes the place of the one of its name; how it ends is for the test to ask.
+    """
     events, partners = Notes(), {}
 
     def begin(event: dict[str, Any]) -> None:
         events.append(event)
-        if event["event"] == "listening":
-            for name, corpus in corpora.items():
+        if event["event"] != "listening":
+            return
+        address = event["address"]
+        for name, corpus in corpora.items():
+            if odd is not None and odd.name == name:
+                notes = Notes()
+                odd._address, odd._on_event = address, notes.append
+                partners[name] = Partner(odd, notes)
+            else:
                 identity = None if authority is None else authority / "clients" / name
-                partners[name] = partner(
-                    event["address"], name, corpus, folder / name, policy, identity
-                )
-        if on_event is not None:
-            on_event(event)
+                partners[name] = partner(address, name, corpus, folder / name, policy, identity)
 
     identity = None if authority is None else Identity.load(authority / "server")
     model = serve(
         plan.with_clients(corpora), identity, f"{HOST}:0", folder / "server", on_event=begin
     )
     for each in partners.values():
-        each.result()
+        if each.part is not odd:
+            each.result()
     return Outcome(model, events, partners)

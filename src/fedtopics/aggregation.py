@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Literal
 
 import numpy as np
@@ -85,10 +87,10 @@ def _add(values: Sequence[Any], in_place: bool = False) -> Any:
         exact = np.int64 if first.dtype.kind in "biu" else np.float64
         total: NDArray[Any] = first.astype(exact, copy=not in_place)
         for value in values[1:]:
-            np.add(total, value, out=total)  # casts block by block, where torch copies
+            np.add(total, value, out=total, dtype=exact)  # casts block by block, where torch copies
         return total
     if isinstance(first, (int, float)):
-        return sum(values)
+        return reduce(add, values)  # Python's own sum may be of higher precision
     raise FedTopicsError(f"Replies of type {type(first).__name__} cannot be added up.")
 
 

@@ -245,7 +245,7 @@ class Participation:
         folder = self.out / "model"
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            if Path(name).name != name or not isinstance(content, np.ndarray):
+            if Path(name).name != name or name in ("", "..") or not isinstance(content, np.ndarray):
                 raise RunError("The server sent a model with a file that has no place in it.")
             (folder / name).write_bytes(content.tobytes())
         model = TopicModel.from_pretrained(folder)

@@ -26,6 +26,7 @@ from fedtopics.methods.base import Checkpoint
 Event = dict[str, Any]
 KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
+TAIL = 1 << 16  # bytes
 
 
 class RunFolder:
@@ -212,7 +213,17 @@ class RunFolder:
 
 def cut_half_line(path: Path) -> None:
     """Take away the half line that a full disk or a crash can leave at the end of a file."""
-    os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+    with path.open("rb+") as file:
+        end = place = file.seek(0, os.SEEK_END)
+        while place > 0:
+            place = max(0, place - TAIL)
+            file.seek(place)
+            newline = file.read(TAIL).rfind(b"\n")
+            if newline >= 0:
+                place += newline + 1
+                break
+        if place < end:
+            file.truncate(place)
 
 
 def _write_durably(path: Path, data: bytes) -> None:

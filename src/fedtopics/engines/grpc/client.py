@@ -33,6 +33,7 @@ from fedtopics.engines.grpc.values import body_size, from_value, pack, unpack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 
 CONNECT = 20.0  # seconds for a connection and the server's offer
+GOODBYE = 2.0  # seconds for the server to read the last message
 LARGEST = 1 << 31  # bytes of a call
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
 
@@ -155,11 +156,10 @@ class Client:
             stream = channel.stream_stream(f"/{SERVICE}/Join")()
             line = Line(stream.read, stream.write, echo=True)
             offer = await _offer(line, self._hello)
-            await self._join(line, offer)
-            await self._serve(line, offer.run)
-            await stream.done_writing()
+            await self._join(line, stream, offer)
+            await self._serve(line, stream, offer.run)
 
-    async def _join(self, line: Line, offer: wire.Offer) -> None:
+    async def _join(self, line: Line, stream: Any, offer: wire.Offer) -> None:
         proposal = proposed(offer)
         if objection := proposal.objection(
             self._hello.product, self._hello.wire, dict(self._hello.methods)
@@ -173,6 +173,7 @@ class Client:
             except Exception:
                 with suppress(DisconnectedError):
                     await line.send(wire.Frame(refusal=wire.Refusal(reason="declined")))
+                await _hang_up(stream, asyncio.ensure_future(line.next()))
                 raise
             self._fingerprint = proposal.fingerprint
             self._chunk = min(offer.chunk, CHUNK) or CHUNK
@@ -184,7 +185,7 @@ class Client:
         await line.send(wire.Frame(accept=wire.Accept(fingerprint=self._fingerprint)))
         self._event("joined", fingerprint=self._fingerprint)
 
-    async def _serve(self, line: Line, run: bytes) -> None:
+    async def _serve(self, line: Line, stream: Any, run: bytes) -> None:
         """Answer calls until the model comes."""
         answering: set[asyncio.Task[None]] = set()
         reading = asyncio.ensure_future(line.next())
@@ -209,10 +210,14 @@ class Client:
                     files = unpack(frame.result.body, buffer)
                     await asyncio.to_thread(self._participant.receive, files)
                     await line.send(wire.Frame(received=wire.Received()))
+                    await _hang_up(stream, asyncio.ensure_future(line.next()))
                     return
                 else:
                     refused(frame)
                 reading = asyncio.ensure_future(line.next())
+        except FedTopicsError:
+            await _hang_up(stream, reading)
+            raise
         finally:
             for task in (reading, *answering):
                 task.cancel()
@@ -262,6 +267,15 @@ class Client:
 
 class _AgainError(FederationError):
     """The server refused, and trying again later can help."""
+
+
+async def _hang_up(stream: Any, reading: asyncio.Future[wire.Frame]) -> None:
+    """Wait until the server has read what was said last; to end a stream at once would lose it."""
+    with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+        await stream.done_writing()
+    await asyncio.wait({reading}, timeout=GOODBYE)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
 
 
 def repr_type(error: Exception) -> str:

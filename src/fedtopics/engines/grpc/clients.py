@@ -21,6 +21,7 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.base import T
 
 BAD_REPLIES = 3  # after these a client is excluded
+EVERYONE = "~"  # after all names
 
 
 @dataclass(frozen=True)
@@ -178,16 +179,15 @@ class GrpcClients:
         """Yield (name, reply, bytes) as replies arrive, (name, None, 0) for who has none."""
         attempt = self._current
         waiting = set(attempt.members)
-        slowest = 0.0
+        slowest, in_time = 0.0, True
         while waiting:
             happening = self._next(attempt.ends)
             if happening is None:
-                self._server.give_up(call)
-                for name in sorted(waiting):
-                    self._lose(name, f"did not answer within {self._rules.deadline:g} s")
-                    yield name, None, 0
-                return
-            if not isinstance(happening, (Arrived, Failed)):
+                # Who waits for room in memory has answered, and gets as long again to send it.
+                reason = f"did not answer within {self._rules.deadline:g} s"
+                self._server.give_up(call, reason, everyone=not in_time)
+                attempt.ends, in_time = time.perf_counter() + self._rules.deadline, False
+            elif not isinstance(happening, (Arrived, Failed)):
                 self._note(happening.kind, client=happening.name, reason=happening.reason)
             elif happening.call == call:
                 waiting.discard(happening.name)
@@ -222,7 +222,7 @@ class GrpcClients:
     ) -> None:
         """Add replies in the order of their names; hold those that come before their turn."""
         order = iter(self._current.members)
-        turn = next(order, "")
+        turn = next(order, EVERYONE)
         held: dict[str, tuple[dict[str, Any] | None, int]] = {}
         for name, reply, size in settled:
             held[name] = reply, size
@@ -232,7 +232,7 @@ class GrpcClients:
                 if reply is not None:
                     total.add(reply)
                 freed += size
-                turn = next(order, "")
+                turn = next(order, EVERYONE)
             self._server.room(freed, turn)
 
     def _lose(self, name: str, reason: str, bad: bool = False) -> None:

@@ -76,9 +76,11 @@ class Member:
     name: str
     line: Line | None = None
     process: bytes = b""
-    ready: bool = False  # has heard the standing calls
+    heard: set[int] = field(default_factory=set)  # ids of the standing calls that it answered
+    ready: bool = False  # has heard them all
     call: Call | None = None  # not answered yet
-    late: int | None = None  # id of a call that was given up; its reply is still to come
+    waits: bool = False  # its reply has come, and waits for room in memory
+    late: int | None = None  # id of a call whose reply is still to come, and counts for nothing
     excluded: str = ""
     received_model: asyncio.Event = field(default_factory=asyncio.Event)
     gone_bytes: list[int] = field(default_factory=lambda: [0, 0])  # sent, received on older lines

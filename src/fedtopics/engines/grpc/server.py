@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Container, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -42,7 +42,7 @@ IN_FLIGHT = 24 << 20  # bytes of replies that were received and not yet added up
 GOODBYE = 2.0
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
 # M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
-KEPT_MEMORY = {-3: 4 << 20, -1: 32 << 20}
+KEPT_MEMORY = {-3: 8 << 20, -1: 32 << 20}
 
 # What a client says of a failure; why it failed stays with it.
 _FAILURES = {
@@ -137,9 +137,9 @@ class Server:
         self._loop.call_soon_threadsafe(self._dispatch, call, list(names), standing)
         return call.id
 
-    def give_up(self, call: int) -> None:
-        """Wait no longer for the replies to a call."""
-        self._loop.call_soon_threadsafe(self._abandon, call)
+    def give_up(self, call: int, reason: str, everyone: bool) -> None:
+        """Wait no longer for the replies to a call; or for those alone that have not come."""
+        self._loop.call_soon_threadsafe(self._abandon, call, reason, everyone)
 
     def room(self, size: int, next_name: str) -> None:
         """Give back the room of replies that were added up; say whose is next."""
@@ -198,6 +198,10 @@ class Server:
                 self._spawn(self._send_call(member, call))
             else:
                 self.inbox.put(Failed(name, call.id, member.state, bad=False))
+        if standing:
+            for member in self.members.values():
+                if member.call is not call:  # it came late, or is late
+                    self._catch_up(member)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -209,10 +213,12 @@ class Server:
             if member.line is not None:
                 await member.line.send(call.frame, call.chunks)
 
-    def _abandon(self, call: int) -> None:
+    def _abandon(self, call: int, reason: str, everyone: bool) -> None:
         for member in self.members.values():
-            if member.call is not None and member.call.id == call:
-                member.late, member.call = call, None
+            asked = member.call is not None and member.call.id == call
+            if asked and (everyone or not member.waits):
+                member.late = call
+                self._fail(member, reason)
 
     def _fail(self, member: Member, reason: str, bad: bool = False) -> None:
         if member.call is not None:
@@ -319,13 +325,13 @@ class Server:
         anew = process != member.process
         if anew:
             self._fail(member, "it was started anew")
-            member.process, member.ready = process, False
+            member.process, member.heard = process, set()
         # A reply that was still to come was lost with the old line.
-        member.line, member.late = line, None
+        member.line, member.late, member.ready = line, None, False
         beats = self._loop.create_task(self._beat(line))
         try:
             self.inbox.put(Noted("joined", member.name))
-            await self._brief(member, line)
+            self._catch_up(member)
             if member.call is not None:
                 await line.send(member.call.frame, member.call.chunks)
             while member.line is line:
@@ -335,20 +341,15 @@ class Server:
             if member.line is line:
                 self._leave(member, line)
 
-    async def _brief(self, member: Member, line: Line) -> None:
-        """Repeat the standing calls to a process that has not heard them."""
-        heard: set[int] = set()
-        while not member.ready:
-            calls = [call for call in self._standing.values() if call.id not in heard]
-            for call in calls:
-                await line.send(call.frame, call.chunks)
-                answer = await line.next()
-                if answer.reply.id != call.id:
-                    raise FederationError(f"The client could not repeat {call.function!r}.")
-                await line.body(answer.reply.body)
-                heard.add(call.id)
-            member.ready = not calls
-        self.inbox.put(Noted("ready", member.name))
+    def _catch_up(self, member: Member) -> None:
+        """Repeat the standing calls to a member that has not heard them, one after the other."""
+        missed = [call for call in self._standing.values() if call.id not in member.heard]
+        if not missed and not member.ready:
+            self.inbox.put(Noted("ready", member.name))
+        member.ready = not missed
+        if missed and member.line is not None and member.call is None and member.late is None:
+            member.late = missed[0].id
+            self._spawn(self._send_call(member, missed[0]))
 
     def _leave(self, member: Member, line: Line) -> None:
         member.line = None
@@ -367,8 +368,9 @@ class Server:
     async def _take(self, member: Member, line: Line, frame: wire.Frame) -> None:
         """Take what a member sends of its own accord or in reply."""
         kind = frame.WhichOneof("kind")
+        standing = {call.id: call for call in self._standing.values()}
         if kind == "reply":
-            await self._reply(member, line, frame.reply)
+            await self._reply(member, line, frame.reply, standing.keys())
         elif kind == "failure":
             failure = frame.failure
             reason = _FAILURES.get(failure.kind, "it failed")
@@ -378,14 +380,20 @@ class Server:
                 self._fail(member, reason, bad=not failure.leaves)
             elif failure.id == member.late:
                 member.late = None
+                if failure.id in standing:
+                    function = standing[failure.id].function
+                    raise FederationError(f"The client could not repeat {function!r}.")
         elif kind == "received":
             member.received_model.set()
         elif kind == "refusal":
             raise DisconnectedError
         else:
             raise FederationError("The client sent a message that has no place here.")
+        self._catch_up(member)
 
-    async def _reply(self, member: Member, line: Line, reply: wire.Reply) -> None:
+    async def _reply(
+        self, member: Member, line: Line, reply: wire.Reply, standing: Container[int]
+    ) -> None:
         call, size = member.call, body_size(reply.body)
         if size > self.largest:
             self._fail(
@@ -399,10 +407,17 @@ class Server:
             await line.body(reply.body)
             if reply.id == member.late:
                 member.late = None
-            self.inbox.put(Noted("old reply", member.name))
+            if reply.id in standing:
+                member.heard.add(reply.id)
+            else:
+                self.inbox.put(Noted("old reply", member.name))
             return
         if call.bounded:
-            await self._budget.take(member.name, size)
+            member.waits = True
+            try:
+                await self._budget.take(member.name, size)
+            finally:
+                member.waits = False
         try:
             buffer = await line.body(reply.body)
         except BaseException:
@@ -411,6 +426,8 @@ class Server:
             raise
         if member.call is call and reply.study == self._proposal.fingerprint:
             member.call = None
+            if reply.id in standing:
+                member.heard.add(reply.id)
             self.inbox.put(Arrived(member.name, call.id, reply.body, buffer, reply.seconds))
             return
         if call.bounded:
