@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from faults_rows import ROWS, Row
-from faults_stage import Ground, Stage, TookTooLongError
+from faults_stage import Ground, NotHereError, Stage, TookTooLongError
 from faults_verdict import Verdict, judge
 
 RESULT = Path(__file__).parent / "results" / "faults.md"
@@ -33,17 +33,20 @@ def play(row: Row, ground: Ground, folder: Path) -> Verdict:
     folder.mkdir()
     stage = Stage(ground, folder, LIMIT)
     try:
-        row.play(stage)
-        stage.finish()
-    except PermissionError as error:
-        return Verdict(skipped=str(error))
-    except TookTooLongError as error:
-        hung = ", ".join(stage.stop()) or "nobody"
-        stage.defects.append(f"waited in vain for {error}; still running: {hung}")
-    try:
+        try:
+            row.play(stage)
+            stage.finish()
+        except TookTooLongError as error:
+            hung = ", ".join(stage.stop()) or "nobody"
+            stage.defects.append(f"waited in vain for {error}; still running: {hung}")
+        except (LookupError, ValueError, OSError) as error:  # after something else went wrong
+            stage.defects.append(f"the row came to an end before its time: {error!r}")
         stage.stop()
         return judge(stage)
+    except NotHereError as error:
+        return Verdict(skipped=str(error))
     finally:
+        stage.stop()
         stage.leave()
 
 

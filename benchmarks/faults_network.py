@@ -13,6 +13,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 
+from faults_stage import NotHereError
 from fedtopics.engines.grpc.frames import SERVICE
 
 PATIENCE = 5.0  # seconds that a visitor waits for the server's word
@@ -27,7 +28,7 @@ class Namespaces:
     def __init__(self) -> None:
         ip = shutil.which("ip")
         if os.geteuid() or ip is None:
-            raise PermissionError("it needs root and the command ip, for network namespaces")
+            raise NotHereError("it needs root and the command ip, for network namespaces")
         self._ip_command = ip
         tag = f"ft{os.getpid() % 100_000}"
         self.server, self.client = f"{tag}s", f"{tag}c"
@@ -35,7 +36,7 @@ class Namespaces:
             self._make()
         except subprocess.CalledProcessError:
             self.close()
-            raise PermissionError("network namespaces cannot be made here") from None
+            raise NotHereError("network namespaces cannot be made here") from None
 
     def _make(self) -> None:
         for name in (self.server, self.client):

@@ -29,6 +29,10 @@ class TookTooLongError(Exception):
     """Something did not happen in its time."""
 
 
+class NotHereError(Exception):
+    """This machine cannot show the fault."""
+
+
 class Ground:
     """What all rows stand on: made-up documents, two authorities, identities.
 
@@ -320,11 +324,11 @@ def room(folder: Path, kilobytes: int) -> Callable[[], None]:
     folder.mkdir(parents=True)
     mount, umount = shutil.which("mount"), shutil.which("umount")
     if os.geteuid() or not mount or not umount:
-        raise PermissionError("it needs root, to mount a small file system")
+        raise NotHereError("it needs root, to mount a small file system")
     size = f"size={kilobytes}k"
     done = subprocess.run([mount, "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=False)
     if done.returncode:
-        raise PermissionError("a file system cannot be mounted here")
+        raise NotHereError("a file system cannot be mounted here")
 
     def leave() -> None:
         subprocess.run([umount, "--lazy", str(folder)], check=False)

@@ -105,7 +105,8 @@ def told(lines: Iterable[str]) -> str:
         early = joined and number < joined[0] and "trying again" in line  # than the server
         if early or USUAL.match(line):
             continue
-        line = re.sub(r"127.0.0.1:\d+", "HOST:PORT", line)
+        line = re.sub(r"\d+\.\d+\.\d+\.\d+:\d+", "HOST:PORT", line)
+        line = re.sub(r"\bport \d+", "the port", line)
         line = re.sub(r"/\S*/(run|north|south|west)\b", r"\1", line)
         line = re.sub(r"trying again in \d+ s$", "trying again", line.strip())
         found = re.search(r"\bround (\d+)", line)
@@ -175,7 +176,9 @@ def _model(stage: Stage, missed: dict[str, list[int]]) -> tuple[str, list[str]]:
         return "same bits as without the fault", wrong
     if not same_bits(found, replay(stage.run / "study.toml", data, members)):
         return "", [*wrong, "the weights are not those of the rounds' clients"]
-    who = " and ".join(sorted(missed)) or "nobody"
+    if not missed:
+        return "", [*wrong, "the weights are not those without the fault, yet nobody was missing"]
+    who = " and ".join(sorted(missed))
     return f"not the same: {who} missed rounds; same bits as the rounds worked so", wrong
 
 

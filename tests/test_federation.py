@@ -173,16 +173,16 @@ def test_what_few_documents_say_is_nowhere_on_the_server(finished: tuple[Path, O
 # One client is another than it should be
 
 
-QUICK = FederationSettings(min_clients=2, gather=1.0)
-
-
-def odd_client(tmp_path: Path, name: str = "north", policy: Policy = OPEN_POLICY) -> Participation:
+def odd_client(tmp_path: Path, name: str = "north", policy: Policy | None = None) -> Participation:
     corpus = with_canaries()[name]
-    return Participation(f"{HOST}:1", None, corpus, policy, tmp_path / name, name)
+    return Participation(f"{HOST}:1", None, corpus, policy or Policy(), tmp_path / name, name)
 
 
-def with_one_odd(tmp_path: Path, odd: Participation) -> tuple[Outcome, Exception | None]:
-    plan = planned().model_copy(update={"federation": QUICK})
+def with_one_odd(
+    tmp_path: Path, odd: Participation, gather: float = PATIENCE
+) -> tuple[Outcome, Exception | None]:
+    settings = PATIENT.model_copy(update={"gather": gather})
+    plan = planned().model_copy(update={"federation": settings})
     outcome = federated(plan, with_canaries(), tmp_path, policy=Policy(), odd=odd)
     return outcome, outcome.partners[odd.name].error()
 
@@ -252,7 +252,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
         return reply | {"documents": 7} if self.name == "north" else reply
 
     monkeypatch.setattr(GFedNTMClient, "forward", of_few)
-    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, policy=Policy()))
+    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path))
     assert isinstance(error, PolicyError)
     assert str(error) == (
         "The reply to 'forward' of client 'north' sums over 7 documents, its policy asks for 10; "
@@ -281,7 +281,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
 def test_a_policy_refuses_before_anything_leaves(
     policy: Policy, message: str, tmp_path: Path
 ) -> None:
-    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, policy=policy))
+    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, policy=policy), gather=1.0)
     assert isinstance(error, PolicyError)
     assert message in str(error)
     declined = outcome.events.of("declined")
@@ -320,7 +320,7 @@ def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def considering(plan: Study, tmp_path: Path, **change: Any) -> Participation:
-    part = odd_client(tmp_path, policy=Policy())
+    part = odd_client(tmp_path)
     proposal = {
         "product": "0",
         "method": plan.method.name,

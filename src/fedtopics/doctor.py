@@ -21,6 +21,10 @@ from fedtopics.pki import Identity
 PATIENCE = 5.0  # seconds for each step
 CLOCK = 120.0  # seconds that two clocks may differ
 SOON = timedelta(days=30)
+UNACCEPTED = (
+    "the server does not accept this certificate: it is not from the server's own authority, or "
+    "has ended by the server's clock; ask its operator for one"
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def connection(address: str, folder: str | Path) -> Iterator[Finding]:
     host, port = split_address(address)
     try:
         socket.getaddrinfo(host, port)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         yield Finding("name", False, f"no machine named {host!r} is known; check the name")
         return
     try:
@@ -96,7 +100,9 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
     try:
         with context.wrap_socket(raw, server_hostname=host) as line:
             line.settimeout(PATIENCE)
-            line.recv(1)  # with TLS 1.3 the server's opinion of our certificate comes after
+            # With TLS 1.3 the server's opinion of our certificate comes after, and gRPC's hangs up.
+            if not line.recv(1):
+                return Finding("TLS", False, UNACCEPTED)
     except ssl.SSLCertVerificationError as error:
         return Finding("TLS", False, _distrust(error, host), lasting=True)
     except ssl.SSLError as error:
@@ -126,10 +132,7 @@ def _rejection(error: ssl.SSLError) -> str:
         return "what listens there does not speak TLS; is it the right port?"
     if "expired" in reason:
         return "the server says this certificate has expired; check the clocks of both machines"
-    return (
-        "the server does not accept this certificate; it has to be from the server's own "
-        "authority: fedtopics pki issue NAME"
-    )
+    return UNACCEPTED
 
 
 def _server(address: str, identity: Identity) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ Runs in the method's thread, on top of `Server`, which keeps the lines.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -119,6 +120,7 @@ class GrpcClients:
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
         """Do a round's exchanges, all of them with the same clients; see `Clients.round`."""
         left_out: dict[str, str] = {}
+        limit = math.inf
         sent, received = self._bytes()
         for attempt_number in count(1):
             attempt = self._begin(number, attempt_number, left_out)
@@ -129,6 +131,10 @@ class GrpcClients:
                 # Everyone counts in the agreement; a later round goes on without who was lost.
                 left_out = {} if number == 0 else left_out | attempt.missing
                 self._note("repeated", round=number, missing=attempt.missing)
+                if len(attempt.members) < self._rules.min_clients:
+                    limit = min(limit, time.perf_counter() + self._rules.wait)
+                if time.perf_counter() > limit:  # who is always too late is as good as away
+                    raise FederationError(self._too_few(number, self._rules.min_clients)) from None
             else:
                 self._gathered = True
                 return result, self._report(attempt, sent, received)
