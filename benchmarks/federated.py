@@ -183,7 +183,7 @@ def report(found: dict[str, dict[str, Any]]) -> list[str]:
         "two cores. Command: `make bench-rounds`.",
         "",
         "| setting | rounds | seconds | ms a round | slowest client computes | server computes "
-        "| wire and waiting | sent, MB a client | received, MB a client | loss of held-back documents |",
+        "| wire and waiting | sent, MB a client | received, MB a client | loss, held back |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, row in found.items():

@@ -155,6 +155,7 @@ def test_who_was_lost_takes_part_in_the_next_round() -> None:
         work = two_exchanges(f)
         for raw in (a, b, c):
             raw.answer(x=np.array([1.0]))
+        b.call()
         b.leave()
         until(lambda: f.server.members["b"].line is None)
         b = f.raw("b")
