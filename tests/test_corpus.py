@@ -245,25 +245,97 @@ def test_usual_names_in_any_case() -> None:
     assert texts(pa.table({"Title": ["no"], "TEXT": ["yes"]})) == ["yes"]
 
 
+def test_text_is_kept_beside_tokens_when_both_are_named() -> None:
+    table = pa.table({"text": ["A b.", None], "tokens": [["a", "b"], ["c", "d"]]})
+    corpus = Corpus.of(table, Columns(tokens="tokens", text="text"))
+    assert corpus.documents.to_pylist() == [["a", "b"], ["c", "d"]]
+    assert corpus.raw is not None
+    assert corpus.raw.to_pylist() == ["A b.", ""]
+    assert Corpus.of(table, Columns(tokens="tokens")).raw is None
+    assert Corpus.of(table).raw is None
+
+
+def test_text_beside_tokens_must_be_strings() -> None:
+    table = pa.table({"own": [["A"]], "tokens": [["a"]]})
+    with pytest.raises(DataError, match=r"Column 'own' of the table is list.* must hold strings"):
+        Corpus.of(table, Columns(tokens="tokens", text="own"))
+    with pytest.raises(DataError, match="no column 'text' in the table"):
+        Corpus.of(table, Columns(tokens="tokens", text="text"))
+
+
+def test_texts_are_strings_whatever_the_documents_are() -> None:
+    tokens = [["a", "b"]] * BATCH + [[]]
+    assert [len(batch) for batch in Corpus.of(tokens).texts()] == [BATCH, 1]
+    assert list(Corpus.of([["a", "b"], []]).texts()) == [["a b", ""]]
+    assert list(Corpus.of(["A b.", None]).texts()) == [["A b.", ""]]
+    table = pa.table({"text": ["A b."], "tokens": [["a", "b"]]})
+    assert list(Corpus.of(table, Columns(tokens="tokens", text="text")).texts()) == [["A b."]]
+
+
+ROWS = [[0.5, 1.5], [2.5, 3.0]]
+
+
 @pytest.mark.parametrize(
-    "column",
+    "kind",
     [
-        pa.array([[0.5, 1.5], [2.5, 3.0]]),
-        pa.array([[0.5, 1.5], [2.5, 3.0]], pa.large_list(pa.float32())),
-        pa.array([[0.5, 1.5], [2.5, 3.0]], pa.list_(pa.float32(), 2)),
+        pa.list_(pa.float16()),
+        pa.list_(pa.float64()),
+        pa.large_list(pa.float32()),
+        pa.list_(pa.float32(), 2),
+        pa.list_(pa.float16(), 2),
+        pa.list_(pa.float64(), 2),
     ],
-    ids=["list", "large_list", "fixed_size_list"],
+    ids=str,
 )
-def test_embeddings(column: pa.Array) -> None:
-    corpus = Corpus.of(pa.table({"text": ["a", "b"], "embedding": column}))
-    np.testing.assert_array_equal(corpus.embeddings, [[0.5, 1.5], [2.5, 3.0]])
-    np.testing.assert_array_equal(corpus.take([1]).embeddings, [[2.5, 3.0]])
+def test_embeddings(kind: pa.DataType) -> None:
+    rows = [np.array(row, kind.value_type.to_pandas_dtype()) for row in [*ROWS, *ROWS]]
+    column = pa.chunked_array([pa.array(rows[:1], kind), pa.array(rows, kind)[1:]])
+    corpus = Corpus.of(pa.table({"text": list("abcd"), "embedding": column}))
+    assert corpus.embeddings is not None
+    assert corpus.embeddings.dtype == np.float32
+    assert corpus.embeddings.flags.c_contiguous
+    np.testing.assert_array_equal(corpus.embeddings, [*ROWS, *ROWS])
+    np.testing.assert_array_equal(corpus.take([1]).embeddings, ROWS[1:])
 
 
-@pytest.mark.parametrize("column", [[[0.5], [1.5, 2.5]], [[0.5], None], [[1], [2]], ["a", "b"]])
-def test_unusable_embeddings(column: list[Any]) -> None:
-    with pytest.raises(DataError, match="'embedding' of the table must hold lists"):
-        Corpus.of(pa.table({"text": ["a", "b"], "embedding": column}))
+@pytest.mark.parametrize(
+    ("column", "complaint"),
+    [
+        ([CANARY, "b", "c"], "is string; it must hold lists of floats"),
+        ([[CANARY], ["b"], ["c"]], r"is list<\w+: string>; it must hold lists of floats"),
+        ([[1, 2], [3, 4], [5, 6]], r"is list<\w+: int64>; it must hold lists of floats"),
+        ([[0.5], None, None], "2 of 3 rows have no embedding, the first of them row 2"),
+        ([[0.5], [], [1.5]], "1 of 3 rows have no embedding, the first of them row 2"),
+        (
+            [[0.5], [0.5, 1.5], [0.5]],
+            "1 of 3 rows have an embedding of another length than 1, the first of them row 2",
+        ),
+        ([[0.5], [1.5], [None]], "1 of 3 rows have missing, NaN or infinite numbers"),
+        ([[0.5], [np.nan], [np.inf]], "2 of 3 rows have missing, NaN .* the first of them row 2"),
+        ([[-np.inf], [0.5], [1.5]], "1 of 3 rows have missing, NaN .* the first of them row 1"),
+        ([[0.5], [0.5], [1e300]], "1 of 3 rows have missing, NaN .* the first of them row 3"),
+    ],
+)
+def test_unusable_embeddings(tmp_path: Path, column: list[Any], complaint: str) -> None:
+    table = pa.table({"text": [CANARY, "b", "c"], "embedding": column})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=complaint) as error:
+        Corpus.read(tmp_path / "a.parquet", Columns(embedding="embedding"))
+    assert f"olumn 'embedding' of {tmp_path / 'a.parquet'}" in str(error.value)
+    assert CANARY not in str(error.value)
+    assert Corpus.read(tmp_path / "a.parquet").embeddings is None  # nobody asked for it
+
+
+def test_unusable_embeddings_of_fixed_size() -> None:
+    column = pa.array([[0.5, 1.5], None], pa.list_(pa.float32(), 2))
+    table = pa.table({"text": ["a", "b"], "own": column})
+    with pytest.raises(DataError, match="'own' of the table, 1 of 2 rows have no embedding"):
+        Corpus.of(table, Columns(embedding="own"))
+
+
+def test_a_csv_column_named_embedding_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text,embedding\none,0.5 1.5\n")
+    assert Corpus.read(path, Columns(text="text")).embeddings is None
 
 
 # Taking rows, and putting together
@@ -287,6 +359,16 @@ def test_pool() -> None:
     assert both.labels is not None
     assert both.labels.to_pylist() == [1, 2, 3]
     np.testing.assert_array_equal(both.embeddings, [[0.5], [1.5], [2.5]])
+
+
+def test_raw_texts_follow_their_rows() -> None:
+    names = Columns(tokens="tokens", text="text")
+    first = Corpus.of(pa.table({"text": ["A.", "B."], "tokens": [["a"], ["b"]]}), names)
+    second = Corpus.of(pa.table({"text": ["C."], "tokens": [["c"]]}), names)
+    assert list(first.take([1, 0, 1]).texts()) == [["B.", "A.", "B."]]
+    both = pool([first, second])
+    assert [text for batch in both.texts() for text in batch] == ["A.", "B.", "C."]
+    assert pool([first, Corpus.of([["c"]])]).raw is None
 
 
 def test_pool_drops_labels_that_some_lack() -> None:

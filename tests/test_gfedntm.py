@@ -56,7 +56,7 @@ def minibatches(seed: int, name: bytes = b"a") -> Minibatches:
 
     bag = sparse.csr_array(np.eye(10, 6, dtype=np.float32) + np.eye(10, 6, -4, dtype=np.float32))
     network = ProdLDA(6, NetworkSettings(n_components=2, hidden=(3, 3)))
-    return Minibatches(bag, network, (seed, int.from_bytes(name)), 0.0, 1)
+    return Minibatches(bag, None, network, (seed, int.from_bytes(name)), 0.0, 1)
 
 
 def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
@@ -116,7 +116,7 @@ def test_cut_passes_agree_with_the_uncut_one() -> None:
     uncut = train(plan, corpora)
 
     halves = GFedNTM(plan.method, plan.text, plan.vocabulary, plan.seed)
-    halves._exchange = lambda _: halves._synchronised  # type: ignore[method-assign]
+    halves._exchange = lambda *_: halves._synchronised  # type: ignore[method-assign]
     client = GFedNTMClient(
         "a", corpora["a"], plan.method, plan.text, plan.vocabulary, plan.seed, 10, 5
     )

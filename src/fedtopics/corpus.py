@@ -7,7 +7,7 @@ strings), and are handed out in batches. Nothing here leaves a client.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,7 +34,11 @@ Document = str | list[str]
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns to read; what is ``None`` is looked for under its usual names."""
+    """Names of the columns to read; what is ``None`` is looked for under its usual names.
+
+    With both `tokens` and `text`, the tokens are the documents and the text is kept beside them.
+    A column of embeddings that cannot be used is refused if it is named here, else left out.
+    """
 
     text: str | None = None
     tokens: str | None = None
@@ -54,6 +58,9 @@ class Corpus:
     labels : pyarrow.ChunkedArray or None
         For measuring only; no method sees them.
     embeddings : float array of shape (n_documents, dimension) or None
+        From a table, float32.
+    raw : pyarrow.ChunkedArray of string, or None
+        The texts of documents that are tokenised, for models that read sentences.
 
     Examples
     --------
@@ -66,6 +73,7 @@ class Corpus:
     documents: pa.ChunkedArray
     labels: pa.ChunkedArray | None = None
     embeddings: NDArray[np.floating[Any]] | None = None
+    raw: pa.ChunkedArray | None = None
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
@@ -151,13 +159,13 @@ class Corpus:
         name = _document_column(table, columns, where)
         id_name = _find(table, columns.id, ID_NAMES, where)
         label_name = _find(table, columns.label, LABEL_NAMES, where)
-        embedding_name = _find(table, columns.embedding, EMBEDDING_NAMES, where)
         ids = table[id_name].cast(pa.large_string()) if id_name else _numbered(table.num_rows)
         return cls(
             pc.fill_null(ids, ""),
             _as_documents(table[name]),
             table[label_name] if label_name else None,
-            _embeddings(table[embedding_name], embedding_name, where) if embedding_name else None,
+            _embedding_column(table, columns, where),
+            _raw_column(table, columns, where),
         )
 
     def __len__(self) -> int:
@@ -179,9 +187,19 @@ class Corpus:
 
     def batches(self) -> Iterator[list[Document]]:
         """Hand out the documents in order, a few thousand at a time."""
-        for chunk in self.documents.chunks:
-            for start in range(0, len(chunk), BATCH):
-                yield cast("list[Document]", chunk.slice(start, BATCH).to_pylist())
+        return _batches(self.documents)
+
+    def texts(self) -> Iterator[list[str]]:
+        """Hand out each document as one string, a few thousand at a time.
+
+        The raw text where there is one, the text, or the tokens with spaces between them.
+        """
+        for batch in _batches(self.documents if self.raw is None else self.raw):
+            yield [text if isinstance(text, str) else " ".join(text) for text in batch]
+
+    def with_embeddings(self, embeddings: NDArray[np.floating[Any]]) -> Corpus:
+        """Return the corpus with these embeddings, shape (n_documents, dimension)."""
+        return replace(self, embeddings=embeddings)
 
     def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Corpus:
         """Return the corpus of these rows, in the given order."""
@@ -191,14 +209,16 @@ class Corpus:
             self.documents.take(index),
             None if self.labels is None else self.labels.take(index),
             None if self.embeddings is None else self.embeddings[np.asarray(rows)],
+            None if self.raw is None else self.raw.take(index),
         )
 
 
 def pool(corpora: Sequence[Corpus]) -> Corpus:
     """Put corpora one after the other: the centralised scenario, where texts may be pooled.
 
-    Labels and embeddings are kept when every corpus has them.
+    Labels, embeddings and raw texts are kept when every corpus has them.
     """
+    raw = [c.raw for c in corpora]
     labels = [c.labels for c in corpora]
     embeddings = [c.embeddings for c in corpora]
     two_forms = "Some corpora are tokenised and some are not; give all in one form."
@@ -208,7 +228,14 @@ def pool(corpora: Sequence[Corpus]) -> Corpus:
         _concatenate([c.documents for c in corpora], two_forms),
         None if any(x is None for x in labels) else _concatenate(labels, two_kinds),
         None if any(x is None for x in embeddings) else np.concatenate(embeddings),  # type: ignore[arg-type]
+        None if any(x is None for x in raw) else _concatenate(raw, two_forms),
     )
+
+
+def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
+    for chunk in column.chunks:
+        for start in range(0, len(chunk), BATCH):
+            yield cast("list[Document]", chunk.slice(start, BATCH).to_pylist())
 
 
 def _concatenate(parts: Iterable[Any], complaint: str) -> pa.ChunkedArray:
@@ -332,12 +359,52 @@ def _document_column(table: pa.Table, columns: Columns, where: str) -> str:
     return found
 
 
+def _raw_column(table: pa.Table, columns: Columns, where: str) -> pa.ChunkedArray | None:
+    if columns.tokens is None or columns.text is None:
+        return None
+    name = _find(table, columns.text, (), where)
+    if not _is_text(table[name].type):
+        raise DataError(f"Column {name!r} of {where} is {table[name].type}; it must hold strings.")
+    return _as_documents(table[name])
+
+
+def _embedding_column(
+    table: pa.Table, columns: Columns, where: str
+) -> NDArray[np.floating[Any]] | None:
+    name = _find(table, columns.embedding, EMBEDDING_NAMES, where)
+    if name is None:
+        return None
+    try:
+        return _embeddings(table[name], name, where)
+    except DataError:
+        if columns.embedding is not None:
+            raise
+        return None  # nobody asked for it: the documents are usable without
+
+
 def _embeddings(column: pa.ChunkedArray, name: str, where: str) -> NDArray[np.floating[Any]]:
-    lengths = pc.unique(pc.list_value_length(column)).to_pylist() if _is_list(column.type) else []
-    if len(lengths) != 1 or lengths[0] is None or not pa.types.is_floating(column.type.value_type):
-        raise DataError(f"Column {name!r} of {where} must hold lists of as many floats each.")
-    flat = pc.list_flatten(column).to_numpy()
-    return cast("NDArray[np.floating[Any]]", flat.reshape(len(column), lengths[0]))
+    place = f"{name!r} of {where}"
+    if not _is_list(column.type) or not pa.types.is_floating(column.type.value_type):
+        raise DataError(f"Column {place} is {column.type}; it must hold lists of floats.")
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    _refuse_rows(lengths == 0, place, "have no embedding", "give each row one")
+    usual = int(np.bincount(lengths).argmax())
+    another = f"have an embedding of another length than {usual}"
+    _refuse_rows(lengths != usual, place, another, "give all the same length")
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+        flat = np.ascontiguousarray(pc.list_flatten(column).to_numpy(), np.float32)
+    vectors = flat.reshape(len(column), usual)
+    bad = np.asarray(~np.isfinite(vectors).all(axis=1))
+    _refuse_rows(bad, place, "have missing, NaN or infinite numbers", "compute these anew")
+    return vectors
+
+
+def _refuse_rows(bad: NDArray[np.bool_], place: str, problem: str, remedy: str) -> None:
+    if bad.any():
+        raise DataError(
+            f"In column {place}, {int(bad.sum())} of {len(bad)} rows {problem}, the first of them "
+            f"row {int(bad.argmax()) + 1} (counted from 1); {remedy}."
+        )
 
 
 def _numbered(n: int) -> pa.ChunkedArray:

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks import Batch, ProdLDA, Stage, Tensors
+from fedtopics.networks import Batch, NeuralTopicModel, Stage, Tensors
 
 
 def leaves(tensors: Mapping[str, Tensor]) -> Tensors:
@@ -39,7 +40,7 @@ def gradients(
     return [{name: g for name in tensors if (g := next(found)) is not None} for tensors in inputs]
 
 
-def batch_weights(network: ProdLDA, weights: Tensors, batch: Batch) -> Tensors:
+def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:
     """Return the weights as a batch uses them: row weights multiplied by its bag of words."""
     return {
         name: batch.project(tensor) if name in network.row_weights else tensor
@@ -55,7 +56,7 @@ class ClientPass:
 
     Parameters
     ----------
-    network : ProdLDA
+    network : NeuralTopicModel
     weights : tensors
         All but the network's ``finish_weights``.
     batch : Batch
@@ -66,7 +67,7 @@ class ClientPass:
         Of row weights, the gradient of their product with the bag of words.
     """
 
-    def __init__(self, network: ProdLDA, weights: Tensors, batch: Batch) -> None:
+    def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
         self.network = network
         self.batch = batch
         self.weights = leaves(batch_weights(network, weights, batch))
@@ -115,7 +116,7 @@ class ServerPass:
 
     Parameters
     ----------
-    network : ProdLDA
+    network : NeuralTopicModel
     weights : tensors
         At least the network's ``finish_weights``.
 
@@ -125,7 +126,7 @@ class ServerPass:
         Of the finish weights.
     """
 
-    def __init__(self, network: ProdLDA, weights: Tensors) -> None:
+    def __init__(self, network: NeuralTopicModel, weights: Tensors) -> None:
         self.network = network
         self.weights = leaves({name: weights[name] for name in network.finish_weights})
         self.weight_gradients: Tensors = {}
@@ -158,12 +159,12 @@ class Shapes:
     shared: dict[str, dict[str, tuple[int, ...]]]
 
 
-def shapes_of(network: ProdLDA) -> Shapes:
+def shapes_of(network: NeuralTopicModel) -> Shapes:
     """Find a network's shapes by sending one document of one word through it."""
     weights = network.initial_weights(0)
-    batch = Batch.of(
-        sparse.csr_array(([1.0], [0], [0, 1]), (1, network.n_words)), None, network.dtype
-    )
+    bag = sparse.csr_array(([1.0], [0], [0, 1]), (1, network.n_words))
+    embedding = np.zeros((1, network.settings.embedding.dimension))
+    batch = Batch.of(bag, None, network.dtype, embedding if network.sees_embedding else None)
     used = batch_weights(network, weights, batch)
     carried: Tensors = {}
     entered: Tensors = {}
@@ -180,7 +181,7 @@ def _shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def finish_all(network: ProdLDA, weights: Tensors, averages: Tensors) -> dict[str, Tensors]:
+def finish_all(network: NeuralTopicModel, weights: Tensors, averages: Tensors) -> dict[str, Tensors]:
     """Return what documents share under running averages of the sums, all by stage name."""
     return {
         stage.name: stage.finish(weights, averages[stage.name], 1.0) for stage in network.stages
@@ -188,7 +189,7 @@ def finish_all(network: ProdLDA, weights: Tensors, averages: Tensors) -> dict[st
 
 
 def run_through(
-    network: ProdLDA, weights: Tensors, batch: Batch, shared: Mapping[str, Tensors] | None
+    network: NeuralTopicModel, weights: Tensors, batch: Batch, shared: Mapping[str, Tensors] | None
 ) -> tuple[Tensor, Tensors]:
     """Run a whole pass over one batch without a cut.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedtopics.corpus import Columns, Corpus
+from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import GFedNTM, GFedNTMClient, GFedNTMSettings
 from fedtopics.names import check_client_name
@@ -32,6 +33,9 @@ class ClientData(BaseModel):
     id: str | None = Field(None, description="column of identifiers")
     label: str | None = Field(None, description="column of labels, for measuring only")
     embedding: str | None = Field(None, description="column of embeddings")
+    embedding_model: str | None = Field(
+        None, description="the model of those embeddings, or where the study's model is"
+    )
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
     def read(self, name: str) -> Corpus:
@@ -165,6 +169,36 @@ class Study(BaseModel):
             self.seed,
             policy.min_documents,
             policy.min_document_frequency,
+        )
+
+    def embedded(
+        self,
+        corpus: Corpus,
+        own_model: str | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Corpus:
+        """Return a client's corpus with embeddings, if the method needs them.
+
+        Parameters
+        ----------
+        own_model : str, optional
+            Where the client has the study's model, or the model of its precomputed embeddings.
+        on_progress : callable, optional
+            Called with the numbers of documents done and of all.
+
+        Raises
+        ------
+        StudyError, DataError
+            If the embeddings are of another model or dimension, or hold NaN.
+
+        Leaves the client
+            Nothing.
+        """
+        if not self.method.sees_embedding:
+            return corpus
+        settings = self.method.embedding
+        return corpus.with_embeddings(
+            document_embeddings(corpus, settings, own_model=own_model, on_progress=on_progress)
         )
 
     def with_clients(self, names: Iterable[str]) -> Study:

@@ -21,8 +21,15 @@ from safetensors.torch import load, save
 
 from fedtopics import __version__
 from fedtopics.corpus import Corpus
-from fedtopics.errors import ModelError
-from fedtopics.networks import NETWORKS, Batch, NetworkSettings, ProdLDA, Tensors
+from fedtopics.embeddings import document_embeddings
+from fedtopics.errors import ModelError, StudyError
+from fedtopics.networks import (
+    Batch,
+    NetworkSettings,
+    NeuralTopicModel,
+    Tensors,
+    find_network,
+)
 from fedtopics.passes import batch_weights
 from fedtopics.vocabulary import TextRules, Vocabulary, count_words
 
@@ -36,7 +43,7 @@ class TopicModel:
 
     Parameters
     ----------
-    network : ProdLDA
+    network : NeuralTopicModel
     weights : tensors
     shared : mapping of stage name to tensors
         What documents share at inference (running statistics).
@@ -47,11 +54,13 @@ class TopicModel:
     documents : mapping of client name to int
     relevance : float
         How topics are read, see `topics`.
+    coherence : mapping of measure to float array of shape (n_topics,)
+        Of the ten first words of each topic, on the clients' own documents.
     info : mapping
         Method, rounds and seed, for the card.
     """
 
-    network: ProdLDA
+    network: NeuralTopicModel
     weights: Tensors
     shared: Mapping[str, Tensors]
     vocabulary: Vocabulary
@@ -59,6 +68,7 @@ class TopicModel:
     shares: Mapping[str, NDArray[np.float64]]
     documents: Mapping[str, int]
     relevance: float = 0.6
+    coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -111,55 +121,70 @@ class TopicModel:
         Returns
         -------
         theta : float32 array of shape (n_documents, n_topics)
-            Rows sum to 1 and follow the documents' order. A document without a known word has
-            1 / n_topics everywhere.
+            Rows sum to 1 and follow the documents' order. A document without a known word, or
+            without an embedding for networks that see one, has 1 / n_topics everywhere.
         """
-        return self.transform_counts(self.count(documents))
+        corpus = Corpus.of(documents)
+        return self._theta(self.count(corpus), self._embeddings(corpus))[0]
 
     def count(self, documents: Any) -> Any:
         """Return the bag of words of documents, a CSR array of shape (n_documents, n_words)."""
         counts = count_words(Corpus.of(documents), self.text, self.vocabulary.index).counts
         return counts.astype(np.float32)
 
-    def transform_counts(self, counts: Any) -> NDArray[np.float32]:
-        """Find the topics of a bag of words that `count` made; see `transform`."""
-        theta = np.full((counts.shape[0], self.n_topics), 1 / self.n_topics, np.float32)
-        known = np.flatnonzero(np.diff(counts.indptr))
-        with torch.no_grad():
-            for start in range(0, len(known), BATCH):
-                rows = known[start : start + BATCH]
-                batch = Batch.of(counts[rows], None, self.network.dtype)
-                used = batch_weights(self.network, self.weights, batch)
-                theta[rows] = self.network.theta(used, self.shared, batch).numpy()
-        return theta
-
     def write_theta(self, documents: Any, path: str | Path) -> int:
         """Write the topics of documents as a Parquet table, a row a document, in their order.
 
-        Columns are id, known_words, topic (null without a known word) and theta_0, theta_1, ...
+        Columns are id, known_words, topic and theta_0, theta_1, ...; topic is null where the
+        model sees nothing of a document.
 
         Returns
         -------
         int
-            Documents without a known word; their theta is even.
+            Documents of which the model sees nothing; their theta is even.
         """
         corpus = Corpus.of(documents)
         counts = self.count(corpus)
-        theta = self.transform_counts(counts)
-        known = counts.sum(1)
-        main_topic = pa.array(theta.argmax(1), pa.int64(), mask=known == 0)
-        columns = {"id": corpus.ids, "known_words": known.astype("int64"), "topic": main_topic}
+        theta, seen = self._theta(counts, self._embeddings(corpus))
+        main_topic = pa.array(theta.argmax(1), pa.int64(), mask=~seen)
+        words = counts.sum(1).astype("int64")
+        columns = {"id": corpus.ids, "known_words": words, "topic": main_topic}
         columns |= {f"theta_{k}": theta[:, k] for k in range(self.n_topics)}
         pq.write_table(pa.table(columns), path)
-        return int((known == 0).sum())
+        return int((~seen).sum())
+
+    def _embeddings(self, corpus: Corpus) -> NDArray[Any] | None:
+        if not self.network.sees_embedding:
+            return None
+        return document_embeddings(corpus, self.network.settings.embedding)
+
+    def _theta(
+        self, counts: Any, embeddings: NDArray[Any] | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return theta, and of which documents the network sees something."""
+        theta = np.full((counts.shape[0], self.n_topics), 1 / self.n_topics, np.float32)
+        seen = np.zeros(counts.shape[0], bool)
+        if self.network.sees_words:
+            seen |= np.diff(counts.indptr) > 0
+        if embeddings is not None:
+            seen |= embeddings.any(1)
+        found = np.flatnonzero(seen)
+        with torch.no_grad():
+            for start in range(0, len(found), BATCH):
+                rows = found[start : start + BATCH]
+                embedded = None if embeddings is None else embeddings[rows]
+                batch = Batch.of(counts[rows], None, self.network.dtype, embedded)
+                used = batch_weights(self.network, self.weights, batch)
+                theta[rows] = self.network.theta(used, self.shared, batch).numpy()
+        return theta, seen
 
     def get_topic_info(
         self, n_words: int = 10, relevance: float | None = None
     ) -> list[dict[str, Any]]:
         """Return a row a topic, largest first; ``pandas.DataFrame`` takes it as it is.
 
-        Each row has the topic's number, its share of all documents, its words, and its share of
-        each client's documents.
+        Each row has the topic's number, its share of all documents, its words, their coherence,
+        and the topic's share of each client's documents.
         """
         words = self.topics(n_words, relevance)
         return [
@@ -167,6 +192,7 @@ class TopicModel:
                 "topic": int(k),
                 "share": float(self.share[k]),
                 "words": words[k],
+                "coherence": {name: float(score[k]) for name, score in self.coherence.items()},
                 "clients": {name: float(share[k]) for name, share in self.shares.items()},
             }
             for k in np.argsort(-self.share, kind="stable")
@@ -194,6 +220,7 @@ class TopicModel:
             "relevance": self.relevance,
             "shares": {name: share.tolist() for name, share in self.shares.items()},
             "documents": dict(self.documents),
+            "coherence": {name: score.tolist() for name, score in self.coherence.items()},
             "info": dict(self.info),
         }
         (folder / "model.safetensors").write_bytes(data)
@@ -239,7 +266,11 @@ class TopicModel:
             )
         settings = NetworkSettings(**config["settings"])
         dtype = getattr(torch, config["precision"])
-        network = NETWORKS[config["network"]](len(vocabulary), settings, dtype)
+        try:
+            kind = find_network(config["network"])
+        except StudyError as error:
+            raise ModelError(f"The model in {folder} cannot be used: {error}") from None
+        network = kind(len(vocabulary), settings, dtype)
         weights, shared = _read_tensors(folder / "model.safetensors", config["sha256"])
         if _shapes(weights) != _shapes(network.initial_weights(0)):
             raise ModelError(
@@ -255,6 +286,7 @@ class TopicModel:
             shares={name: np.array(share) for name, share in config["shares"].items()},
             documents=config["documents"],
             relevance=config["relevance"],
+            coherence={name: np.array(score) for name, score in config["coherence"].items()},
             info=config["info"],
         )
 
@@ -269,6 +301,10 @@ def card(model: TopicModel) -> str:
         f"{model.info.get('rounds', '?')} rounds, seed {model.info.get('seed', '?')}",
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
         f"- Documents with a known word: {total}",
+        *(
+            f"- Coherence {name} of the topics' ten first words: {score.mean():.3f}"
+            for name, score in model.coherence.items()
+        ),
         f"- Written by fedtopics {__version__}. This folder holds words and numbers, no document.",
         "",
         "| client | documents |",

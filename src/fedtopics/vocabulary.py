@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,13 +232,13 @@ def count_words(
         grown: defaultdict[str, int] = defaultdict()
         grown.default_factory = grown.__len__
         number = grown.__getitem__
-        parts = [_count_batch(batch, number) for batch in _analysed(corpus, rules)]
+        parts = [_count_batch(batch, number) for batch in tokens(corpus, rules)]
         words = list(grown)
     else:
         known = vocabulary
         parts = [
             _count_batch([[w for w in doc if w in known] for doc in batch], known.__getitem__)
-            for batch in _analysed(corpus, rules)
+            for batch in tokens(corpus, rules)
         ]
         words = list(vocabulary)
     for part in parts:
@@ -246,9 +246,10 @@ def count_words(
     return WordCounts(words, sparse.vstack(parts, format="csr"))
 
 
-def _analysed(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[Document]]:
+def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
+    """Hand out the words of the documents, in order, a few thousand documents at a time."""
     if corpus.is_tokenised:
-        return corpus.batches()
+        return cast("Iterator[list[list[str]]]", corpus.batches())
     analyse = rules.analyser()
     return ([analyse(doc) for doc in batch] for batch in corpus.batches())  # type: ignore[arg-type]
 

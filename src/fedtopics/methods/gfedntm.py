@@ -12,6 +12,7 @@ that write about different things destroy the model; see docs/exactness.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,10 +24,11 @@ from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
 from fedtopics.errors import StudyError
 from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.coherence import count_pairs, federated_coherence
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.settings import GFedNTMSettings
 from fedtopics.methods.state import State, Update
-from fedtopics.networks import Batch, ProdLDA, Tensors, to_arrays, to_tensor, to_tensors
+from fedtopics.networks import Batch, NeuralTopicModel, Tensors, to_arrays, to_tensor, to_tensors
 from fedtopics.passes import (
     ClientPass,
     ServerPass,
@@ -84,7 +86,7 @@ class GFedNTM:
         if saved is not None:
             state.restore(saved)
         asked = _Asked(clients, network, vocabulary.fingerprint)
-        exchange = self._exchange(len(clients.names))
+        exchange = self._exchange(network, len(clients.names))
         if self.settings.norm == "server" and not state.averages:
             self._first_average(asked, state)
         for number in run.rounds(state.round, self.settings.rounds(counts["training"])):
@@ -140,19 +142,21 @@ class GFedNTM:
                 "documents, or lower min_document_frequency."
             )
 
-    def _first_state(self, network: ProdLDA) -> State:
+    def _first_state(self, network: NeuralTopicModel) -> State:
         weights = network.initial_weights(self.seed)
         rate = 1.0 if self.settings.optimizer == "fedavg" else self.settings.learning_rate
         optimizer = ServerOptimizer(self.settings.optimizer, weights, rate, self.settings.beta1)
         return State(weights, optimizer)
 
-    def _exchange(self, n_clients: int) -> Callable[[_Asked, State], Update]:
+    def _exchange(
+        self, network: NeuralTopicModel, n_clients: int
+    ) -> Callable[[_Asked, State], Update]:
         if self.settings.local_steps > 1:
             return self._averaged_steps
         if self.settings.norm == "server":
             return self._server_statistics
-        # One client's own statistics are those of all.
-        if self.settings.norm == "local" or n_clients == 1:
+        # One client's own statistics are those of all; without a cut there are none.
+        if self.settings.norm == "local" or n_clients == 1 or not network.stages:
             return self._own_statistics
         return self._synchronised
 
@@ -218,6 +222,8 @@ class GFedNTM:
 
     def _first_average(self, clients: _Asked, state: State) -> None:
         """Begin the running statistics with those of the first minibatches."""
+        if not clients.network.stages:
+            return
         stage = clients.network.stages[0].name
         weights = _client_weights(clients.network, state.weights)
         template = {"sums": clients.shapes.sums[stage]}
@@ -258,7 +264,7 @@ class GFedNTM:
         network = clients.network
         template = {"theta": (self.settings.n_components,)}
         replies = clients.call("shares", template, **_evaluation(network, state))
-        return TopicModel(
+        model = TopicModel(
             network=network,
             weights=state.weights,
             shared=finish_all(network, state.weights, state.averages),
@@ -269,12 +275,16 @@ class GFedNTM:
             relevance=self.settings.relevance,
             info={"method": "gfedntm", "rounds": state.round, "seed": self.seed},
         )
+        ask = partial(clients.sum, "pairs")
+        return replace(
+            model, coherence=federated_coherence(ask, model.topics(), self.settings.coherence)
+        )
 
 
 class _Asked:
     """The clients, asked about one network: what their replies look like follows from it."""
 
-    def __init__(self, clients: Clients, network: ProdLDA, vocabulary: str) -> None:
+    def __init__(self, clients: Clients, network: NeuralTopicModel, vocabulary: str) -> None:
         self.network = network
         self.shapes = shapes_of(network)
         self._clients = clients
@@ -310,10 +320,10 @@ class GFedNTMClient:
     """
 
     method = "gfedntm"
-    version = 1  # of what its functions take, give and compute
+    version = 2  # of what its functions take, give and compute
     published = (
         "vocabulary", "adopt", "forward", "loss", "backward", "gradients", "steps", "validate",
-        "shares",
+        "shares", "pairs",
     )  # fmt: skip
 
     def __init__(
@@ -332,25 +342,30 @@ class GFedNTMClient:
         self.min_documents = min_documents
         self._rarest = max(limits.min_document_frequency, min_document_frequency)
         self._seed = (seed, int.from_bytes(name.encode()))
+        self._corpus = corpus
+        self._text = text
         self._counts = count_words(corpus, text)
+        self._embeddings = corpus.embeddings if settings.sees_embedding else None
         self._fingerprint = ""
 
     @staticmethod
     def schedule(settings: GFedNTMSettings) -> dict[str, str]:
         """Say how often a study with these settings calls which function."""
-        layers = 1 if settings.layer_norm else 2
+        cuts = len(settings.build(1).stages)
         if settings.local_steps > 1:
             round_ = {"steps": f"each round, over {settings.local_steps} minibatches"}
-        elif settings.norm == "sync":
-            often = "each round" if layers == 1 else "twice a round"
+        elif settings.norm == "sync" and cuts > 0:
+            often = "each round" if cuts == 1 else "twice a round"
             round_ = {"forward": often, "loss": "each round", "backward": often}
         else:
             round_ = {"gradients": "each round"}
-        if settings.norm == "server":
+        if settings.norm == "server" and cuts > 0:
             round_ = {"forward": "once"} | round_
         if settings.validation_share:
             round_["validate"] = f"every {settings.validate_every} rounds"
-        return {"vocabulary": "once", "adopt": "once"} | round_ | {"shares": "once, at the end"}
+        end = ["shares"] if settings.coherence == "nothing" else ["shares", "pairs"]
+        first = {"vocabulary": "once", "adopt": "once"}
+        return first | round_ | dict.fromkeys(end, "once, at the end")
 
     def vocabulary(self) -> dict[str, Any]:
         """Name the words that enough of the documents have (Algorithm 1, GetClientVocab).
@@ -376,7 +391,12 @@ class GFedNTMClient:
         bag = self._counts.columns({word: i for i, word in enumerate(words)}).astype(np.float32)
         self._network = self.settings.build(len(words))
         self._documents = Minibatches(
-            bag, self._network, self._seed, self.settings.validation_share, self.min_documents
+            bag,
+            self._embeddings,
+            self._network,
+            self._seed,
+            self.settings.validation_share,
+            self.min_documents,
         )
         documents = bag.shape[0]
         proportional = self.settings.batch_split == "proportional"
@@ -537,6 +557,19 @@ class GFedNTMClient:
             total += self._network.theta(used, given, batch).double().sum(0).numpy()
         return {"theta": total, "documents": len(rows)}
 
+    def pairs(
+        self, vocabulary: str, words: list[str], n_topics: int, windows: list[int]
+    ) -> dict[str, Any]:
+        """Count how often the topics' words occur together, to score their coherence.
+
+        Leaves the client
+            For each pair of words of a topic, the number of windows or documents that hold both;
+            the numbers of windows and documents.
+        """
+        self._check(vocabulary)
+        counts = count_pairs(self._corpus, self._text, words, n_topics, windows)
+        return counts | {"documents": len(self._corpus)}
+
     def _minibatch(self, vocabulary: str, number: int) -> Batch:
         self._check(vocabulary)
         return self._documents.draw(number, self._size)
@@ -568,11 +601,11 @@ class GFedNTMClient:
             )
 
 
-def _client_weights(network: ProdLDA, weights: Tensors) -> dict[str, NDArray[Any]]:
+def _client_weights(network: NeuralTopicModel, weights: Tensors) -> dict[str, NDArray[Any]]:
     return to_arrays({n: t for n, t in weights.items() if n not in network.finish_weights})
 
 
-def _evaluation(network: ProdLDA, state: State) -> dict[str, Any]:
+def _evaluation(network: NeuralTopicModel, state: State) -> dict[str, Any]:
     shared = finish_all(network, state.weights, state.averages)
     return {
         "weights": _client_weights(network, state.weights),

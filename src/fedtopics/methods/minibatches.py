@@ -7,13 +7,14 @@ same minibatch, and a client that was restarted goes on where it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import DataError
-from fedtopics.networks import Batch, ProdLDA
+from fedtopics.networks import Batch, NeuralTopicModel, Noise
 
 EVALUATION_BATCH = 1024
 
@@ -25,7 +26,8 @@ class Minibatches:
     ----------
     bag : float32 CSR array of shape (n_documents, n_words)
         Documents without a word are left out of all that follows.
-    network : ProdLDA
+    embeddings : float array of shape (n_documents, dimension) or None
+    network : NeuralTopicModel
     seed : sequence of int
         The study's seed and the client.
     validation_share : float
@@ -48,12 +50,14 @@ class Minibatches:
     def __init__(
         self,
         bag: sparse.csr_array,
-        network: ProdLDA,
+        embeddings: NDArray[np.floating[Any]] | None,
+        network: NeuralTopicModel,
         seed: Sequence[int],
         validation_share: float,
         smallest: int,
     ) -> None:
         self._bag = bag
+        self._embeddings = embeddings
         self._network = network
         self._seed = seed
         self._smallest = smallest
@@ -88,10 +92,13 @@ class Minibatches:
             self._epoch = (epoch, rng.permutation(self.training))
         rows = self._epoch[1][place * size : (place + 1) * size]
         noise = self._network.draw(np.random.default_rng([*self._seed, 2, number]), len(rows))
-        return Batch.of(self._bag[rows], noise, self._network.dtype)
+        return self._batch(rows, noise)
 
     def in_order(self, rows: NDArray[np.int64]) -> Iterator[Batch]:
         """Hand out these documents without noise, a thousand at a time."""
         for start in range(0, len(rows), EVALUATION_BATCH):
-            some = self._bag[rows[start : start + EVALUATION_BATCH]]
-            yield Batch.of(some, None, self._network.dtype)
+            yield self._batch(rows[start : start + EVALUATION_BATCH], None)
+
+    def _batch(self, rows: NDArray[np.int64], noise: Noise | None) -> Batch:
+        embeddings = None if self._embeddings is None else self._embeddings[rows]
+        return Batch.of(self._bag[rows], noise, self._network.dtype, embeddings)

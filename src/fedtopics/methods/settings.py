@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.aggregation import OptimizerName
-from fedtopics.networks import NETWORKS, NetworkSettings, ProdLDA
+from fedtopics.errors import StudyError
+from fedtopics.methods.coherence import Within
+from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
 
 EPOCHS = 100  # passes over the documents when max_rounds is not given,
 MOST_ROUNDS = 5000  # but no more rounds than this
@@ -24,10 +26,21 @@ class Choice(BaseModel):
     """Which method, which network, whose values: what a study's [method] begins with."""
 
     name: Literal["gfedntm"] = Field("gfedntm", description="the method")
-    network: Literal["prodlda"] = Field("prodlda", description="the neural topic model")
+    network: str = Field(
+        "prodlda",
+        description='the neural topic model: "prodlda", "neurallda", "combinedtm" or "zeroshottm"',
+    )
     preset: Literal["default", "paper"] = Field(
         "default", description='"paper" takes the authors\' settings where none is given'
     )
+
+    @field_validator("network")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            return find_network(value).name
+        except StudyError as error:
+            raise ValueError(str(error)) from None
 
 
 class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of the last base first
@@ -70,6 +83,11 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
     relevance: float = Field(
         0.6, ge=0, le=1, description="how topics are read: 1 by probability, 0 by lift"
     )
+    coherence: Within = Field(
+        "windows",
+        description='where the topics\' words count as occurring together: "windows" of text, '
+        '"documents" (where the order of words is lost), or "nothing": no coherence, no counts',
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -94,9 +112,14 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
             raise ValueError('norm "server" needs layer_norm = true')
         return self
 
-    def build(self, n_words: int) -> ProdLDA:
+    def build(self, n_words: int) -> NeuralTopicModel:
         """Build the network for a vocabulary."""
-        return NETWORKS[self.network](n_words, self, getattr(torch, self.precision))
+        return find_network(self.network)(n_words, self, getattr(torch, self.precision))
+
+    @property
+    def sees_embedding(self) -> bool:
+        """Whether documents need an embedding."""
+        return find_network(self.network).sees_embedding
 
     def rounds(self, documents: int) -> int:
         """Return the most rounds for a number of training documents."""

@@ -1,0 +1,46 @@
+"""Scores of topic models: topics as words, as groups of documents, and beside other topics."""
+
+from fedtopics.metrics.clustering import normalised_mutual_information, purity
+from fedtopics.metrics.coherence import (
+    WINDOWS,
+    Measure,
+    coherence,
+    coherence_of,
+    pairs_of,
+    score_pairs,
+)
+from fedtopics.metrics.cooccurrences import Cooccurrences, count_cooccurrences
+from fedtopics.metrics.diversity import (
+    inverted_rank_biased_overlap,
+    mean_cosine_dissimilarity,
+    unique_words,
+)
+from fedtopics.metrics.similarity import (
+    MinimumDistances,
+    amwmd,
+    topic_similarity,
+    word_mover_distances,
+)
+from fedtopics.metrics.word_vectors import WordVectors, read_word_vectors
+
+__all__ = [
+    "WINDOWS",
+    "Cooccurrences",
+    "Measure",
+    "MinimumDistances",
+    "WordVectors",
+    "amwmd",
+    "coherence",
+    "coherence_of",
+    "count_cooccurrences",
+    "inverted_rank_biased_overlap",
+    "mean_cosine_dissimilarity",
+    "normalised_mutual_information",
+    "pairs_of",
+    "purity",
+    "read_word_vectors",
+    "score_pairs",
+    "topic_similarity",
+    "unique_words",
+    "word_mover_distances",
+]

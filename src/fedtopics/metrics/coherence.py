@@ -1,0 +1,197 @@
+"""Coherence of topics, from counts of words that occur together.
+
+The scores are those of gensim 4, so that they compare with published figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.metrics.cooccurrences import Cooccurrences, count_cooccurrences
+
+Measure = Literal["c_v", "npmi", "u_mass"]
+
+WINDOWS: dict[Measure, int | None] = {"c_v": 110, "npmi": 10, "u_mass": None}
+EPSILON = 1e-12  # added to the probability of a pair, so that its logarithm exists
+
+
+def _normalised_information(
+    together: NDArray[np.int64], n_windows: int, absent: float
+) -> NDArray[np.float64]:
+    """Return the NPMI of all pairs of words, `absent` where a word occurs nowhere."""
+    single = together.diagonal() / n_windows
+    joint = together / n_windows + EPSILON
+    chance = np.outer(single, single)
+    ratio = np.divide(joint, chance, out=np.ones_like(joint), where=chance > 0)
+    return np.where(chance > 0, np.log(ratio) / -np.log(joint), absent)
+
+
+def _npmi(together: NDArray[np.int64], n_windows: int) -> float:
+    """Return the mean NPMI of a topic's pairs of words."""
+    pairs = ~np.eye(len(together), dtype=bool)
+    if not pairs.any():
+        return np.nan
+    return float(_normalised_information(together, n_windows, -1.0)[pairs].mean())
+
+
+def _c_v(together: NDArray[np.int64], n_windows: int) -> float:
+    """Return the mean cosine of each word's NPMI with the topic's words, and their sum."""
+    if not len(together):
+        return np.nan
+    contexts = _normalised_information(together, n_windows, 0.0)
+    whole = contexts.sum(0)
+    norms = np.linalg.norm(contexts, axis=1) * np.linalg.norm(whole)
+    cosines = np.divide(contexts @ whole, norms, out=np.zeros_like(norms), where=norms > 0)
+    return float(cosines.mean())
+
+
+def _u_mass(together: NDArray[np.int64], n_windows: int) -> float:
+    """Return the mean log probability of a word given a more important one of its topic."""
+    later, earlier = np.tril_indices(len(together), -1)
+    if not len(later):
+        return np.nan
+    given = together[earlier, earlier] / n_windows
+    joint = together[later, earlier] / n_windows + EPSILON
+    return float(np.log(np.divide(joint, given, out=np.ones_like(joint), where=given > 0)).mean())
+
+
+_MEASURES: dict[Measure, Callable[[NDArray[np.int64], int], float]] = {
+    "c_v": _c_v,
+    "npmi": _npmi,
+    "u_mass": _u_mass,
+}
+
+
+def coherence(
+    topics: Sequence[Sequence[str]], counts: Cooccurrences, words: Sequence[str], measure: Measure
+) -> NDArray[np.float64]:
+    """Score how often the words of each topic occur together.
+
+    Parameters
+    ----------
+    topics : list of n_topics lists of distinct words, the most important first
+        All words of a topic are scored; gensim takes the first 20 unless it is told otherwise.
+    counts : dict
+        From `count_cooccurrences`, or the sum of several clients'.
+    words : sequence of str, length n_words
+        The words that were counted, in that order.
+    measure : {"c_v", "npmi", "u_mass"}
+        gensim's c_v, c_npmi, u_mass. The window is the one used for counting; `WINDOWS` holds the
+        usual ones.
+
+    Returns
+    -------
+    float64 array of shape (n_topics,)
+        Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. A topic of
+        fewer than two words (for c_v, of none) is nan.
+
+    Raises
+    ------
+    DataError
+        If a topic holds a word that was not counted.
+    StudyError
+        If the measure is unknown.
+
+    Notes
+    -----
+    A word that occurs nowhere: gensim's npmi is infinite then and its c_v is nan. Here a pair
+    with such a word has the lowest NPMI, -1; in c_v the word scores 0 and adds nothing to the
+    other words. u_mass is as in gensim: 0 for a pair whose more important word occurs nowhere.
+
+    References
+    ----------
+    Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures, sections
+    3.3 and 3.4. u_mass: Mimno et al. (2011), Optimizing Semantic Coherence in Topic Models,
+    equation 1, with probabilities and gensim's epsilon in place of counts and 1.
+
+    Examples
+    --------
+    >>> texts = [["tea", "milk"], ["tea", "milk"], ["sand"], ["sand", "tea"]]
+    >>> words = ["tea", "milk", "sand"]
+    >>> counts = count_cooccurrences(texts, words, None)
+    >>> coherence([["tea", "milk"], ["milk", "sand"]], counts, words, "npmi").round(2).tolist()
+    [0.42, -0.95]
+    """
+    return score_pairs(pairs_of(topics, counts, words), counts["windows"], measure)
+
+
+def pairs_of(
+    topics: Sequence[Sequence[str]], counts: Cooccurrences, words: Sequence[str]
+) -> list[NDArray[np.int64]]:
+    """Return the counts that scores need: of each topic's own pairs of words.
+
+    Parameters
+    ----------
+    topics, counts, words
+        As for `coherence`.
+
+    Returns
+    -------
+    list of n_topics int64 arrays of shape (n, n), n the words of the topic
+        Windows that hold both words; on the diagonal, those that hold the word.
+
+    Raises
+    ------
+    DataError
+        If a topic holds a word that was not counted.
+    """
+    index = {word: number for number, word in enumerate(words)}
+    pairs = []
+    for number, topic in enumerate(topics):
+        if not index.keys() >= set(topic):
+            raise DataError(
+                f"Topic {number} holds a word that was not counted; count the words of all topics."
+            )
+        chosen = np.array([index[word] for word in topic], np.int64)
+        pairs.append(counts["together"][np.ix_(chosen, chosen)])
+    return pairs
+
+
+def score_pairs(
+    pairs: Iterable[NDArray[np.int64]], n_windows: int, measure: Measure
+) -> NDArray[np.float64]:
+    """Score topics as `coherence` does, from the counts of `pairs_of` or sums of them."""
+    _check_measure(measure)
+    return np.array([_MEASURES[measure](counted, max(n_windows, 1)) for counted in pairs])
+
+
+def coherence_of(
+    topics: Sequence[Sequence[str]],
+    documents: Iterable[Sequence[str]],
+    measure: Measure,
+    window: int | Literal["usual"] | None = "usual",
+) -> NDArray[np.float64]:
+    """Count and score in one step, for documents that are in one place.
+
+    Parameters
+    ----------
+    topics, measure
+        As for `coherence`.
+    documents : iterable of token lists
+    window : int, None or "usual"
+        As for `count_cooccurrences`; "usual" is the measure's own, `WINDOWS`.
+
+    Returns
+    -------
+    float64 array of shape (n_topics,)
+
+    Examples
+    --------
+    >>> coherence_of([["tea", "milk"]], [["tea", "milk"], ["tea"]], "u_mass").round(2).tolist()
+    [-0.69]
+    """
+    _check_measure(measure)
+    words = list(dict.fromkeys(word for topic in topics for word in topic))
+    size = WINDOWS[measure] if window == "usual" else window
+    return coherence(topics, count_cooccurrences(documents, words, size), words, measure)
+
+
+def _check_measure(measure: str) -> None:
+    """Refuse a measure that is not there."""
+    if measure not in WINDOWS:
+        raise StudyError(f"The measure {measure!r} is unknown; choose from {', '.join(WINDOWS)}.")

@@ -1,0 +1,123 @@
+"""Diversity of topics: how little they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError, StudyError
+
+
+def unique_words(topics: Sequence[Sequence[str]], n_words: int = 25) -> float:
+    """Return the share of distinct words among the top words of all topics.
+
+    Parameters
+    ----------
+    topics : list of n_topics lists of words, the most important first
+    n_words : int
+        How many words of each topic count; a shorter topic counts with all it has.
+
+    Returns
+    -------
+    float
+        Above 0, at most 1; 1 if no two topics share a word; nan if there is no word.
+
+    References
+    ----------
+    Dieng, Ruiz and Blei (2020), Topic Modeling in Embedding Spaces, section 6: topic diversity.
+
+    Examples
+    --------
+    >>> unique_words([["tea", "milk"], ["tea", "sand"]])
+    0.75
+    """
+    words = [word for topic in topics for word in topic[:n_words]]
+    return len(set(words)) / len(words) if words else float("nan")
+
+
+def mean_cosine_dissimilarity(beta: NDArray[np.floating]) -> float:
+    """Return the mean over pairs of topics of 1 - the cosine of their rows.
+
+    Parameters
+    ----------
+    beta : float array of shape (n_topics, n_words)
+        Rows sum to 1.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 1 if no two topics share a word; nan for fewer than two topics.
+
+    References
+    ----------
+    The F-LDA paper (federated topic modelling with guided LDA), section Experiments: diversity.
+
+    Examples
+    --------
+    >>> mean_cosine_dissimilarity(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    1.0
+    """
+    if len(beta) < 2:
+        return float("nan")
+    rows = beta / np.linalg.norm(beta, axis=1, keepdims=True)
+    return float(1 - (rows @ rows.T)[np.triu_indices(len(rows), 1)].mean())
+
+
+def inverted_rank_biased_overlap(
+    topics: Sequence[Sequence[str]], weight: float = 0.9, n_words: int = 10
+) -> float:
+    """Return 1 - the mean over pairs of topics of their extrapolated rank-biased overlap.
+
+    Parameters
+    ----------
+    topics : list of n_topics lists of distinct words, the most important first
+    weight : float, above 0 and below 1
+        The paper's p: the closer to 1, the more the lower ranks count.
+    n_words : int
+        How many words of each topic count.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 1 if no two topics share a word; nan for fewer than two topics.
+
+    Raises
+    ------
+    DataError
+        If the topics do not all have as many words.
+    StudyError
+        If the weight is out of range.
+
+    References
+    ----------
+    Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 32,
+    which for lists of one length without ties is equation 30.
+
+    Examples
+    --------
+    >>> inverted_rank_biased_overlap([["tea", "milk"], ["sand", "sea"]])
+    1.0
+    """
+    if not 0 < weight < 1:
+        raise StudyError(f"The weight {weight} is out of range; choose it above 0 and below 1.")
+    lists = [topic[:n_words] for topic in topics]
+    if len({len(words) for words in lists}) > 1 or not all(lists):
+        raise DataError("The topics differ in length, or are empty; ask for fewer words of each.")
+    if len(lists) < 2:
+        return float("nan")
+    overlaps = [_rank_biased_overlap(one, other, weight) for one, other in combinations(lists, 2)]
+    return float(1 - np.mean(overlaps))
+
+
+def _rank_biased_overlap(one: Sequence[str], other: Sequence[str], weight: float) -> float:
+    """Extrapolate the overlap of two lists, as if they went on agreeing as they do at the end."""
+    place = {word: depth for depth, word in enumerate(other)}
+    shared_from = [max(depth, place[word]) for depth, word in enumerate(one) if word in place]
+    depths = np.arange(1, len(one) + 1)
+    agreement = np.bincount(shared_from, minlength=len(one)).cumsum() / depths
+    discounts = weight**depths
+    seen = (1 - weight) / weight * (agreement @ discounts)
+    return float(agreement[-1] * discounts[-1] + seen)

@@ -1,0 +1,160 @@
+"""What every network works on: its settings, minibatches, noise, stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from scipy import sparse
+from torch import Tensor
+
+from fedtopics.embeddings import EmbeddingSettings
+from fedtopics.kernels import Projection
+
+Tensors = dict[str, Tensor]
+
+
+class NetworkSettings(BaseModel):
+    """Shape and prior of a neural topic model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    n_components: int = Field(20, ge=2, description="number of topics")
+    hidden: tuple[PositiveInt, PositiveInt] = Field(
+        (100, 100), description="units of the two hidden layers"
+    )
+    dropout: float = Field(0.2, ge=0, lt=1, description="dropped share of hidden units and theta")
+    alpha: float = Field(1.0, gt=0, description="Dirichlet prior of theta")
+    learn_prior: bool = Field(False, description="train the prior's mean and variance")
+    word_bias: bool = Field(True, description="a bias per word in the decoder")
+    layer_norm: bool = Field(False, description="normalise the posterior by document, not by batch")
+    embedding: EmbeddingSettings = Field(
+        EmbeddingSettings(), description="of documents, for networks that see them"
+    )
+
+
+@dataclass(frozen=True)
+class Noise:
+    """All that is random in one pass.
+
+    Parameters
+    ----------
+    normal : tensor of shape (n, n_topics)
+    keep_hidden, keep_theta : tensors of shape (n, n_hidden), (n, n_topics)
+        Zero where dropout drops, otherwise 1 / (1 - dropout).
+    """
+
+    normal: Tensor
+    keep_hidden: Tensor
+    keep_theta: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A minibatch of n documents in which U different words occur.
+
+    Parameters
+    ----------
+    bag : CSR array of shape (n, n_words)
+    words : int64 array of shape (U,)
+        The words' columns in the vocabulary, ascending.
+    places : int64 tensor, row * n_words + column of each non-zero count
+    values : tensor, the non-zero counts
+    lengths : tensor of shape (n,)
+        Words of each document.
+    noise : Noise or None
+        None computes with the posterior's mean and without dropout.
+    embedding : tensor of shape (n, dimension) or None
+        Of each document, for networks that see it.
+    """
+
+    bag: sparse.csr_array
+    words: NDArray[np.int64]
+    places: Tensor
+    values: Tensor
+    lengths: Tensor
+    noise: Noise | None = None
+    embedding: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls,
+        bag: sparse.csr_array,
+        noise: Noise | None = None,
+        dtype: torch.dtype = torch.float32,
+        embedding: NDArray[np.floating[Any]] | None = None,
+    ) -> Batch:
+        """Make a batch of rows of a bag of words (n, n_words), and of embeddings (n, dimension)."""
+        n, n_words = bag.shape
+        values = torch.from_numpy(bag.data).to(dtype)
+        bag = sparse.csr_array((values.numpy(), bag.indices, bag.indptr), bag.shape)
+        present = np.zeros(n_words, bool)
+        present[bag.indices] = True
+        row = np.repeat(np.arange(n), np.diff(bag.indptr))
+        places = torch.from_numpy(row * n_words + bag.indices)
+        lengths = torch.from_numpy(bag.sum(1))
+        seen = None if embedding is None else torch.from_numpy(embedding).to(dtype)
+        return cls(bag, np.flatnonzero(present), places, values, lengths, noise, seen)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def project(self, rows: Tensor) -> Tensor:
+        """Multiply the bag of words by a matrix with a row per word, shape (n_words, width)."""
+        product: Tensor = Projection.apply(rows, self)  # type: ignore[no-untyped-call]
+        return product
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """Turn a gradient of `project` into that of the rows of the batch's words, (U, width)."""
+        column = np.empty(self.bag.shape[1], self.bag.indices.dtype)
+        column[self.words] = np.arange(len(self.words))
+        narrow = sparse.csr_array(
+            (self.bag.data, column[self.bag.indices], self.bag.indptr),
+            (len(self), len(self.words)),
+        )
+        return torch.from_numpy(narrow.T @ gradient.numpy())
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stretch of a network, up to where documents need each other.
+
+    Parameters
+    ----------
+    name : str
+    local : function (weights, batch, carried, shared) -> (carried, sums)
+        `carried` stays with the documents; `sums` is a float64 vector, a sum over documents.
+    finish : function (weights, totals, n) -> shared
+        What all n documents share, from the totals of the sums. Differentiable.
+    """
+
+    name: str
+    local: Callable[[Tensors, Batch, Tensors, Tensors], tuple[Tensors, Tensor]]
+    finish: Callable[[Tensors, Tensor, float], Tensors]
+
+
+ALIGNMENT = 64  # bytes, of torch's memory
+
+
+def to_arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
+    """View tensors as arrays, without a copy."""
+    return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+
+
+def to_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
+    """View an array as a tensor of a dtype; copy it where that or its place in memory differs.
+
+    The last bit of a matrix product depends on whether its factors lie as torch's own do.
+    """
+    tensor = torch.from_numpy(array).to(dtype)
+    return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
+
+
+def to_tensors(arrays: Mapping[str, NDArray[Any]], dtype: torch.dtype) -> Tensors:
+    """View arrays as tensors of a dtype, as `to_tensor`."""
+    return {name: to_tensor(array, dtype) for name, array in arrays.items()}

@@ -1,0 +1,204 @@
+"""The encoder that all networks share: from what is seen of a document to its posterior."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedtopics.kernels import EPSILON
+from fedtopics.networks.base import Batch, NetworkSettings, Noise, Stage, Tensors
+
+
+class NeuralTopicModel(ABC):
+    """A topic model with a logistic-normal posterior; its decoder is up to the subclass.
+
+    The encoder sees a bag of words, an embedding of the document, or both: two softplus layers,
+    then mean and log variance of the posterior, batch-normalised.
+
+    A new network is one subclass with a `name`, `loss` and `beta`; see docs/extending.md.
+
+    Parameters
+    ----------
+    n_words : int
+    settings : NetworkSettings
+    dtype : torch dtype
+
+    References
+    ----------
+    Srivastava and Sutton, Autoencoding Variational Inference for Topic Models, ICLR 2017.
+    """
+
+    name: ClassVar[str]
+    sees_words: ClassVar[bool] = True
+    sees_embedding: ClassVar[bool] = False
+    finish_weights: ClassVar[frozenset[str]] = frozenset()
+    """Weights that a stage's `finish` alone uses, and clients do not get."""
+
+    def __init__(
+        self, n_words: int, settings: NetworkSettings, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.n_words = n_words
+        self.settings = settings
+        self.dtype = dtype
+        self.prior_variance = (1 - 1 / settings.n_components) / settings.alpha
+
+    @property
+    def row_weights(self) -> frozenset[str]:
+        """Weights with a row per word, which a stage finds multiplied by the bag of words."""
+        return frozenset({"encoder_words"} if self.sees_words else ())
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stretches before the loss."""
+        return self.encoder_stages
+
+    @cached_property
+    def encoder_stages(self) -> tuple[Stage, ...]:
+        """The stretches before the posterior."""
+        if self.settings.layer_norm:
+            return ()
+        return (Stage("posterior", self._hidden, self._posterior_norm),)
+
+    @abstractmethod
+    def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
+        """Return the negative ELBO, summed over the documents (nats)."""
+
+    @abstractmethod
+    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
+        """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
+
+    def initial_weights(self, seed: int) -> Tensors:
+        """Draw the first weights: uniform, bounded as in torch's linear layers and by Glorot."""
+        generator = torch.Generator().manual_seed(seed)
+        weights = self.draw_weights(generator)
+        k = self.settings.n_components
+        if self.settings.layer_norm:  # batch normalisation would take it away again
+            bound = self.settings.hidden[1] ** -0.5
+            weights["posterior_bias"] = self.uniform(generator, bound, 2 * k)
+        if self.settings.word_bias:
+            weights["word_bias"] = torch.zeros(self.n_words, dtype=self.dtype)
+        if self.settings.learn_prior:
+            weights["prior_mean"] = torch.zeros(k, dtype=self.dtype)
+            weights["prior_log_variance"] = torch.full_like(
+                weights["prior_mean"], math.log(self.prior_variance)
+            )
+        return weights
+
+    def draw_weights(self, generator: torch.Generator) -> Tensors:
+        """Draw the matrices: the encoder's, and beta_logits (n_topics, n_words)."""
+        k, (h1, h2) = self.settings.n_components, self.settings.hidden
+        dimension = self.settings.embedding.dimension
+        seen = self.n_words if self.sees_words else dimension
+        weights = {}
+        if self.sees_words:
+            weights["encoder_words"] = self.uniform(
+                generator, self.n_words**-0.5, self.n_words, h1
+            )
+        if self.sees_embedding:
+            weights["encoder_embedding"] = self.uniform(
+                generator, dimension**-0.5, dimension, h1
+            )
+        return weights | {
+            "encoder_bias": self.uniform(generator, seen**-0.5, h1),
+            "hidden": self.uniform(generator, h1**-0.5, h1, h2),
+            "hidden_bias": self.uniform(generator, h1**-0.5, h2),
+            "posterior": self.uniform(generator, h2**-0.5, h2, 2 * k),
+            "beta_logits": self.uniform(
+                generator, math.sqrt(6 / (k + self.n_words)), k, self.n_words
+            ),
+        }
+
+    def uniform(self, generator: torch.Generator, bound: float, *shape: int) -> Tensor:
+        """Draw between -bound and bound."""
+        # In float64 for every dtype, so that they differ by rounding only.
+        values = torch.rand(*shape, generator=generator, dtype=torch.float64)
+        return ((2 * values - 1) * bound).to(self.dtype)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Noise:
+        """Draw the noise of one pass over n documents."""
+        k, keep = self.settings.n_components, 1 - self.settings.dropout
+
+        def mask(width: int) -> Tensor:
+            kept = rng.random((n, width), np.float32) < keep
+            return torch.from_numpy(kept).to(self.dtype) / keep
+
+        normal = torch.from_numpy(rng.standard_normal((n, k), np.float32)).to(self.dtype)
+        return Noise(normal, mask(self.settings.hidden[1]), mask(k))
+
+    def theta(self, weights: Tensors, shared: Mapping[str, Tensors], batch: Batch) -> Tensor:
+        """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
+        carried: Tensors = {}
+        entered: Tensors = {}
+        for stage in self.encoder_stages:
+            carried, _ = stage.local(weights, batch, carried, entered)
+            entered = shared[stage.name]
+        return self.sample(weights, batch, carried, entered)["theta"]
+
+    def sample(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensors:
+        """Return mu and log_variance of the posterior and a theta drawn from it, by name.
+
+        Without noise, theta is the softmax of mu.
+        """
+        if self.settings.layer_norm:
+            hidden, _ = self._hidden(weights, batch, {}, {})
+            shape = (self.settings.n_components,)
+            mu, log_variance = (
+                functional.layer_norm(part, shape, eps=EPSILON)
+                for part in (hidden["posterior"] + weights["posterior_bias"]).chunk(2, 1)
+            )
+        else:
+            normal = (carried["posterior"] - shared["mean"]) * shared["scale"]
+            mu, log_variance = normal.chunk(2, 1)
+        if batch.noise is None:
+            theta = torch.softmax(mu, 1)
+        else:
+            z = mu + batch.noise.normal * (0.5 * log_variance).exp()
+            theta = torch.softmax(z, 1) * batch.noise.keep_theta
+        return {"theta": theta, "mu": mu, "log_variance": log_variance}
+
+    def divergence(self, weights: Tensors, mu: Tensor, log_variance: Tensor) -> Tensor:
+        """Kullback-Leibler divergence of the posterior from the Laplace-approximated Dirichlet."""
+        if self.settings.learn_prior:
+            distance = mu - weights["prior_mean"]
+            log_prior = weights["prior_log_variance"]
+        else:
+            distance = mu
+            log_prior = mu.new_tensor(math.log(self.prior_variance))
+        ratio = (log_variance.exp() + distance.square()) / log_prior.exp()
+        return 0.5 * (ratio - 1 + log_prior - log_variance).sum()
+
+    def _hidden(
+        self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors
+    ) -> tuple[Tensors, Tensor]:
+        first = weights["encoder_bias"]
+        if self.sees_words:
+            first = first + weights["encoder_words"]
+        if batch.embedding is not None:
+            # Of unit length they come, with numbers of about 1 they are learned from sooner.
+            scaled = batch.embedding * self.settings.embedding.dimension**0.5
+            first = first + scaled @ weights["encoder_embedding"]
+        second = torch.addmm(
+            weights["hidden_bias"], functional.softplus(first), weights["hidden"]
+        )
+        hidden = functional.softplus(second)
+        if batch.noise is not None:
+            hidden = hidden * batch.noise.keep_hidden
+        posterior = hidden @ weights["posterior"]
+        wide = posterior.double()
+        return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
+
+    def _posterior_norm(self, weights: Tensors, totals: Tensor, n: float) -> Tensors:
+        mean, square = (totals / n).chunk(2)
+        variance = (square - mean.square()).clamp(min=0)
+        return {
+            "mean": mean.to(self.dtype),
+            "scale": (variance + EPSILON).rsqrt().to(self.dtype),
+        }

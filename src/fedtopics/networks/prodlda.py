@@ -1,0 +1,115 @@
+"""Products of experts: ProdLDA, and the networks that see embeddings besides or instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedtopics.kernels import Normalised, Reconstruction
+from fedtopics.networks.base import Batch, NetworkSettings, Stage, Tensors
+from fedtopics.networks.neural import NeuralTopicModel
+
+
+class ProdLDA(NeuralTopicModel):
+    """Product-of-experts LDA: softmax(batchnorm(theta @ beta_logits) + bias).
+
+    Notes
+    -----
+    The decoder's logits are linear in theta, so their mean and variance over documents follow
+    from the moments of theta, n_topics + n_topics**2 numbers: mean(theta) @ beta_logits and
+    diag(beta_logits' Cov(theta) beta_logits). The normalised decoder is then one matrix,
+    ``topics``, that all documents share.
+    """
+
+    name = "prodlda"
+    finish_weights = frozenset({"beta_logits"})
+
+    def __init__(
+        self, n_words: int, settings: NetworkSettings, dtype: torch.dtype = torch.float32
+    ) -> None:
+        super().__init__(n_words, settings, dtype)
+        self._logits = torch.empty(0, n_words, dtype=dtype)
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stretches before the loss."""
+        return (*self.encoder_stages, Stage("decoder", self._moments, self._decoder))
+
+    def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
+        """Return the negative ELBO, summed over the documents (nats)."""
+        centred = carried["theta"] - shared["theta_mean"]
+        bias = weights.get("word_bias")
+        if bias is None:
+            bias = shared["topics"].new_zeros(self.n_words)
+        reconstruction: Tensor = Reconstruction.apply(  # type: ignore[no-untyped-call]
+            centred, shared["topics"], bias, batch, self._memory(len(batch))
+        )
+        return reconstruction + self.divergence(weights, carried["mu"], carried["log_variance"])
+
+    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
+        """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1.
+
+        softmax(batchnorm(beta_logits) + bias): the words of a document that is all one topic.
+        """
+        topics, mean = shared["decoder"]["topics"], shared["decoder"]["theta_mean"]
+        logits = topics - mean @ topics
+        if "word_bias" in weights:
+            logits = logits + weights["word_bias"]
+        return torch.softmax(logits.double(), 1)
+
+    def _memory(self, n: int) -> Tensor:
+        """Return memory for n documents' logits, the same one at each call."""
+        if len(self._logits) < n:
+            self._logits = torch.empty(n, self.n_words, dtype=self.dtype)
+        return self._logits[:n]
+
+    def _moments(
+        self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors
+    ) -> tuple[Tensors, Tensor]:
+        sampled = self.sample(weights, batch, carried, shared)
+        wide = sampled["theta"].double()
+        return sampled, torch.cat([wide.sum(0), (wide.T @ wide).reshape(-1)])
+
+    def _decoder(self, weights: Tensors, totals: Tensor, n: float) -> Tensors:
+        k = self.settings.n_components
+        mean = totals[:k] / n
+        covariance = totals[k:].reshape(k, k) / n - torch.outer(mean, mean)
+        topics = Normalised.apply(  # type: ignore[no-untyped-call]
+            covariance.to(self.dtype), weights["beta_logits"]
+        )
+        return {"topics": topics, "theta_mean": mean.to(self.dtype)}
+
+
+class CombinedTM(ProdLDA):
+    """ProdLDA whose encoder sees the bag of words and an embedding of the document.
+
+    The authors' linear adapter of the embedding is folded into the first layer, which is linear
+    as well: the same functions with fewer weights.
+
+    References
+    ----------
+    Bianchi, Terragni and Hovy, Pre-training is a Hot Topic: Contextualized Document Embeddings
+    Improve Topic Coherence, ACL 2021.
+    """
+
+    name = "combinedtm"
+    sees_embedding = True
+
+
+class ZeroShotTM(ProdLDA):
+    """ProdLDA whose encoder sees an embedding of the document alone.
+
+    It finds the topics of documents in any language that the embedding's model knows.
+
+    References
+    ----------
+    Bianchi, Terragni, Hovy, Nozza and Fersini, Cross-lingual Contextualized Topic Models with
+    Zero-shot Learning, EACL 2021.
+    """
+
+    name = "zeroshottm"
+    sees_words = False
+    sees_embedding = True
