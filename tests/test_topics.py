@@ -54,18 +54,18 @@ def edit(path: Path, **changes: Any) -> None:
 def test_topics_by_probability(model: TopicModel) -> None:
     order = np.argsort(-model.beta, axis=1, kind="stable")
     words = model.vocabulary.words
-    assert model.topics(5, relevance=1) == [[words[i] for i in row[:5]] for row in order]
+    assert model.topics(5, lambda_=1) == [[words[i] for i in row[:5]] for row in order]
 
 
 def test_topics_by_lift(model: TopicModel) -> None:
     lift = np.log(model.beta / model.vocabulary.frequency)
     order = np.argsort(-lift, axis=1, kind="stable")
     words = model.vocabulary.words
-    assert model.topics(5, relevance=0) == [[words[i] for i in row[:5]] for row in order]
+    assert model.topics(5, lambda_=0) == [[words[i] for i in row[:5]] for row in order]
 
 
 def test_topics_as_the_model_was_trained_to_be_read(model: TopicModel) -> None:
-    assert model.topics() == model.topics(10, relevance=0.6)
+    assert model.topics() == model.topics(10, lambda_=0.6)
     assert [len(words) for words in model.topics(100)] == [16] * 3
 
 
@@ -148,7 +148,7 @@ def test_other_networks_come_back_to_the_bit(tmp_path: Path, method: dict[str, A
     texts = documents(TREES, 5)
     np.testing.assert_array_equal(back.transform(texts), model.transform(texts))
     np.testing.assert_array_equal(back.beta, model.beta)
-    assert back.relevance == model.relevance
+    assert back.reading == model.reading
 
 
 def test_saved_twice_is_the_same(model: TopicModel, saved: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fedtopics.corpus import Columns, Corpus
-    from fedtopics.estimators import ProdLDA
+    from fedtopics.estimators import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
     from fedtopics.privacy import Policy
     from fedtopics.simulation import train
     from fedtopics.study import Study
@@ -20,15 +20,29 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Columns": "corpus",
+    "CombinedTM": "estimators",
     "Corpus": "corpus",
+    "NeuralLDA": "estimators",
     "Policy": "privacy",
     "ProdLDA": "estimators",
     "Study": "study",
     "TopicModel": "topics",
+    "ZeroShotTM": "estimators",
     "train": "simulation",
 }
 
-__all__ = ["Columns", "Corpus", "Policy", "ProdLDA", "Study", "TopicModel", "train"]
+__all__ = [
+    "Columns",
+    "CombinedTM",
+    "Corpus",
+    "NeuralLDA",
+    "Policy",
+    "ProdLDA",
+    "Study",
+    "TopicModel",
+    "ZeroShotTM",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.corpus import Corpus
-from fedtopics.encoders import PACKAGED, Encoder, SentenceEncoder, Vectors, same_model
+from fedtopics.encoders import PACKAGED, Encoder, Vectors, same_model, sentence_encoder
 from fedtopics.errors import DataError, StudyError
 
 STEP = 1024  # texts between two reports of progress, and at most lost when interrupted
@@ -80,6 +80,27 @@ def document_embeddings(
     Leaves the client
         Nothing. A model that is not on disk is fetched from the Hugging Face hub by its name.
     """
+    check_embeddings(corpus, settings, own_model)
+    if corpus.embeddings is not None:
+        return np.ascontiguousarray(corpus.embeddings, np.float32)
+    encoder = encoder or sentence_encoder(own_model or settings.model)
+    folder = cache_folder() if cache is None else Path(cache)
+    with closing(_Cache(folder, f"{encoder.fingerprint} {settings.dimension}")) as stored:
+        return _computed(corpus, settings, encoder, stored, on_progress or (lambda *_: None))
+
+
+def check_embeddings(
+    corpus: Corpus, settings: EmbeddingSettings, own_model: str | None = None
+) -> None:
+    """Refuse another model than the study's, and embeddings that do not fit, before any work.
+
+    Raises
+    ------
+    StudyError
+        If the client's model is another one.
+    DataError
+        If the embeddings of the corpus do not fit the documents or the study.
+    """
     if own_model is not None and not same_model(own_model, settings.model):
         raise StudyError(
             f"The study's embeddings are of the model {settings.model!r} and the client's own "
@@ -87,11 +108,7 @@ def document_embeddings(
             "study's model, or the folder it is in."
         )
     if corpus.embeddings is not None:
-        return _precomputed(corpus, settings)
-    encoder = encoder or SentenceEncoder(own_model or settings.model)
-    folder = cache_folder() if cache is None else Path(cache)
-    with closing(_Cache(folder, f"{encoder.fingerprint} {settings.dimension}")) as stored:
-        return _computed(corpus, settings, encoder, stored, on_progress or (lambda *_: None))
+        _check_precomputed(corpus, settings)
 
 
 def word_vectors(words: Sequence[str], settings: EmbeddingSettings, **options: Any) -> Vectors:
@@ -124,7 +141,7 @@ def cache_folder() -> Path | None:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedtopics"
 
 
-def _precomputed(corpus: Corpus, settings: EmbeddingSettings) -> Vectors:
+def _check_precomputed(corpus: Corpus, settings: EmbeddingSettings) -> None:
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
             vectors = np.ascontiguousarray(corpus.embeddings, np.float32)
@@ -146,7 +163,6 @@ def _precomputed(corpus: Corpus, settings: EmbeddingSettings) -> Vectors:
             f"The embeddings of {bad} of {len(corpus)} documents have NaN or infinite numbers; "
             "compute them anew, or leave those documents out."
         )
-    return vectors
 
 
 def _computed(

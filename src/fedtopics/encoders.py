@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -54,6 +54,12 @@ def same_model(a: str, b: str) -> bool:
     """
     first, second = (re.split(r"[/\\]", name.rstrip("/\\"))[-1] for name in (a, b))
     return first == second
+
+
+@lru_cache(maxsize=1)
+def sentence_encoder(model: str) -> SentenceEncoder:
+    """Return a model's encoder; the clients of a simulation share one."""
+    return SentenceEncoder(model)
 
 
 class SentenceEncoder:

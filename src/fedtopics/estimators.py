@@ -28,7 +28,7 @@ class ProdLDA(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Product-of-experts LDA, alone, centralised or federated.
+    """Product-of-experts LDA, alone, centralised or federated; the other networks derive from it.
 
     Parameters
     ----------
@@ -68,6 +68,16 @@ class ProdLDA(
     max_document_share : float, default 0.5
     stop_words : str, default "english"
         A language, or "none".
+    relevance : float, optional
+        How topics are read: 1 by probability, 0 by lift. By default the most coherent way in which
+        nine of ten words differ between topics.
+    coherence : {"windows", "documents", "nothing"}
+        Where the topics' words count as occurring together.
+    embedding_model : str, optional
+        sentence-transformers model, by name or path, of networks that see embeddings; by default
+        all-MiniLM-L6-v2. Documents with embeddings of their own keep them.
+    embedding_dimension : int, optional
+        Length of an embedding; by default 384.
     random_state : int, RandomState or None, default 0
         An int makes the result repeatable to the bit on the same machine.
 
@@ -96,6 +106,8 @@ class ProdLDA(
     (1, 2)
     """
 
+    _network = "prodlda"
+
     def __init__(
         self,
         n_components: int = 20,
@@ -119,6 +131,10 @@ class ProdLDA(
         max_words: int = 5000,
         max_document_share: float = 0.5,
         stop_words: str = "english",
+        relevance: float | None = None,
+        coherence: Literal["windows", "documents", "nothing"] = "windows",
+        embedding_model: str | None = None,
+        embedding_dimension: int | None = None,
         random_state: Any = 0,
     ) -> None:
         self.n_components = n_components
@@ -141,6 +157,10 @@ class ProdLDA(
         self.max_words = max_words
         self.max_document_share = max_document_share
         self.stop_words = stop_words
+        self.relevance = relevance
+        self.coherence = coherence
+        self.embedding_model = embedding_model
+        self.embedding_dimension = embedding_dimension
         self.random_state = random_state
 
     def fit(self, documents: Any, y: Any = None) -> ProdLDA:
@@ -194,7 +214,8 @@ class ProdLDA(
         text = {"stop_words": given.pop("stop_words")}
         limits = ("min_document_frequency", "max_words", "max_document_share")
         vocabulary = {key: given.pop(key) for key in limits}
-        method = {key: value for key, value in given.items() if value is not None}
+        embedding = {key: given.pop(f"embedding_{key}") for key in ("model", "dimension")}
+        method = _known(given) | {"network": self._network, "embedding": _known(embedding)}
         return Study.make(seed=_seed(seed), method=method, text=text, vocabulary=vocabulary)
 
     @property
@@ -208,6 +229,47 @@ class ProdLDA(
         tags.requires_fit = True
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+class NeuralLDA(ProdLDA):
+    """LDA with an encoder: each document is a mixture of topics, not a product.
+
+    Parameters and attributes are those of `ProdLDA`.
+    """
+
+    _network = "neurallda"
+
+
+class CombinedTM(ProdLDA):
+    """ProdLDA whose encoder sees the words and an embedding of each document.
+
+    Parameters and attributes are those of `ProdLDA`. Embeddings are computed where the documents
+    are, once, and never leave.
+
+    References
+    ----------
+    Bianchi, Terragni and Hovy, Pre-training is a Hot Topic, ACL 2021.
+    """
+
+    _network = "combinedtm"
+
+
+class ZeroShotTM(ProdLDA):
+    """ProdLDA whose encoder sees an embedding of each document alone.
+
+    Parameters and attributes are those of `ProdLDA`. With a multilingual model it finds the topics
+    of documents in languages it was not trained on.
+
+    References
+    ----------
+    Bianchi et al., Cross-lingual Contextualized Topic Models with Zero-shot Learning, EACL 2021.
+    """
+
+    _network = "zeroshottm"
+
+
+def _known(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _seed(random_state: Any) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from fedtopics import __version__
 from fedtopics.corpus import Corpus
 from fedtopics.doctor import why_not
+from fedtopics.embeddings import check_embeddings
 from fedtopics.engines.grpc.client import Client, look
 from fedtopics.engines.grpc.clients import GrpcClients, Rules
 from fedtopics.engines.grpc.connection import (
@@ -143,6 +144,8 @@ class Participation:
         Called with a map of what happens; "offer" has what the study asks for.
     dry_run : bool
         Look at the offer, do not join.
+    embedding_model : str, optional
+        Where this client has the study's model of embeddings, or that of those in `corpus`.
     """
 
     def __init__(
@@ -155,6 +158,7 @@ class Participation:
         name: str = "",
         on_event: OnEvent | None = None,
         dry_run: bool = False,
+        embedding_model: str | None = None,
     ) -> None:
         if identity is None:
             check_loopback(address)
@@ -171,6 +175,7 @@ class Participation:
         self._credentials = credentials
         self._on_event = on_event
         self._dry_run = dry_run
+        self._embedding_model = embedding_model
         self._ledger: Ledger | None = None
         if out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
@@ -198,6 +203,7 @@ class Participation:
         if ledger.exists():
             cut_half_line(ledger)
         self._ledger = Ledger(study.method.name, study.fingerprint, ledger)
+        self.corpus = study.embedded(self.corpus, self._embedding_model, self._tell_embedding)
         half = study.client_half(self.name, self.corpus, self.policy)
         return Door(self.name, half, self.policy, self._ledger)
 
@@ -228,8 +234,13 @@ class Participation:
                 f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
                 f"{self.name} has {len(self.corpus):,}; nothing has left."
             )
+        if study.method.sees_embedding:
+            check_embeddings(self.corpus, study.method.embedding, self._embedding_model)
         self._check_out(study)
         return study
+
+    def _tell_embedding(self, done: int, documents: int) -> None:
+        self._event("embedding", done=done, documents=documents)
 
     def _check_out(self, study: Study) -> None:
         """Refuse a folder with the ledger and the model of another study."""

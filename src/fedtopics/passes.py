@@ -181,7 +181,9 @@ def _shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def finish_all(network: NeuralTopicModel, weights: Tensors, averages: Tensors) -> dict[str, Tensors]:
+def finish_all(
+    network: NeuralTopicModel, weights: Tensors, averages: Tensors
+) -> dict[str, Tensors]:
     """Return what documents share under running averages of the sums, all by stage name."""
     return {
         stage.name: stage.finish(weights, averages[stage.name], 1.0) for stage in network.stages

@@ -12,12 +12,14 @@ from typing import Any
 
 from fedtopics.corpus import Corpus
 from fedtopics.engines.local import LocalClients
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, InputError
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
+
+OnEvent = Callable[[dict[str, Any]], None]
 
 
 def train(
@@ -27,7 +29,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     policies: Mapping[str, Policy] | None = None,
-    on_event: Callable[[dict[str, Any]], None] | None = None,
+    on_event: OnEvent | None = None,
 ) -> TopicModel:
     """Train a study's topic model on clients that are all in this process.
 
@@ -66,12 +68,7 @@ def train(
     }
     try:
         doors = {
-            name: Door(
-                name,
-                study.client_half(name, _corpus(name, data), rules.get(name, Policy())),
-                rules.get(name, Policy()),
-                ledgers[name],
-            )
+            name: _door(study, name, data, rules.get(name, Policy()), ledgers[name], on_event)
             for name, data in documents.items()
         }
         model = study.server_half().train(LocalClients(doors), run)
@@ -90,8 +87,16 @@ def ledger_path(folder: Path | None, client: str) -> Path | None:
     return None if folder is None else folder / "clients" / client / "ledger.jsonl"
 
 
-def _corpus(name: str, data: Any) -> Corpus:
+def _door(
+    study: Study, name: str, data: Any, policy: Policy, ledger: Ledger, on_event: OnEvent | None
+) -> Door:
+    def tell(done: int, documents: int) -> None:
+        if on_event is not None:
+            on_event({"event": "embedding", "client": name, "done": done, "documents": documents})
+
+    own_model = study.clients[name].embedding_model
     try:
-        return Corpus.of(data)
-    except DataError as error:
-        raise DataError(f"Client {name!r}: {error}") from None
+        corpus = study.embedded(Corpus.of(data), own_model, tell)
+    except InputError as error:
+        raise type(error)(f"Client {name!r}: {error}") from None
+    return Door(name, study.client_half(name, corpus, policy), policy, ledger)

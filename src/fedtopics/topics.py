@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from fedtopics.networks import (
     find_network,
 )
 from fedtopics.passes import batch_weights
+from fedtopics.reading import USUAL, Reading
 from fedtopics.vocabulary import TextRules, Vocabulary, count_words
 
 FORMAT = 1
@@ -52,7 +53,9 @@ class TopicModel:
     shares : mapping of client name to float array of shape (n_topics,)
         Mean theta of each client's documents.
     documents : mapping of client name to int
-    relevance : float
+    word_sums : float array of shape (n_topics, n_words)
+        The words of all clients' documents, weighted by the documents' theta.
+    reading : Reading
         How topics are read, see `topics`.
     coherence : mapping of measure to float array of shape (n_topics,)
         Of the ten first words of each topic, on the clients' own documents.
@@ -67,7 +70,8 @@ class TopicModel:
     text: TextRules
     shares: Mapping[str, NDArray[np.float64]]
     documents: Mapping[str, int]
-    relevance: float = 0.6
+    word_sums: NDArray[np.float64]
+    reading: Reading = USUAL
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
 
@@ -92,23 +96,23 @@ class TopicModel:
             np.zeros(self.n_topics),
         )
 
-    def topics(self, n_words: int = 10, relevance: float | None = None) -> list[list[str]]:
-        """Return the words of each topic.
+    def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
+        """Return the words of each topic, the most relevant first.
 
         Parameters
         ----------
         n_words : int
-        relevance : float in [0, 1], optional
-            Weight of log p(word | topic) against its lift, log p(word | topic) - log p(word): 1
-            reads by probability, 0 by lift. By default as the model was trained to be read.
-
-        References
-        ----------
-        Sievert and Shirley, LDAvis: A method for visualizing and interpreting topics, 2014.
+        lambda_ : float in [0, 1], optional
+            1 reads by probability, 0 by lift; see `Reading`. By default as `reading` says.
         """
-        weight = self.relevance if relevance is None else relevance
-        score = np.log(self.beta) - (1 - weight) * np.log(self.vocabulary.frequency)
-        order = np.argsort(-score, axis=1, kind="stable")[:, :n_words]
+        return self.read(self.reading if lambda_ is None else Reading(lambda_), n_words)
+
+    def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
+        """Return the words of each topic under a reading."""
+        shares = self.beta
+        if reading.by_sums:
+            shares = self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1)
+        order = reading.order(shares, self.vocabulary.frequency, n_words)
         return [[self.vocabulary.words[i] for i in row] for row in order]
 
     def transform(self, documents: Any) -> NDArray[np.float32]:
@@ -124,8 +128,22 @@ class TopicModel:
             Rows sum to 1 and follow the documents' order. A document without a known word, or
             without an embedding for networks that see one, has 1 / n_topics everywhere.
         """
-        corpus = Corpus.of(documents)
-        return self._theta(self.count(corpus), self._embeddings(corpus))[0]
+        corpus = self.embedded(Corpus.of(documents))
+        return self._theta(self.count(corpus), corpus.embeddings)[0]
+
+    def embedded(
+        self,
+        corpus: Corpus,
+        own_model: str | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Corpus:
+        """Return a corpus with embeddings, if the network sees them; see `document_embeddings`."""
+        if not self.network.sees_embedding:
+            return replace(corpus, embeddings=None)
+        settings = self.network.settings.embedding
+        return corpus.with_embeddings(
+            document_embeddings(corpus, settings, own_model=own_model, on_progress=on_progress)
+        )
 
     def count(self, documents: Any) -> Any:
         """Return the bag of words of documents, a CSR array of shape (n_documents, n_words)."""
@@ -143,20 +161,15 @@ class TopicModel:
         int
             Documents of which the model sees nothing; their theta is even.
         """
-        corpus = Corpus.of(documents)
+        corpus = self.embedded(Corpus.of(documents))
         counts = self.count(corpus)
-        theta, seen = self._theta(counts, self._embeddings(corpus))
+        theta, seen = self._theta(counts, corpus.embeddings)
         main_topic = pa.array(theta.argmax(1), pa.int64(), mask=~seen)
         words = counts.sum(1).astype("int64")
         columns = {"id": corpus.ids, "known_words": words, "topic": main_topic}
         columns |= {f"theta_{k}": theta[:, k] for k in range(self.n_topics)}
         pq.write_table(pa.table(columns), path)
         return int((~seen).sum())
-
-    def _embeddings(self, corpus: Corpus) -> NDArray[Any] | None:
-        if not self.network.sees_embedding:
-            return None
-        return document_embeddings(corpus, self.network.settings.embedding)
 
     def _theta(
         self, counts: Any, embeddings: NDArray[Any] | None
@@ -179,14 +192,14 @@ class TopicModel:
         return theta, seen
 
     def get_topic_info(
-        self, n_words: int = 10, relevance: float | None = None
+        self, n_words: int = 10, lambda_: float | None = None
     ) -> list[dict[str, Any]]:
         """Return a row a topic, largest first; ``pandas.DataFrame`` takes it as it is.
 
         Each row has the topic's number, its share of all documents, its words, their coherence,
         and the topic's share of each client's documents.
         """
-        words = self.topics(n_words, relevance)
+        words = self.topics(n_words, lambda_)
         return [
             {
                 "topic": int(k),
@@ -205,6 +218,7 @@ class TopicModel:
         tensors = {f"weights/{n}": t.contiguous() for n, t in self.weights.items()}
         for stage, values in self.shared.items():
             tensors |= {f"shared/{stage}/{n}": t.contiguous() for n, t in values.items()}
+        tensors["words/sums"] = torch.from_numpy(self.word_sums)
         data = save(tensors)
         config = {
             "format": FORMAT,
@@ -217,7 +231,7 @@ class TopicModel:
             "text": self.text.model_dump(mode="json"),
             "vocabulary": self.vocabulary.fingerprint,
             "sha256": hashlib.sha256(data).hexdigest(),
-            "relevance": self.relevance,
+            "reading": asdict(self.reading),
             "shares": {name: share.tolist() for name, share in self.shares.items()},
             "documents": dict(self.documents),
             "coherence": {name: score.tolist() for name, score in self.coherence.items()},
@@ -271,7 +285,13 @@ class TopicModel:
         except StudyError as error:
             raise ModelError(f"The model in {folder} cannot be used: {error}") from None
         network = kind(len(vocabulary), settings, dtype)
-        weights, shared = _read_tensors(folder / "model.safetensors", config["sha256"])
+        tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
+        weights, word_sums = tensors["weights"], tensors["words"]["sums"]
+        shared = {
+            owner.removeprefix("shared/"): values
+            for owner, values in tensors.items()
+            if owner.startswith("shared/")
+        }
         if _shapes(weights) != _shapes(network.initial_weights(0)):
             raise ModelError(
                 f"The weights in {folder} are not those of the network that its config.json "
@@ -285,7 +305,8 @@ class TopicModel:
             text=TextRules(**config["text"]),
             shares={name: np.array(share) for name, share in config["shares"].items()},
             documents=config["documents"],
-            relevance=config["relevance"],
+            word_sums=word_sums.numpy(),
+            reading=Reading(**config["reading"]),
             coherence={name: np.array(score) for name, score in config["coherence"].items()},
             info=config["info"],
         )
@@ -325,17 +346,16 @@ def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
-def _read_tensors(path: Path, digest: str) -> tuple[Tensors, dict[str, Tensors]]:
-    """Return the weights, and by stage what documents share."""
+def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
+    """Return the tensors by what they belong to, and below that by name."""
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != digest:
         raise ModelError(f"{path} is damaged or incomplete; copy it again.")
-    weights: Tensors = {}
-    shared: dict[str, Tensors] = {}
+    found: dict[str, Tensors] = {}
     for name, tensor in load(data).items():
-        kind, *rest = name.split("/")
-        (weights if kind == "weights" else shared.setdefault(rest[0], {}))[rest[-1]] = tensor
-    return weights, shared
+        owner, _, last = name.rpartition("/")
+        found.setdefault(owner, {})[last] = tensor
+    return found
 
 
 def _write(path: Path, content: Any) -> None:

@@ -41,7 +41,7 @@ class RoundProgress:
         from rich.progress import TimeRemainingColumn as Remaining
 
         self._bar = Progress(
-            TextColumn("round"),
+            TextColumn("{task.description}"),
             MofNCompleteColumn(),
             BarColumn(),
             TextColumn("loss {task.fields[loss]:.2f}  {task.fields[speed]:,.0f} documents/s  left"),
@@ -59,12 +59,16 @@ class RoundProgress:
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Show an event of the run."""
         if event["event"] == "training":
-            self._bar.update(self._task, total=event["rounds"], completed=event["done"])
+            self._bar.update(
+                self._task, description="round", total=event["rounds"], completed=event["done"]
+            )
         elif event["event"] == "vocabulary":
             console.print(
                 f"agreed on {event['words']:,} words; {event['documents']:,} documents, "
                 f"{event['without_known_word']:,} of them without an agreed word"
             )
+        elif event["event"] == "embedding":
+            self._embed(event)
         elif event["event"] == "stopped":
             console.print(f"stopped after round {event['round']}: {event['reason']}")
         elif event["event"] == "round":
@@ -77,11 +81,16 @@ class RoundProgress:
                 speed=0.95 * before + 0.05 * speed,
             )
 
+    def _embed(self, event: Mapping[str, Any]) -> None:
+        done, documents = event["done"], event["documents"]
+        description = f"embedding {event['client']}"
+        self._bar.update(self._task, description=description, completed=done, total=documents)
 
-def print_topics(model: TopicModel, words: int, relevance: float | None = None) -> None:
+
+def print_topics(model: TopicModel, words: int, lambda_: float | None = None) -> None:
     """Print topics, largest first, with each client's share of them."""
     say("topic, its share of all documents, its words; below, its share of each client's documents")
-    for row in model.get_topic_info(words, relevance):
+    for row in model.get_topic_info(words, lambda_):
         say(f"{row['topic']:>5} {row['share']:>6.1%}  {' '.join(row['words'])}")
         shares = sorted(row["clients"].items(), key=lambda item: -item[1])
         say(" " * 14 + "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim")

@@ -77,6 +77,8 @@ def server(
 @click.option("--text", help="Column of the text.")
 @click.option("--tokens", help="Column of lists of words, taken as they are.")
 @click.option("--id", "identifier", help="Column of identifiers.")
+@click.option("--embedding", help="Column of embeddings, for studies that need them.")
+@click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
 @click.option("--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]")
 @click.option("--out", type=FOLDER, help="Folder for ledger and model.  [default: runs/NAME]")
 @click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join.")
@@ -90,6 +92,8 @@ def client(
     text: str | None,
     tokens: str | None,
     identifier: str | None,
+    embedding: str | None,
+    embedding_model: str | None,
     policy: Path | None,
     out: Path | None,
     dry_run: bool,
@@ -114,11 +118,13 @@ def client(
         raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")
     who = name or Identity.load(_required(identity), "client").name
     rules = Policy.read(policy) if policy else Policy()
-    corpus = Corpus.read(data, Columns(text=text, tokens=tokens, id=identifier))
+    columns = Columns(text=text, tokens=tokens, id=identifier, embedding=embedding)
+    corpus = Corpus.read(data, columns)
     news = ClientNews(who)
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
+    folder = out or Path("runs") / who
     part = Participation(
-        address, identity, corpus, rules, out or Path("runs") / who, who, tell, dry_run=dry_run
+        address, identity, corpus, rules, folder, who, tell, dry_run, embedding_model
     )
     with news:
         if not as_json:

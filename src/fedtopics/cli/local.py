@@ -80,17 +80,19 @@ def run(study: Path | None, out: Path | None, resume: bool, example: bool) -> No
 @click.command()
 @click.argument("model", type=FOLDER)
 @click.option("--words", type=click.IntRange(1), default=10, show_default=True)
-@click.option("--relevance", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift.")
+@click.option(
+    "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
+)
 @as_json
-def topics(model: Path, words: int, relevance: float | None, as_json: bool) -> None:
+def topics(model: Path, words: int, lambda_: float | None, as_json: bool) -> None:
     """Print a model's topics, largest first, with each client's share of them."""
     from fedtopics.topics import TopicModel
 
     found = TopicModel.from_pretrained(model)
     if as_json:
-        print_json(found.get_topic_info(words, relevance))
+        print_json(found.get_topic_info(words, lambda_))
     else:
-        print_topics(found, words, relevance)
+        print_topics(found, words, lambda_)
 
 
 @click.command()

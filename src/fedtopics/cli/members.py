@@ -136,6 +136,10 @@ class ClientNews:
             self._offer(event)
         elif kind == "call":
             self._status.update(f"{self._name}: round {event['round']}")
+        elif kind == "embedding":
+            self._status.update(
+                f"{self._name}: embeddings of {event['done']:,} of {event['documents']:,} documents"
+            )
         elif kind == "joined":
             say(f"{self._name}: joined study {event['fingerprint']}")
         elif kind == "reconnecting":

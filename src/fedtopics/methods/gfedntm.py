@@ -39,6 +39,7 @@ from fedtopics.passes import (
     run_through,
     shapes_of,
 )
+from fedtopics.reading import READINGS, SHOWN, USUAL, Reading, choose
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import (
     TextRules,
@@ -262,8 +263,10 @@ class GFedNTM:
 
     def _model(self, clients: _Asked, state: State, vocabulary: Vocabulary) -> TopicModel:
         network = clients.network
-        template = {"theta": (self.settings.n_components,)}
-        replies = clients.call("shares", template, **_evaluation(network, state))
+        evaluation = _evaluation(network, state)
+        template: Template = {"theta": (self.settings.n_components,)}
+        words: Template = {"sums": (self.settings.n_components, len(vocabulary))}
+        replies = clients.call("shares", template, **evaluation)
         model = TopicModel(
             network=network,
             weights=state.weights,
@@ -272,13 +275,22 @@ class GFedNTM:
             text=self.text,
             shares={name: reply["theta"] / reply["documents"] for name, reply in replies.items()},
             documents={name: reply["documents"] for name, reply in replies.items()},
-            relevance=self.settings.relevance,
+            word_sums=clients.sum("word_sums", words, **evaluation)["sums"],
             info={"method": "gfedntm", "rounds": state.round, "seed": self.seed},
         )
+        return self._with_reading(clients, model)
+
+    def _with_reading(self, clients: _Asked, model: TopicModel) -> TopicModel:
+        """Score the topics' coherence, and choose how they are read if the study does not say."""
+        settings = self.settings
+        readings = READINGS if settings.relevance is None else [Reading(settings.relevance)]
+        if settings.coherence == "nothing":
+            return replace(model, reading=readings[0] if len(readings) == 1 else USUAL)
+        topics = [model.read(reading, SHOWN) for reading in readings]
         ask = partial(clients.sum, "pairs")
-        return replace(
-            model, coherence=federated_coherence(ask, model.topics(), self.settings.coherence)
-        )
+        coherence = federated_coherence(ask, topics, settings.coherence)
+        chosen = choose(topics, coherence)
+        return replace(model, reading=readings[chosen], coherence=coherence[chosen])
 
 
 class _Asked:
@@ -323,7 +335,7 @@ class GFedNTMClient:
     version = 2  # of what its functions take, give and compute
     published = (
         "vocabulary", "adopt", "forward", "loss", "backward", "gradients", "steps", "validate",
-        "shares", "pairs",
+        "shares", "word_sums", "pairs",
     )  # fmt: skip
 
     def __init__(
@@ -363,9 +375,10 @@ class GFedNTMClient:
             round_ = {"forward": "once"} | round_
         if settings.validation_share:
             round_["validate"] = f"every {settings.validate_every} rounds"
-        end = ["shares"] if settings.coherence == "nothing" else ["shares", "pairs"]
-        first = {"vocabulary": "once", "adopt": "once"}
-        return first | round_ | dict.fromkeys(end, "once, at the end")
+        end = dict.fromkeys(("shares", "word_sums", "pairs"), "once, at the end")
+        if settings.coherence == "nothing":
+            del end["pairs"]
+        return {"vocabulary": "once", "adopt": "once"} | round_ | end
 
     def vocabulary(self) -> dict[str, Any]:
         """Name the words that enough of the documents have (Algorithm 1, GetClientVocab).
@@ -557,8 +570,28 @@ class GFedNTMClient:
             total += self._network.theta(used, given, batch).double().sum(0).numpy()
         return {"theta": total, "documents": len(rows)}
 
+    def word_sums(
+        self, vocabulary: str, weights: Payload, shared: Mapping[str, Payload]
+    ) -> dict[str, Any]:
+        """Sum the words of all documents, weighted by theta, to read the topics by.
+
+        Leaves the client
+            n_topics numbers for each word that enough of the documents have, zeros for the rest;
+            the number of documents.
+        """
+        self._check(vocabulary)
+        rows = self._documents.known
+        total = np.zeros((self.settings.n_components, self._network.n_words))
+        frequency = np.zeros(self._network.n_words, np.int64)
+        for batch, given, used in self._evaluate(rows, weights, shared):
+            theta = self._network.theta(used, given, batch).double().numpy()
+            total += theta.T @ batch.bag
+            frequency += np.bincount(batch.bag.indices, minlength=self._network.n_words)
+        total[:, frequency < self._rarest] = 0
+        return {"sums": total, "documents": len(rows)}
+
     def pairs(
-        self, vocabulary: str, words: list[str], n_topics: int, windows: list[int]
+        self, vocabulary: str, words: list[str], topics: NDArray[np.int64], windows: list[int]
     ) -> dict[str, Any]:
         """Count how often the topics' words occur together, to score their coherence.
 
@@ -567,7 +600,7 @@ class GFedNTMClient:
             the numbers of windows and documents.
         """
         self._check(vocabulary)
-        counts = count_pairs(self._corpus, self._text, words, n_topics, windows)
+        counts = count_pairs(self._corpus, self._text, words, topics, windows)
         return counts | {"documents": len(self._corpus)}
 
     def _minibatch(self, vocabulary: str, number: int) -> Batch:

@@ -80,8 +80,12 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
     validate_every: int = Field(50, ge=1, description="rounds between two validations")
     patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
     precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
-    relevance: float = Field(
-        0.6, ge=0, le=1, description="how topics are read: 1 by probability, 0 by lift"
+    relevance: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="how topics are read: 1 by probability, 0 by lift; by default the most "
+        "coherent way in which nine of ten words differ",
     )
     coherence: Within = Field(
         "windows",

@@ -6,7 +6,6 @@ from fedtopics.metrics.coherence import (
     Measure,
     coherence,
     coherence_of,
-    pairs_of,
     score_pairs,
 )
 from fedtopics.metrics.cooccurrences import Cooccurrences, count_cooccurrences
@@ -36,7 +35,6 @@ __all__ = [
     "inverted_rank_biased_overlap",
     "mean_cosine_dissimilarity",
     "normalised_mutual_information",
-    "pairs_of",
     "purity",
     "read_word_vectors",
     "score_pairs",

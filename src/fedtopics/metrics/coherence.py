@@ -117,29 +117,6 @@ def coherence(
     >>> coherence([["tea", "milk"], ["milk", "sand"]], counts, words, "npmi").round(2).tolist()
     [0.42, -0.95]
     """
-    return score_pairs(pairs_of(topics, counts, words), counts["windows"], measure)
-
-
-def pairs_of(
-    topics: Sequence[Sequence[str]], counts: Cooccurrences, words: Sequence[str]
-) -> list[NDArray[np.int64]]:
-    """Return the counts that scores need: of each topic's own pairs of words.
-
-    Parameters
-    ----------
-    topics, counts, words
-        As for `coherence`.
-
-    Returns
-    -------
-    list of n_topics int64 arrays of shape (n, n), n the words of the topic
-        Windows that hold both words; on the diagonal, those that hold the word.
-
-    Raises
-    ------
-    DataError
-        If a topic holds a word that was not counted.
-    """
     index = {word: number for number, word in enumerate(words)}
     pairs = []
     for number, topic in enumerate(topics):
@@ -149,13 +126,25 @@ def pairs_of(
             )
         chosen = np.array([index[word] for word in topic], np.int64)
         pairs.append(counts["together"][np.ix_(chosen, chosen)])
-    return pairs
+    return score_pairs(pairs, counts["windows"], measure)
 
 
 def score_pairs(
     pairs: Iterable[NDArray[np.int64]], n_windows: int, measure: Measure
 ) -> NDArray[np.float64]:
-    """Score topics as `coherence` does, from the counts of `pairs_of` or sums of them."""
+    """Score topics as `coherence` does, from the counts of their own pairs of words alone.
+
+    Parameters
+    ----------
+    pairs : n_topics int64 arrays of shape (n, n), n the words of the topic
+        Windows that hold both words; on the diagonal, those that hold the word.
+    n_windows : int
+    measure : {"c_v", "npmi", "u_mass"}
+
+    Returns
+    -------
+    float64 array of shape (n_topics,)
+    """
     _check_measure(measure)
     return np.array([_MEASURES[measure](counted, max(n_windows, 1)) for counted in pairs])
 

@@ -99,13 +99,9 @@ class NeuralTopicModel(ABC):
         seen = self.n_words if self.sees_words else dimension
         weights = {}
         if self.sees_words:
-            weights["encoder_words"] = self.uniform(
-                generator, self.n_words**-0.5, self.n_words, h1
-            )
+            weights["encoder_words"] = self.uniform(generator, self.n_words**-0.5, self.n_words, h1)
         if self.sees_embedding:
-            weights["encoder_embedding"] = self.uniform(
-                generator, dimension**-0.5, dimension, h1
-            )
+            weights["encoder_embedding"] = self.uniform(generator, dimension**-0.5, dimension, h1)
         return weights | {
             "encoder_bias": self.uniform(generator, seen**-0.5, h1),
             "hidden": self.uniform(generator, h1**-0.5, h1, h2),
@@ -185,9 +181,7 @@ class NeuralTopicModel(ABC):
             # Of unit length they come, with numbers of about 1 they are learned from sooner.
             scaled = batch.embedding * self.settings.embedding.dimension**0.5
             first = first + scaled @ weights["encoder_embedding"]
-        second = torch.addmm(
-            weights["hidden_bias"], functional.softplus(first), weights["hidden"]
-        )
+        second = torch.addmm(weights["hidden_bias"], functional.softplus(first), weights["hidden"])
         hidden = functional.softplus(second)
         if batch.noise is not None:
             hidden = hidden * batch.noise.keep_hidden

@@ -1,0 +1,83 @@
+"""Which words are shown of a topic: how topics are read matters as much as how they are trained.
+
+`beta` stays what the decoder uses. What people read is ranked by relevance, and the weight that
+it is ranked with is chosen by how coherent and how different the topics' words then are.
+
+References
+----------
+Sievert and Shirley, LDAvis: A method for visualizing and interpreting topics, 2014, equation 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.metrics import unique_words
+
+SMALLEST = 1e-9  # added to shares of words, so that their logarithm exists
+DIFFERENT = 0.9  # share of the shown words that differ between topics, if that can be had
+LAMBDAS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+SHOWN = 10  # words of a topic that readings are judged by
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How topics are read.
+
+    Parameters
+    ----------
+    lambda_ : float in [0, 1]
+        Weight of log p(word | topic) against its lift, log p(word | topic) - log p(word): 1 reads
+        by probability, 0 by lift.
+    by_sums : bool
+        Take p(word | topic) from the words of documents, weighted by their theta, instead of from
+        the decoder.
+    """
+
+    lambda_: float = 0.6
+    by_sums: bool = False
+
+    def order(
+        self, shares: NDArray[np.floating], frequency: NDArray[np.floating], n_words: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of each topic's most relevant words, shape (n_topics, n_words).
+
+        Parameters
+        ----------
+        shares : float array of shape (n_topics, n_words of the vocabulary)
+            p(word | topic).
+        frequency : float array of shape (n_words of the vocabulary,)
+            p(word).
+        """
+        score = np.log(shares + SMALLEST) - (1 - self.lambda_) * np.log(frequency)
+        return np.argsort(-score, axis=1, kind="stable")[:, :n_words]
+
+
+USUAL = Reading()
+READINGS = [Reading(lambda_, by_sums) for by_sums in (False, True) for lambda_ in LAMBDAS]
+
+
+def choose(
+    topics: Sequence[Sequence[Sequence[str]]],
+    coherence: Sequence[Mapping[str, NDArray[np.float64]]],
+) -> int:
+    """Choose among readings: the highest mean NPMI where nine of ten words differ.
+
+    Parameters
+    ----------
+    topics : of each reading, the words of each topic
+    coherence : of each reading, its scores, with "npmi"
+
+    Returns
+    -------
+    int
+        Its number; where no reading has topics that different, that with the most different.
+    """
+    different = np.array([unique_words(words, SHOWN) for words in topics])
+    npmi = np.array([scores["npmi"].mean() for scores in coherence])
+    fit = different >= min(DIFFERENT, different.max())
+    return int(np.where(fit, npmi, -np.inf).argmax())
