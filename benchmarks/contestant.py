@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from documents import bag_of_words, tokenised
+from documents import bag_of_words, embedded, tokenised
 
 HIDDEN = 100
 MINIBATCHES = 20
@@ -27,6 +27,11 @@ MINIBATCHES = 20
 def ours(n_topics: int, n_words: int, batch: int) -> float:
     """Train ProdLDA in one process, through everything that training passes."""
     return federate(1, n_topics, n_words, batch)
+
+
+def combined(n_topics: int, n_words: int, batch: int) -> float:
+    """Train CombinedTM in one process."""
+    return federate(1, n_topics, n_words, batch, network="combinedtm")
 
 
 def five_clients(n_topics: int, n_words: int, batch: int) -> float:
@@ -41,19 +46,32 @@ def five_ledgers(n_topics: int, n_words: int, batch: int) -> float:
 
 
 def federate(
-    n_clients: int, n_topics: int, n_words: int, batch: int, out: Path | None = None
+    n_clients: int,
+    n_topics: int,
+    n_words: int,
+    batch: int,
+    out: Path | None = None,
+    network: str = "prodlda",
 ) -> float:
     """Train with this many clients that share the batch."""
-    from fedtopics import Policy, Study, train
+    from fedtopics import Corpus, Policy, Study, train
 
     bag = bag_of_words(batch * MINIBATCHES, n_words)
-    clients = {f"client{i}": tokenised(bag[i::n_clients]) for i in range(n_clients)}
+    embeddings = embedded(bag.shape[0])
+    clients = {
+        f"client{i}": Corpus.of(tokenised(bag[i::n_clients])).with_embeddings(
+            embeddings[i::n_clients]
+        )
+        for i in range(n_clients)
+    }
     study = Study.make(
         method={
+            "network": network,
             "n_components": n_topics,
             "hidden": [HIDDEN, HIDDEN],
             "batch_size": batch,
             "max_rounds": 3 * MINIBATCHES,
+            "coherence": "nothing",
         },
         vocabulary={"min_document_frequency": 1, "max_words": n_words, "max_document_share": 1},
         checkpoint_every=10 * MINIBATCHES,
@@ -73,17 +91,31 @@ def federate(
 
 def peer(n_topics: int, n_words: int, batch: int) -> float:
     """Train the same network, contextualized-topic-models' ZeroShotTM fed with the bag of words."""
-    from contextualized_topic_models.datasets.dataset import CTMDataset
     from contextualized_topic_models.models.ctm import ZeroShotTM
+
+    bag = bag_of_words(batch * MINIBATCHES, n_words)
+    return train_peer(ZeroShotTM, bag, bag.toarray(), n_topics, batch)
+
+
+def peer_combined(n_topics: int, n_words: int, batch: int) -> float:
+    """Train contextualized-topic-models' CombinedTM."""
+    from contextualized_topic_models.models.ctm import CombinedTM
+
+    bag = bag_of_words(batch * MINIBATCHES, n_words)
+    return train_peer(CombinedTM, bag, embedded(bag.shape[0]), n_topics, batch)
+
+
+def train_peer(kind: Any, bag: Any, contextual: Any, n_topics: int, batch: int) -> float:
+    """Train one of the peer's networks for three passes; time the last two."""
+    from contextualized_topic_models.datasets.dataset import CTMDataset
     from scipy import sparse
     from torch.utils.data import DataLoader
 
-    bag = sparse.csr_matrix(bag_of_words(batch * MINIBATCHES, n_words))
-    words = {i: f"w{i}" for i in range(n_words)}
-    data = CTMDataset(X_contextual=bag.toarray(), X_bow=bag, idx2token=words)
-    model = ZeroShotTM(
-        bow_size=n_words,
-        contextual_size=n_words,
+    words = {i: f"w{i}" for i in range(bag.shape[1])}
+    data = CTMDataset(X_contextual=contextual, X_bow=sparse.csr_matrix(bag), idx2token=words)
+    model = kind(
+        bow_size=bag.shape[1],
+        contextual_size=contextual.shape[1],
         n_components=n_topics,
         hidden_sizes=(HIDDEN, HIDDEN),
         batch_size=batch,
@@ -129,8 +161,11 @@ def decoder_floor(n_topics: int, n_words: int, batch: int) -> float:
 def main() -> None:
     """Answer each line of numbers with documents per second."""
     contestants: dict[str, Callable[[int, int, int], float]] = {
-        f.__name__: f for f in (ours, five_clients, five_ledgers, peer, floor, decoder_floor)
-    }
+        f.__name__: f
+        for f in (
+            ours, combined, five_clients, five_ledgers, peer, peer_combined, floor, decoder_floor,
+        )
+    }  # fmt: skip
     torch.set_num_threads(2)
     for line in sys.stdin:
         name, *numbers = json.loads(line)

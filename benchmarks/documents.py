@@ -42,3 +42,9 @@ def tokenised(bag: sparse.csr_array) -> Any:
     ends = np.concatenate([[0], np.cumsum(bag.sum(1))]).astype(np.int64)
     words = names.take(pa.array(np.repeat(bag.indices, bag.data.astype(int))))
     return pa.chunked_array([pa.LargeListArray.from_arrays(pa.array(ends), words)])
+
+
+def embedded(n_documents: int, dimension: int = 384, seed: int = 0) -> Any:
+    """Draw embeddings of unit length, float32 of shape (n_documents, dimension)."""
+    vectors = np.random.default_rng(seed).standard_normal((n_documents, dimension), np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

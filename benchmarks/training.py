@@ -80,6 +80,24 @@ def measure(topics: int, repeats: int, peer_python: str | None) -> list[str]:
     return lines
 
 
+def combined(topics: int, repeats: int, peer_python: str) -> list[str]:
+    """CombinedTM beside the peer's, with the batch of the peer's defaults."""
+    us, them = Contestant(sys.executable), Contestant(peer_python)
+    lines = ["| words | ours | peer | ours / peer |", "| ---: | ---: | ---: | ---: |"]
+    for n_words in WORDS:
+        job = (topics, n_words, BATCHES[0])
+        turns = [
+            (us.run("combined", *job), them.run("peer_combined", *job)) for _ in range(repeats)
+        ]
+        ours, theirs = (statistics.median(column) for column in zip(*turns, strict=True))
+        ratio = statistics.median(one / other for one, other in turns)
+        lines.append(f"| {n_words:,} | {ours:,.0f} | {theirs:,.0f} | {ratio:.1f} |")
+        sys.stderr.write(lines[-1] + "\n")
+    us.close()
+    them.close()
+    return lines
+
+
 def federated(topics: int, repeats: int) -> list[str]:
     """Five clients with synchronised normalisation against one process, the same total batch."""
     us = Contestant(sys.executable)
@@ -120,6 +138,12 @@ def main() -> None:
         f"{arguments.repeats} turns; torch {version('torch')}. Command: `make bench`."
     )
     if arguments.peer:
+        table = combined(arguments.topics, arguments.repeats, arguments.peer)
+        title = (
+            "CombinedTM: documents per second in training, beside contextualized-topic-models "
+            "2.6.1, batches of 64, embeddings of 384 numbers"
+        )
+        write(f"combined-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
         table = measure(arguments.topics, arguments.repeats, arguments.peer)
         title = "Documents per second in training, beside contextualized-topic-models 2.6.1"
         write(f"training-{arguments.topics}.md", [f"{title}; {setting}", "", *table])

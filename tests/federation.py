@@ -11,6 +11,7 @@ from fedtopics.aggregation import Rows
 from fedtopics.corpus import Corpus
 from fedtopics.study import Study
 
+DIMENSION = 7  # of the embeddings
 COMMON = [f"common{i}" for i in range(20)]
 
 
@@ -28,9 +29,29 @@ def subjects(sizes: dict[str, int], seed: int = 0) -> dict[str, Corpus]:
     return corpora
 
 
+def embedded(corpora: dict[str, Corpus], seed: int = 0) -> dict[str, Corpus]:
+    """Those corpora with embeddings that their clients bring along: no model is needed."""
+    rng = np.random.default_rng(seed)
+    result = {}
+    for name, corpus in corpora.items():
+        vectors = rng.normal(size=(len(corpus), DIMENSION))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        result[name] = corpus.with_embeddings(vectors.astype(np.float32))
+    return result
+
+
 def study(**method: object) -> Study:
-    """A small study on those corpora."""
-    method = {"n_components": 6, "hidden": [16, 12], "max_rounds": 50, **method}
+    """A small study on those corpora, whatever the defaults are."""
+    small = {
+        "n_components": 6,
+        "hidden": [16, 12],
+        "dropout": 0.2,
+        "learning_rate": 0.002,
+        "batch_size": 64,
+        "max_rounds": 50,
+        "embedding": {"dimension": DIMENSION},
+    }
+    method = {**small, **method}
     return Study.make(method=method, vocabulary={"min_document_frequency": 1}, checkpoint_every=10)
 
 

@@ -65,7 +65,7 @@ def test_from_study_to_theta(
 
     (folder / "new.csv").write_text("id,text\na,northa northb\nb,\nc,unheard of\n")
     assert fedtopics(monkeypatch, "transform", "out/model", "new.csv", "-o", "theta.parquet") == 0
-    assert "3 documents to theta.parquet; 2 have no word" in capsys.readouterr().out
+    assert "3 documents to theta.parquet; 2 have nothing that the model" in capsys.readouterr().out
     table = pq.read_table("theta.parquet").to_pydict()
     assert table["id"] == ["a", "b", "c"]
     assert table["known_words"] == [2, 0, 0]
@@ -77,7 +77,8 @@ def test_from_study_to_theta(
     assert set(ledger) == {"north", "south"}
     replies = {row["function"]: row["replies"] for row in ledger["north"]}
     assert replies == {
-        "vocabulary": 1, "adopt": 1, "forward": 24, "loss": 12, "backward": 24, "shares": 1
+        "vocabulary": 1, "adopt": 1, "forward": 24, "loss": 12, "backward": 24, "shares": 1,
+        "word_sums": 1, "pairs": 1,
     }  # fmt: skip
     assert min(row["documents"] for row in ledger["north"]) >= 10
 

@@ -17,6 +17,7 @@ from fedtopics import __version__, cli, pki
 from fedtopics.cli import display
 from fedtopics.engines.grpc import client
 from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.methods import VERSIONS
 from fedtopics.study import Study
 from tests.grpc_federation import HOST, Background, authority, federation, of_server, until
 from tests.test_cli import fedtopics
@@ -163,8 +164,9 @@ def test_help(command: str, typed: Typed) -> None:
     assert f" {command} [OPTIONS]" in out
     options = {
         "server": {"--pki", "--listen", "--out", "--resume", "--insecure", "--json"},
-        "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--policy",
-                   "--out", "--dry-run", "--name", "--insecure", "--json"},
+        "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
+                   "--embedding-model", "--policy", "--out", "--dry-run", "--name", "--insecure",
+                   "--json"},
         "doctor": {"--server", "--identity", "--json"},
     }  # fmt: skip
     assert (
@@ -181,7 +183,7 @@ def proposal(folder: Path, **change: Any) -> Proposal:
     proposed = {
         "product": __version__,
         "method": "gfedntm",
-        "method_version": 1,
+        "method_version": VERSIONS["gfedntm"],
         "study": study.agreed,
         "fingerprint": study.fingerprint,
     }
@@ -229,7 +231,7 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         assert code == 0
         assert "north: 41 documents, 1 of them empty; they stay." in out
         assert f"The server's study {proposal(folder).fingerprint}: gfedntm with prodlda" in out
-        for function in ("vocabulary", "adopt", "forward", "loss", "backward", "shares"):
+        for function in ("vocabulary", "adopt", "forward", "loss", "backward", "shares", "pairs"):
             assert function in out
         assert "twice a round" in out
         assert "the policy allows this; nothing has left" in out

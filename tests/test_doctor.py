@@ -263,8 +263,8 @@ def test_what_listens_says_nothing(ours: Path, monkeypatch: pytest.MonkeyPatch) 
         ),
         (
             replace(PROPOSAL, method_version=7),
-            "The client has version 1 of the method 'gfedntm', the server 7; install fedtopics "
-            f"{__version__} on both sides.",
+            f"The client has version {VERSIONS['gfedntm']} of the method 'gfedntm', the server 7; "
+            f"install fedtopics {__version__} on both sides.",
         ),
         (
             replace(PROPOSAL, method="other", method_version=1),

@@ -16,7 +16,7 @@ from fedtopics.errors import DataError, PolicyError
 from fedtopics.methods.base import Clients
 from fedtopics.privacy import OPEN_POLICY, Door
 from fedtopics.simulation import train
-from tests.federation import assert_same, study, subjects
+from tests.federation import assert_same, embedded, study, subjects
 from tests.grpc_federation import Half, answering, door, federated
 from tests.test_exactness import assert_same_bits
 
@@ -215,6 +215,11 @@ METHODS = {
     "local": {"norm": "local"},
     "local steps": {"norm": "server", "optimizer": "fedadam", "local_steps": 3},
     "local steps and norms": {"norm": "local", "optimizer": "fedavg", "local_steps": 2},
+    "neurallda": {"network": "neurallda"},
+    "neurallda, server": {"network": "neurallda", "norm": "server"},
+    "combinedtm": {"network": "combinedtm"},
+    "zeroshottm": {"network": "zeroshottm"},
+    "zeroshottm, no coherence": {"network": "zeroshottm", "coherence": "nothing"},
 }
 
 
@@ -256,16 +261,15 @@ def test_the_place_of_numbers_in_memory_changes_no_bit(
 
 @pytest.mark.parametrize("case", METHODS)
 def test_gfedntm_has_the_same_bits(case: str, tmp_path: Any) -> None:
-    plan, corpora = study(max_rounds=10, **METHODS[case]), subjects(SIZES)
+    plan, corpora = study(max_rounds=10, **METHODS[case]), embedded(subjects(SIZES))
     events: list[dict[str, Any]] = []
     policies = dict.fromkeys(SIZES, OPEN_POLICY)
     here = train(plan, corpora, policies=policies, on_event=events.append)
     there = federated(plan, corpora, tmp_path)
 
     assert there.model.weights.keys() == here.weights.keys()
-    for name, tensor in here.weights.items():
-        assert_same(there.model.weights[name].numpy(), tensor.numpy())
-    assert_same(there.model.beta, here.beta)
+    assert_same_bits(there.model, here)
+    assert there.model.topics() == here.topics()
     assert there.model.info == here.info
     for name, shares in here.shares.items():
         assert_same(there.model.shares[name], shares)

@@ -17,9 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import check_estimator
 
-from fedtopics import Policy, ProdLDA
+from fedtopics import CombinedTM, NeuralLDA, Policy, ProdLDA, ZeroShotTM
 from fedtopics.corpus import Corpus, pool
 from fedtopics.errors import DataError, PolicyError, StudyError
+from fedtopics.metrics import purity
 from fedtopics.privacy import OPEN_POLICY, summarise_ledger
 
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
@@ -91,6 +92,22 @@ def test_fit_is_a_federation_of_one() -> None:
     one = quick().fit_clients({"all": ALL}, policies={"all": OPEN_POLICY})
     assert alone.beta_.tobytes() == one.beta_.tobytes()
     assert alone.transform(ALL).tobytes() == one.transform(ALL).tobytes()
+
+
+@pytest.mark.parametrize("kind", [NeuralLDA, CombinedTM, ZeroShotTM])
+def test_other_networks(kind: type[ProdLDA]) -> None:
+    """With embeddings that tell the subjects apart, for those that look at them."""
+    rng = np.random.default_rng(0)
+    sides = np.repeat([-1.0, 1.0], 40)[:, None] + rng.normal(size=(80, 3)) / 10
+    corpus = Corpus.of(ALL).with_embeddings(sides.astype(np.float32))
+    clients = {"boats": corpus.take(range(40)), "trees": corpus.take(range(40, 80))}
+    parameters = {"max_rounds": 200, "learning_rate": 0.02, "embedding_dimension": 3}
+    model = kind(2, **parameters).fit_clients(clients)
+    name = kind.__name__.lower()
+    assert model.model_.network.name == name
+    assert purity(np.repeat([0, 1], 40), model.transform(corpus).argmax(1)) > 0.8
+    assert model.get_feature_names_out().tolist() == [f"{name}{k}" for k in (0, 1)]
+    assert clone(model).get_params() == model.get_params()
 
 
 # Rows in, rows out

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,43 +21,92 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtopics.methods import GFedNTMClient
-from fedtopics.networks import Batch, NetworkSettings, Noise, ProdLDA
+from fedtopics.networks import Batch, NetworkSettings, NeuralTopicModel, Noise, find_network
 from fedtopics.passes import batch_weights, run_through
 from fedtopics.privacy import OPEN_POLICY
 from fedtopics.simulation import train
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
-from tests.federation import study, subjects
+from tests.federation import embedded, study, subjects
 
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
 
 
-class OrdinaryProdLDA(nn.Module):
-    """ProdLDA as one would write it for one process, with torch's batch normalisation."""
+NETWORKS = ("prodlda", "neurallda", "combinedtm", "zeroshottm")
 
-    def __init__(self, network: ProdLDA, seed: int) -> None:
+
+class Ordinary(nn.Module):
+    """A network as one would write it for one process, with torch's batch normalisation."""
+
+    def __init__(self, network: NeuralTopicModel, seed: int) -> None:
         super().__init__()
-        k, v = network.settings.n_components, network.n_words
+        k = network.settings.n_components
         self.prior = network.prior_variance
+        self.log_counts = network.settings.log_counts
+        self.embedding_weight = network.settings.embedding_weight
         for name, tensor in network.initial_weights(seed).items():
             self.register_parameter(name, nn.Parameter(tensor.clone()))
         self.norm_mu, self.norm_log_variance = (
             nn.BatchNorm1d(k, affine=False, dtype=network.dtype) for _ in range(2)
         )
-        self.norm_words = nn.BatchNorm1d(v, affine=False, dtype=network.dtype)
 
-    def forward(self, x: Tensor, noise: Noise) -> Tensor:
-        hidden = functional.softplus(x @ self.encoder_words + self.encoder_bias)
+    def forward(self, x: Tensor, noise: Noise, embedding: Tensor | None = None) -> Tensor:
+        words = x.log1p() if self.log_counts else x
+        hidden = functional.softplus(self.seen(words, embedding) + self.encoder_bias)
         hidden = functional.softplus(hidden @ self.hidden + self.hidden_bias) * noise.keep_hidden
         mu, log_variance = (hidden @ self.posterior).chunk(2, 1)
         mu, log_variance = self.norm_mu(mu), self.norm_log_variance(log_variance)
         z = mu + noise.normal * (0.5 * log_variance).exp()
         theta = torch.softmax(z, 1) * noise.keep_theta
-        logits = self.norm_words(theta @ self.beta_logits) + self.word_bias
-        reconstruction = -(x * torch.log_softmax(logits, 1)).sum()
+        reconstruction = -(x * self.log_probability(theta)).sum()
         ratio = (log_variance.exp() + mu.square()) / self.prior
         divergence = 0.5 * (ratio - 1 + np.log(self.prior) - log_variance).sum()
         return (reconstruction + divergence) / len(x)
+
+    def seen(self, x: Tensor, embedding: Tensor | None) -> Tensor:
+        """The first layer's sums, of words alone."""
+        return x @ self.encoder_words
+
+    def log_probability(self, theta: Tensor) -> Tensor:
+        """Of each word in each document, shape (n, n_words)."""
+        raise NotImplementedError
+
+
+class OrdinaryProdLDA(Ordinary):
+    def __init__(self, network: NeuralTopicModel, seed: int) -> None:
+        super().__init__(network, seed)
+        self.norm_words = nn.BatchNorm1d(network.n_words, affine=False, dtype=network.dtype)
+
+    def log_probability(self, theta: Tensor) -> Tensor:
+        return torch.log_softmax(self.norm_words(theta @ self.beta_logits) + self.word_bias, 1)
+
+
+class OrdinaryZeroShotTM(OrdinaryProdLDA):
+    def seen(self, x: Tensor, embedding: Tensor | None) -> Tensor:
+        assert embedding is not None
+        return embedding * embedding.shape[1] ** 0.5 @ self.encoder_embedding
+
+
+class OrdinaryCombinedTM(OrdinaryZeroShotTM):
+    def seen(self, x: Tensor, embedding: Tensor | None) -> Tensor:
+        return x @ self.encoder_words + super().seen(x, embedding)
+
+
+class OrdinaryNeuralLDA(Ordinary):
+    def topics(self) -> Tensor:
+        over_topics = functional.batch_norm(self.beta_logits, None, None, training=True)
+        return torch.softmax(over_topics + self.word_bias, 1)
+
+    def log_probability(self, theta: Tensor) -> Tensor:
+        return (theta @ self.topics() + 1e-10).log()
+
+
+ORDINARY: dict[str, type[Ordinary]] = {
+    "prodlda": OrdinaryProdLDA,
+    "neurallda": OrdinaryNeuralLDA,
+    "combinedtm": OrdinaryCombinedTM,
+    "zeroshottm": OrdinaryZeroShotTM,
+}
 
 
 def dense(batch: Batch, n_words: int) -> Tensor:
@@ -64,13 +115,17 @@ def dense(batch: Batch, n_words: int) -> Tensor:
     return flat.view(len(batch), n_words)
 
 
-def united(batches: list[Batch], n_words: int) -> tuple[Tensor, Noise]:
+def united(batches: list[Batch], n_words: int) -> tuple[Tensor, Noise, Tensor | None]:
+    """The minibatches' words, noise and embeddings, one below the other."""
     noises = [batch.noise for batch in batches if batch.noise is not None]
-    return torch.cat([dense(batch, n_words) for batch in batches]), Noise(
+    noise = Noise(
         torch.cat([noise.normal for noise in noises]),
         torch.cat([noise.keep_hidden for noise in noises]),
         torch.cat([noise.keep_theta for noise in noises]),
     )
+    embeddings = [batch.embedding for batch in batches if batch.embedding is not None]
+    words = torch.cat([dense(batch, n_words) for batch in batches])
+    return words, noise, torch.cat(embeddings) if embeddings else None
 
 
 @pytest.fixture
@@ -93,10 +148,13 @@ def record_minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]
 
 
 def ordinary(
-    model: TopicModel, plan: Study, minibatches: dict[int, list[Batch]]
+    model: TopicModel,
+    plan: Study,
+    minibatches: dict[int, list[Batch]],
+    kind: type[Ordinary] | None = None,
 ) -> dict[str, Tensor]:
     """Train in one process on the union of the same minibatches."""
-    reference = OrdinaryProdLDA(model.network, plan.seed)
+    reference = (kind or ORDINARY[model.network.name])(model.network, plan.seed)
     settings = plan.method
     optimizer: torch.optim.Optimizer
     if settings.optimizer == "adam":
@@ -105,9 +163,8 @@ def ordinary(
     else:
         optimizer = torch.optim.SGD(reference.parameters(), settings.learning_rate)
     for number in sorted(minibatches):
-        x, noise = united(minibatches[number], model.network.n_words)
         optimizer.zero_grad()
-        reference(x, noise).backward()
+        reference(*united(minibatches[number], model.network.n_words)).backward()
         optimizer.step()
     return {name: parameter.detach() for name, parameter in reference.named_parameters()}
 
@@ -120,16 +177,27 @@ def difference(weights: dict[str, Tensor], reference: dict[str, Tensor]) -> floa
 
 
 @pytest.mark.parametrize(("optimizer", "rate"), [("adam", 0.002), ("sgd", 0.02)])
-@pytest.mark.parametrize("split", ["proportional", "fixed"])
+@pytest.mark.parametrize(
+    ("network", "split"),
+    [*((name, "proportional") for name in NETWORKS), ("prodlda", "fixed")],
+)
 def test_fifty_rounds_equal_one_process(
-    optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
+    network: str, optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
 ) -> None:
-    plan = study(optimizer=optimizer, learning_rate=rate, batch_split=split, precision="float64")
-    model = train(plan, subjects(SIZES))
+    plan = study(
+        network=network,
+        optimizer=optimizer,
+        learning_rate=rate,
+        batch_split=split,
+        precision="float64",
+    )
+    model = train(plan, embedded(subjects(SIZES)))
 
     assert len(minibatches) == 50
     assert {len(batches) for batches in minibatches.values()} == {5}
-    assert difference(model.weights, ordinary(model, plan, minibatches)) < 1e-6
+    weights = ordinary(model, plan, minibatches)
+    assert weights.keys() == model.weights.keys()
+    assert difference(model.weights, weights) < 1e-6
 
 
 def test_float32_stays_near_one_process(minibatches: dict[int, list[Batch]]) -> None:
@@ -146,12 +214,13 @@ def test_the_papers_normalisation_is_not_that_of_one_process(
     assert difference(model.weights, ordinary(model, plan, minibatches)) > 0.05
 
 
+@pytest.mark.parametrize("network", NETWORKS)
 def test_moving_documents_between_clients_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    network: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same 60 documents and their noise a round, dealt out to the clients in two ways."""
-    corpora = subjects(dict.fromkeys("abc", 40))
-    plan = study(precision="float64")
+    corpora = embedded(subjects(dict.fromkeys("abc", 40)))
+    plan = study(network=network, precision="float64", max_rounds=30, coherence="nothing")
 
     def trained(owner_of: Callable[[int], np.ndarray[Any, Any]]) -> dict[str, Tensor]:
         clients: list[GFedNTMClient] = []
@@ -160,15 +229,17 @@ def test_moving_documents_between_clients_changes_nothing(
         )
 
         def dealt(client: GFedNTMClient, everyone: list[GFedNTMClient], number: int) -> Batch:
-            bags = [c._documents._bag for c in sorted(everyone, key=lambda c: c.name)]
+            theirs = [c._documents for c in sorted(everyone, key=lambda c: c.name)]
             rng = np.random.default_rng(number)
-            rows = [rng.choice(bag.shape[0], 20, replace=False) for bag in bags]
-            union = [bag[index] for bag, index in zip(bags, rows, strict=True)]
+            rows = [rng.choice(40, 20, replace=False) for _ in theirs]
             noise = client._network.draw(rng, 60)
             mine = np.flatnonzero(owner_of(number) == "abc".index(client.name))
-            x = np.concatenate([part.toarray() for part in union])[mine]
+            each = list(zip(theirs, rows, strict=True))
+            x = sparse.vstack([d._bag[index] for d, index in each], format="csr")[mine]
+            seen = [d._embeddings[index] for d, index in each if d._embeddings is not None]
             part = Noise(noise.normal[mine], noise.keep_hidden[mine], noise.keep_theta[mine])
-            return Batch.of(type(bags[0])(x), part, client._network.dtype)
+            embedding = np.concatenate(seen)[mine] if seen else None
+            return client._network.batch(x, part, embedding)
 
         build = GFedNTMClient.__init__
 
@@ -186,10 +257,11 @@ def test_moving_documents_between_clients_changes_nothing(
     assert difference(moved, home) < 1e-11
 
 
-def test_permuting_the_clients_changes_no_bit() -> None:
-    corpora = subjects(SIZES)
-    forth = train(study(), corpora)
-    back = train(study(), dict(reversed(corpora.items())))
+@pytest.mark.parametrize("network", NETWORKS)
+def test_permuting_the_clients_changes_no_bit(network: str) -> None:
+    corpora, plan = embedded(subjects(SIZES)), study(network=network, max_rounds=20)
+    forth = train(plan, corpora)
+    back = train(plan, dict(reversed(corpora.items())))
     assert_same_bits(forth, back)
 
 
@@ -197,16 +269,24 @@ def assert_same_bits(one: TopicModel, other: TopicModel) -> None:
     for name, tensor in one.weights.items():
         assert torch.equal(tensor, other.weights[name]), name
     np.testing.assert_array_equal(one.beta, other.beta)
+    np.testing.assert_array_equal(one.word_sums, other.word_sums)
+    assert one.reading == other.reading
+    assert one.coherence.keys() == other.coherence.keys()
+    for measure, scores in one.coherence.items():
+        np.testing.assert_array_equal(scores, other.coherence[measure])
 
 
 class KilledError(Exception):
     pass
 
 
-@pytest.mark.parametrize("norm", ["sync", "server"])
-def test_a_resumed_run_ends_with_the_same_bits(norm: str, tmp_path: Path) -> None:
-    corpora = subjects(SIZES)
-    plan = study(norm=norm, validation_share=0.25, validate_every=5)
+@pytest.mark.parametrize(
+    ("network", "norm"),
+    [*((name, "sync") for name in NETWORKS), ("prodlda", "server"), ("zeroshottm", "server")],
+)
+def test_a_resumed_run_ends_with_the_same_bits(network: str, norm: str, tmp_path: Path) -> None:
+    corpora = embedded(subjects(SIZES))
+    plan = study(network=network, norm=norm, max_rounds=30, validation_share=0.25, validate_every=5)
 
     def kill(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == 23:
@@ -232,7 +312,7 @@ def test_a_killed_process_resumes_with_the_same_bits(tmp_path: Path) -> None:
         lines = [" ".join(rng.choice(words, 8)) for _ in range(60)]
         (tmp_path / f"{name}.csv").write_text("text\n" + "\n".join(lines) + "\n")
     (tmp_path / "study.toml").write_text(
-        "checkpoint_every = 20\n[method]\nn_components = 3\nmax_rounds = 300\n"
+        "checkpoint_every = 20\n[method]\nn_components = 3\nmax_rounds = 200\n"
         '[clients.north]\ndata = "north.csv"\n[clients.south]\ndata = "south.csv"\n'
     )
     command = [sys.executable, "-c", "from fedtopics.cli import main; main()", "run", "study.toml"]
@@ -240,34 +320,37 @@ def test_a_killed_process_resumes_with_the_same_bits(tmp_path: Path) -> None:
     killed = subprocess.Popen([*command, "--out", "killed"], cwd=tmp_path, stdout=subprocess.PIPE)
     while max(rounds(tmp_path / "killed/events.jsonl"), default=0) <= 20:
         assert killed.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.01)
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
-    for folder in (["--out", "killed", "--resume"], ["--out", "whole"]):
-        subprocess.run([*command, *folder], cwd=tmp_path, check=True, capture_output=True)
-
-    models = [TopicModel.from_pretrained(tmp_path / f / "model") for f in ("killed", "whole")]
-    assert_same_bits(*models)
+    plan = Study.read(tmp_path / "study.toml")
+    assert_same_bits(train(plan, out=tmp_path / "killed", resume=True), train(plan))
 
 
-def test_one_batch_agrees_with_autograd_without_cuts() -> None:
-    network = ProdLDA(60, NetworkSettings(n_components=4, hidden=(8, 8)), torch.float64)
-    reference = OrdinaryProdLDA(network, 0)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_batch_agrees_with_autograd_without_cuts(name: str) -> None:
+    settings = NetworkSettings(n_components=4, hidden=(8, 8), embedding={"dimension": 5})
+    network = find_network(name)(60, settings, torch.float64)
+    reference = ORDINARY[name](network, 0)
     rng = np.random.default_rng(0)
     counts = sparse.csr_array(rng.poisson(0.3, (30, 60)).astype(float))
-    batch = Batch.of(counts, network.draw(rng, 30), torch.float64)
+    embedding = rng.normal(size=(30, 5)) if network.sees_embedding else None
+    batch = network.batch(counts, network.draw(rng, 30), embedding)
     weights = batch_weights(network, network.initial_weights(0), batch)
     loss, _ = run_through(network, weights, batch, None)
     assert batch.noise is not None
-    expected = reference(dense(batch, 60), batch.noise) * 30
+    expected = reference(dense(batch, 60), batch.noise, batch.embedding) * 30
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
 
 
 if __name__ == "__main__":  # the table of docs/exactness.md
-    for optimizer, rate in (("adam", 0.002), ("sgd", 0.02)):
-        for precision in ("float64", "float32"):
-            with pytest.MonkeyPatch.context() as patch:
-                seen = record_minibatches(patch)
-                plan = study(optimizer=optimizer, learning_rate=rate, precision=precision)
-                model = train(plan, subjects(SIZES))
-                error = difference(model.weights, ordinary(model, plan, seen))
-            sys.stdout.write(f"{optimizer} {precision} {error:.1e}\n")
+    for network, (optimizer, rate), precision in itertools.product(
+        NETWORKS, (("adam", 0.002), ("sgd", 0.02)), ("float64", "float32")
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            seen = record_minibatches(patch)
+            method = {"optimizer": optimizer, "learning_rate": rate, "precision": precision}
+            plan = study(network=network, **method)
+            model = train(plan, embedded(subjects(SIZES)))
+            error = difference(model.weights, ordinary(model, plan, seen))
+        sys.stdout.write(f"{network} {optimizer} {precision} {error:.1e}\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,13 @@ from fedtopics.errors import (
     StudyError,
 )
 from fedtopics.federation import Participation, serve
-from fedtopics.methods import GFedNTMClient
+from fedtopics.methods import VERSIONS, GFedNTMClient
 from fedtopics.pki import Identity
 from fedtopics.privacy import OPEN_POLICY, Door, Policy, summarise_ledger
 from fedtopics.simulation import train
 from fedtopics.study import FederationSettings, Study
 from fedtopics.topics import TopicModel
-from tests.federation import study, subjects
+from tests.federation import embedded, study, subjects
 from tests.grpc_federation import (
     HOST,
     PATIENCE,
@@ -131,7 +133,8 @@ def test_the_ledgers_hold_every_reply(finished: tuple[Path, Outcome]) -> None:
         rows = {row["function"]: row for row in summarise_ledger(folder / name / "ledger.jsonl")}
         replies = {function: row["replies"] for function, row in rows.items()}
         assert replies == {
-            "vocabulary": 1, "adopt": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1
+            "vocabulary": 1, "adopt": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1,
+            "word_sums": 1, "pairs": 1,
         }  # fmt: skip
         calls = [event["function"] for event in outcome.partners[name].events.of("call")]
         assert {function: calls.count(function) for function in replies} == replies
@@ -292,6 +295,31 @@ def test_a_policy_refuses_before_anything_leaves(
     assert outcome.events.of("round")[0]["missing"] == {"north": "not connected"}
 
 
+def test_a_client_with_another_model_leaves_nothing(tmp_path: Path) -> None:
+    corpora = embedded(subjects(SIZES))
+    odd = Participation(
+        f"{HOST}:1", None, corpora["north"], OPEN_POLICY, tmp_path / "north", "north",
+        embedding_model="/models/all-mpnet-base-v2",
+    )  # fmt: skip
+    settings = PATIENT.model_copy(update={"gather": 1.0})
+    plan = planned(network="combinedtm").model_copy(update={"federation": settings})
+    outcome = federated(plan, corpora, tmp_path, odd=odd)
+    error = outcome.partners["north"].error()
+    assert isinstance(error, StudyError)
+    assert str(error) == (
+        "The study's embeddings are of the model 'all-MiniLM-L6-v2' and the client's own model is "
+        "'/models/all-mpnet-base-v2', whose embeddings cannot be compared with them; give the "
+        "study's model, or the folder it is in."
+    )
+    declined = outcome.events.of("declined")
+    assert [(event["client"], event["reason"]) for event in declined] == [
+        ("north", "its policy or its settings keep it from joining")
+    ]
+    assert "mpnet" not in told(outcome, tmp_path)
+    assert not (tmp_path / "north").exists()
+    assert outcome.events.of("round")[0]["clients"] == ["east", "south"]
+
+
 def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
     corpora = subjects(SIZES)
     plan = planned().with_clients(SIZES)
@@ -324,7 +352,7 @@ def considering(plan: Study, tmp_path: Path, **change: Any) -> Participation:
     proposal = {
         "product": "0",
         "method": plan.method.name,
-        "method_version": 1,
+        "method_version": VERSIONS[plan.method.name],
         "study": plan.agreed,
         "fingerprint": plan.fingerprint,
     }
@@ -415,6 +443,13 @@ def test_too_few_clients_end_the_run_and_leave_the_others_waiting(tmp_path: Path
     assert "south: not connected" in str(error.value)
     until(lambda: partners[0].events.of("reconnecting"))
     partners[0].kill()
+
+
+def test_a_server_does_without_what_splits_texts() -> None:
+    """scikit-learn would take it a second and a hundred megabytes."""
+    code = "import sys, fedtopics.federation; print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 # Going on

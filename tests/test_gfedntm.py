@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fedtopics.corpus import Corpus
+from fedtopics.engines.grpc.values import pack
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import GFedNTM, GFedNTMClient
@@ -19,9 +20,10 @@ from fedtopics.networks import NetworkSettings, ProdLDA
 from fedtopics.privacy import OPEN_POLICY, Door, Ledger, Policy
 from fedtopics.runs import RunFolder
 from fedtopics.simulation import train
-from tests.federation import study, subjects
+from tests.federation import embedded, study, subjects
 
 SIZES = {"a": 120, "b": 60, "c": 20}
+LEDGER = Ledger("gfedntm", "")
 
 
 def events_of(corpora: Mapping[str, Corpus], **method: Any) -> list[dict[str, Any]]:
@@ -43,12 +45,6 @@ def test_a_proportional_minibatch_is_shared_by_documents() -> None:
 
 def test_a_fixed_minibatch_is_each_clients_own() -> None:
     assert documents_a_round(batch_size=50, batch_split="fixed") == [50 + 50 + 20] * 2
-
-
-def test_the_default_number_of_rounds_is_a_hundred_epochs() -> None:
-    assert study(max_rounds=None, batch_size=50).method.rounds(200) == 400
-    assert study(max_rounds=None, batch_size=50).method.rounds(10_000_000) == 5000
-    assert study(max_rounds=7).method.rounds(10_000_000) == 7
 
 
 def minibatches(seed: int, name: bytes = b"a") -> Minibatches:
@@ -197,6 +193,32 @@ def test_another_vocabulary_is_refused() -> None:
 def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:
     with pytest.raises(StudyError, match="no number; lower learning_rate"):
         train(study(learning_rate=1e30, optimizer="sgd"), subjects(SIZES))
+
+
+@pytest.mark.parametrize("network", ["combinedtm", "zeroshottm"])
+def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
+    corpora = embedded(subjects({"a": 40, "b": 30}))
+    plan = study(network=network, max_rounds=3)
+    left = b""
+
+    class Watched(Door):
+        def call(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+            nonlocal left
+            reply = super().call(function, payload)
+            left += b"".join(pack(reply).pieces)
+            return reply
+
+    doors = {
+        name: Watched(name, plan.client_half(name, corpus, OPEN_POLICY), OPEN_POLICY, LEDGER)
+        for name, corpus in corpora.items()
+    }
+    model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
+    told = doors["a"].call("vocabulary", {})["occurrences"]
+    assert told.tobytes() in left, "the search finds what left"
+    for corpus in corpora.values():
+        for row in (*corpus.embeddings, *model.transform(corpus)):
+            assert row.tobytes() not in left
+            assert row.astype(np.float64).tobytes() not in left
 
 
 def test_the_policys_least_documents_hold_in_every_reply() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from fedtopics.networks import Batch, NetworkSettings, Noise, ProdLDA, Tensors
+from fedtopics.networks import Batch, NetworkSettings, Noise, ProdLDA, Tensors, find_network
 from fedtopics.passes import (
     ClientPass,
     ServerPass,
@@ -51,6 +51,31 @@ def test_shapes_with_layer_normalisation_and_a_learned_prior() -> None:
     assert shapes.weights == {n: s for n, s in WEIGHTS.items() if n != "word_bias"} | more
     assert shapes.sums == {"decoder": (12,)}
     assert shapes.shared == {"decoder": {"topics": (3, 7), "theta_mean": (3,)}}
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "stages"),
+    [
+        ("neurallda", {"encoder_words": (7, 5)}, ["posterior"]),
+        (
+            "combinedtm",
+            {"encoder_words": (7, 5), "encoder_embedding": (9, 5)},
+            ["posterior", "decoder"],
+        ),
+        ("zeroshottm", {"encoder_embedding": (9, 5)}, ["posterior", "decoder"]),
+    ],
+)
+def test_shapes_of_other_networks(
+    name: str, seen: dict[str, tuple[int, int]], stages: list[str]
+) -> None:
+    settings = NetworkSettings(**SETTINGS, embedding={"dimension": 9})
+    model = find_network(name)(7, settings, torch.float64)
+    shapes = shapes_of(model)
+    assert shapes.weights == {n: s for n, s in WEIGHTS.items() if n != "encoder_words"} | seen
+    hidden = {"beta_logits"} if "decoder" in stages else set()
+    assert shapes.client_weights.keys() == shapes.weights.keys() - hidden
+    assert list(shapes.sums) == list(shapes.shared) == stages
+    assert model.row_weights == seen.keys() & {"encoder_words"}
 
 
 def batches(cut: int) -> tuple[Batch, Batch, Batch]:

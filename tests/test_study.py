@@ -10,6 +10,7 @@ import pytest
 
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
+from fedtopics.methods import GFedNTMClient
 from fedtopics.privacy import Policy
 from fedtopics.study import Study, check_client_name, example_study
 
@@ -43,6 +44,9 @@ def read(folder: Path, content: str) -> Study:
             }
         },
         {"method": {"optimizer": "fedadam", "local_steps": 3, "norm": "server"}},
+        {"method": {"preset": "paper", "relevance": None}},
+        {"method": {"network": "combinedtm", "embedding": {"model": "a/b", "dimension": 5}}},
+        {"method": {"network": "neurallda", "coherence": "documents", "relevance": 0.0}},
         {"text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]}},
         {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
         {"vocabulary": {"min_clients": 2, "max_document_share": 0.125}},
@@ -50,6 +54,7 @@ def read(folder: Path, content: str) -> Study:
             "clients": {
                 "north.1": {"data": "/data/a b.csv", "text": "Body", "policy": "/p.toml"},
                 "2-South_": {"data": "/data", "tokens": "t", "id": "i", "label": "l"},
+                "west": {"data": "/data", "embedding": "e", "embedding_model": "/models/b"},
             }
         },
     ],
@@ -68,6 +73,9 @@ def test_every_value_is_written() -> None:
     assert list(content["method"])[:4] == ["name", "network", "preset", "n_components"]
     assert content["method"]["n_components"] == 20
     assert content["method"]["norm"] == "sync"
+    assert content["method"]["coherence"] == "windows"
+    assert "relevance" not in content["method"], "chosen"
+    assert content["method"]["embedding"] == {"model": "all-MiniLM-L6-v2", "dimension": 384}
     assert content["text"]["stop_words"] == "english"
     assert content["vocabulary"]["max_words"] == 5000
 
@@ -83,7 +91,8 @@ def test_the_example_is_the_default(tmp_path: Path) -> None:
 
 def test_the_example_names_every_key(tmp_path: Path) -> None:
     uncommented = "\n".join(line.removeprefix("# ") for line in example_study().splitlines())
-    for table in (Study().method, Study().text, Study().vocabulary):
+    method = Study().method
+    for table in (method, method.embedding, Study().text, Study().vocabulary):
         for key in type(table).model_fields:
             assert f"\n{key} = " in uncommented
 
@@ -103,6 +112,16 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert a.data.resolve() == tmp_path / "data" / "a.csv"
     assert study.clients["b"].data == Path("/data/b.csv")
     assert study.policies() == {"a": Policy(min_documents=2), "b": Policy()}
+
+
+def test_a_model_may_be_a_folder_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "models" / "small").mkdir(parents=True)
+    clients = (
+        '[clients.a]\nembedding_model = "models/small"\n[clients.b]\nembedding_model = "small"'
+    )
+    study = read(tmp_path, clients)
+    assert study.clients["a"].embedding_model == str(tmp_path / "models" / "small")
+    assert study.clients["b"].embedding_model == "small"
 
 
 def test_written_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +185,14 @@ def test_a_study_without_clients_has_no_documents() -> None:
         ("[method]\ndropout = 1.0", "'method.dropout' is 1.0"),
         ("[method]\npreset = 'best'", "'method.preset' is 'best': .* 'default' or 'paper'"),
         ("[method]\npreset = ['paper']", "'method.preset' is"),
-        ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'"),
+        ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
+        ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; known: prodlda, neurall"),
+        ("[method]\nnetwork = 3", "'method.network' is 3"),
+        ("[method]\ncoherence = 'sentences'", "'windows', 'documents' or 'nothing'"),
+        ("[method]\nrelevance = -0.1", "'method.relevance' is -0.1"),
+        ("[method.embedding]\ndimension = 0", "'method.embedding.dimension' is 0"),
+        ("[method.embedding]\nmodel = ''", "'method.embedding.model' is ''"),
+        ("[method.embedding]\nsize = 3", "there is no key 'method.embedding.size'"),
         ("method = 3", "'method' is 3"),
         ("clients = 3", "'clients' is 3"),
         ("[clients]\na = 'a.csv'", r"each client is a table \[clients\.NAME\]"),
@@ -224,17 +250,21 @@ def test_fingerprint_is_of_what_is_agreed_on() -> None:
         {"clients": {"a": {"data": "a.csv", "policy": "p.toml"}, "b": {"data": "b.csv"}}},
         {"clients": clients, "name": "another"},
         {"clients": clients, "checkpoint_every": 7},
+        {"clients": {"a": {"embedding": "e"}, "b": {"embedding_model": "/models/m"}}},
     ]
     others = [
         {"clients": {"a": {"data": "a.csv"}, "c": {"data": "b.csv"}}},
         {"clients": {"a": {"data": "a.csv"}}},
         {"clients": clients, "seed": 1},
         {"clients": clients, "method": {"n_components": 21}},
+        {"clients": clients, "method": {"network": "combinedtm"}},
+        {"clients": clients, "method": {"embedding": {"model": "all-mpnet-base-v2"}}},
+        {"clients": clients, "method": {"coherence": "nothing"}},
         {"clients": clients, "text": {"lowercase": False}},
         {"clients": clients, "vocabulary": {"max_words": 10}},
     ]
     assert {Study.make(**given).fingerprint for given in same} == {first}
-    assert len({first, *(Study.make(**given).fingerprint for given in others)}) == 7
+    assert len({first, *(Study.make(**given).fingerprint for given in others)}) == 10
 
 
 def test_the_clients_of_a_run_are_part_of_the_fingerprint() -> None:
@@ -276,16 +306,38 @@ def test_the_papers_preset() -> None:
     paper = Study.make(method={"preset": "paper"}).method
     assert (paper.learn_prior, paper.word_bias, paper.relevance) == (True, False, 1.0)
     assert (paper.dropout, paper.alpha) == (0.2, 1.0)
+    assert Study().method.relevance is None
+
+
+def test_networks_that_see_an_embedding() -> None:
+    seeing = {
+        name: Study.make(method={"network": name}).method.sees_embedding
+        for name in ("prodlda", "neurallda", "combinedtm", "zeroshottm")
+    }
+    assert seeing == {"prodlda": False, "neurallda": False, "combinedtm": True, "zeroshottm": True}
+
+
+def test_how_often_which_function_is_called() -> None:
+    def schedule(**method: Any) -> dict[str, str]:
+        return GFedNTMClient.schedule(Study.make(method=method).method)
+
+    assert schedule() == {
+        "vocabulary": "once",
+        "adopt": "once",
+        "forward": "twice a round",
+        "loss": "each round",
+        "backward": "twice a round",
+        "shares": "once, at the end",
+        "word_sums": "once, at the end",
+        "pairs": "once, at the end",
+    }
+    neurallda = schedule(network="neurallda", coherence="nothing")
+    assert (neurallda["forward"], neurallda["backward"]) == ("each round", "each round")
+    assert "pairs" not in neurallda
+    assert "forward" not in schedule(network="neurallda", norm="server")
 
 
 def test_a_given_value_wins_over_the_preset() -> None:
     method = {"preset": "paper", "learn_prior": False, "relevance": 0.5}
     paper = Study.make(method=method).method
     assert (paper.learn_prior, paper.word_bias, paper.relevance) == (False, False, 0.5)
-
-
-def test_rounds_follow_the_documents() -> None:
-    assert Study().method.rounds(documents=640) == 1000  # 100 passes of 10 minibatches
-    assert Study().method.rounds(documents=1_000_000) == 5000
-    assert Study().method.rounds(documents=0) == 1
-    assert Study.make(method={"max_rounds": 7}).method.rounds(documents=640) == 7

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
 
 import fedtopics
-from fedtopics.errors import ModelError
+from fedtopics.corpus import Corpus
+from fedtopics.errors import DataError, ModelError, StudyError
+from fedtopics.reading import READINGS, Reading
 from fedtopics.simulation import train
 from fedtopics.study import Study
 from fedtopics.topics import FORMAT, TopicModel
@@ -29,9 +32,16 @@ def documents(words: list[str], seed: int) -> list[str]:
 def trained(out: Path | None = None, **method: Any) -> TopicModel:
     corpora = {"trees": documents(TREES, 0), "boats": documents(BOATS, 1)}
     corpora["trees"][17] += f" {CANARY}"
-    method = {"n_components": 3, "hidden": [8, 8], "max_rounds": 6, **method}
-    study = Study.make(method=method, checkpoint_every=2)
-    return train(study, corpora, out=out)
+    small = {"n_components": 3, "hidden": [8, 8], "max_rounds": 6, "embedding": {"dimension": 5}}
+    study = Study.make(method=small | method, checkpoint_every=2)
+    return train(study, {name: seen(texts) for name, texts in corpora.items()}, out=out)
+
+
+def seen(texts: list[str]) -> Corpus:
+    """Documents with embeddings, zero where they are empty, for the networks that look at them."""
+    vectors = np.random.default_rng(len(texts)).normal(size=(len(texts), 5))
+    filled = np.array([bool(text) for text in texts])
+    return Corpus.of(texts).with_embeddings((vectors * filled[:, None]).astype(np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +74,12 @@ def test_topics_by_lift(model: TopicModel) -> None:
     assert model.topics(5, lambda_=0) == [[words[i] for i in row[:5]] for row in order]
 
 
-def test_topics_as_the_model_was_trained_to_be_read(model: TopicModel) -> None:
-    assert model.topics() == model.topics(10, lambda_=0.6)
+def test_topics_as_the_study_says_they_are_read(model: TopicModel) -> None:
+    told = trained(relevance=0.25)
+    assert told.reading == Reading(0.25)
+    assert told.topics() == told.topics(10, lambda_=0.25)
+    assert model.reading in READINGS
+    assert model.topics() == model.read(model.reading)
     assert [len(words) for words in model.topics(100)] == [16] * 3
 
 
@@ -98,7 +112,7 @@ def test_share_weighs_clients_by_their_documents(model: TopicModel) -> None:
     shares = {"a": np.array([1.0, 0.0, 0.0]), "b": np.array([0.0, 0.5, 0.5])}
     other = TopicModel(
         model.network, model.weights, model.shared, model.vocabulary, model.text,
-        shares, {"a": 30, "b": 10},
+        shares, {"a": 30, "b": 10}, model.word_sums,
     )  # fmt: skip
     assert other.share.tolist() == [0.75, 0.125, 0.125]
 
@@ -117,6 +131,33 @@ def test_theta_of_a_document_does_not_depend_on_the_others(model: TopicModel) ->
     together = model.transform([texts[0], "", *texts[1:]])
     np.testing.assert_allclose(together[:1], model.transform(texts[:1]), atol=1e-6)
     np.testing.assert_array_equal(together[1], np.full(3, 1 / 3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("network", "nothing_seen"), [("prodlda", [1, 2]), ("combinedtm", [1]), ("zeroshottm", [1])]
+)
+def test_what_a_network_does_not_see_has_an_even_theta(
+    network: str, nothing_seen: list[int], tmp_path: Path
+) -> None:
+    """An empty document, and one without a known word, which has an embedding."""
+    model = trained(network=network)
+    corpus = seen(["oak fir", "", "unheard of", "ketch"])
+    theta = model.transform(corpus)
+    assert [row for row in range(4) if (theta[row] == np.float32(1 / 3)).all()] == nothing_seen
+    assert model.write_theta(corpus, tmp_path / "theta.parquet") == len(nothing_seen)
+    table = pq.read_table(tmp_path / "theta.parquet").to_pydict()
+    assert [row for row in range(4) if table["topic"][row] is None] == nothing_seen
+    assert table["known_words"] == [2, 0, 0, 1]
+
+
+def test_embeddings_of_another_dimension_or_model_are_refused() -> None:
+    model = trained(network="zeroshottm")
+    other = Corpus.of(["oak"]).with_embeddings(np.ones((1, 4), np.float32))
+    with pytest.raises(DataError, match="have 4 dimensions and the study's model"):
+        model.transform(other)
+    with pytest.raises(StudyError, match="own model is 'another'"):
+        model.embedded(seen(["oak"]), "another")
+    assert trained().embedded(other).embeddings is None, "a network of words alone does not look"
 
 
 # Saving and loading
@@ -140,15 +181,22 @@ def test_a_saved_model_comes_back_to_the_bit(model: TopicModel, saved: Path) -> 
         {"preset": "paper", "norm": "local"},
         {"norm": "server", "precision": "float64"},
         {"norm": "server", "optimizer": "fedavg", "local_steps": 2},
+        {"network": "neurallda"},
+        {"network": "neurallda", "layer_norm": True, "learn_prior": True},
+        {"network": "combinedtm", "coherence": "nothing"},
+        {"network": "zeroshottm", "relevance": 0.5},
     ],
 )
 def test_other_networks_come_back_to_the_bit(tmp_path: Path, method: dict[str, Any]) -> None:
     model = trained(**method)
     back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
-    texts = documents(TREES, 5)
+    texts = seen(documents(TREES, 5))
+    assert back.network.name == method.get("network", "prodlda")
     np.testing.assert_array_equal(back.transform(texts), model.transform(texts))
     np.testing.assert_array_equal(back.beta, model.beta)
     assert back.reading == model.reading
+    np.testing.assert_array_equal(back.word_sums, model.word_sums)
+    assert back.get_topic_info() == model.get_topic_info()
 
 
 def test_saved_twice_is_the_same(model: TopicModel, saved: Path, tmp_path: Path) -> None:

@@ -62,6 +62,21 @@ def sentence_encoder(model: str) -> SentenceEncoder:
     return SentenceEncoder(model)
 
 
+def check_installed(model: str) -> None:
+    """Refuse to go on without the library that computes embeddings.
+
+    Raises
+    ------
+    FedTopicsError
+        If sentence-transformers is not installed.
+    """
+    if find_spec("sentence_transformers") is None:
+        raise FedTopicsError(
+            f"Embeddings of the model {model!r} need sentence-transformers, which is not "
+            "installed; install it with: pip install 'fedtopics[embeddings]'"
+        )
+
+
 class SentenceEncoder:
     """A sentence-transformers model, which is loaded when first called.
 
@@ -83,11 +98,7 @@ class SentenceEncoder:
     """
 
     def __init__(self, model: str) -> None:
-        if find_spec("sentence_transformers") is None:
-            raise FedTopicsError(
-                f"Embeddings of the model {model!r} need sentence-transformers, which is not "
-                "installed; install it with: pip install 'fedtopics[embeddings]'"
-            )
+        check_installed(model)
         self.model = model
         with self._one_sentence():
             self.folder = _model_folder(model)

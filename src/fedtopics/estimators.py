@@ -35,12 +35,12 @@ class ProdLDA(
     n_components : int, default 20
         Number of topics.
     preset : {"default", "paper"}
-        Values of the parameters that are None. The paper's has no bias per word, learns its
-        prior, and reads topics by probability.
+        Values of the parameters that are None. The paper's has smaller layers and minibatches, no
+        bias per word, learns its prior, and reads topics by probability.
     hidden : (int, int), optional
-        Units of the two hidden layers; default (100, 100).
-    dropout : float, optional
-        Dropped share of hidden units and of theta; default 0.2.
+        Units of the two hidden layers; default (200, 200).
+    dropout, dropout_theta : float, optional
+        Dropped share of hidden units, default 0.4, and of theta, default 0.2.
     alpha : float, optional
         Dirichlet prior of theta; default 1.
     learn_prior, word_bias : bool, optional
@@ -49,15 +49,16 @@ class ProdLDA(
         client alone.
     optimizer : {"adam", "sgd", "fedavg", "fedadam"}
         The server's.
-    learning_rate : float, default 0.002
-    batch_size : int, default 64
-        Documents of a round, over all clients.
+    learning_rate : float, optional
+        By default 0.005.
+    batch_size : int, optional
+        Documents of a round, over all clients; by default 256.
     batch_split : {"proportional", "fixed"}
         "fixed" gives each client `batch_size` documents a round.
     local_steps : int, default 1
         Minibatches a client takes in one round (FedAvg, FedAdam).
     max_rounds : int, optional
-        By default 100 passes over the documents, at most 5000 rounds.
+        By default 2000.
     tolerance : float, default 0
         Stop when the weights change by less, relative to their norm.
     validation_share : float, default 0
@@ -115,13 +116,14 @@ class ProdLDA(
         preset: Literal["default", "paper"] = "default",
         hidden: tuple[int, int] | None = None,
         dropout: float | None = None,
+        dropout_theta: float | None = None,
         alpha: float | None = None,
         learn_prior: bool | None = None,
         word_bias: bool | None = None,
         norm: Literal["sync", "server", "local"] = "sync",
         optimizer: OptimizerName = "adam",
-        learning_rate: float = 0.002,
-        batch_size: int = 64,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
         batch_split: Literal["proportional", "fixed"] = "proportional",
         local_steps: int = 1,
         max_rounds: int | None = None,
@@ -141,6 +143,7 @@ class ProdLDA(
         self.preset = preset
         self.hidden = hidden
         self.dropout = dropout
+        self.dropout_theta = dropout_theta
         self.alpha = alpha
         self.learn_prior = learn_prior
         self.word_bias = word_bias

@@ -13,6 +13,7 @@ from fedtopics import __version__
 from fedtopics.corpus import Corpus
 from fedtopics.doctor import why_not
 from fedtopics.embeddings import check_embeddings
+from fedtopics.encoders import check_installed
 from fedtopics.engines.grpc.client import Client, look
 from fedtopics.engines.grpc.clients import GrpcClients, Rules
 from fedtopics.engines.grpc.connection import (
@@ -224,7 +225,7 @@ class Participation:
             },
         )
         self.policy.check_method(self.name, study.method.name)
-        if (study.method.max_rounds or 0) > self.policy.max_rounds:
+        if study.method.max_rounds > self.policy.max_rounds:
             raise PolicyError(
                 f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
                 f"{self.policy.max_rounds:,}; nothing has left."
@@ -236,6 +237,8 @@ class Participation:
             )
         if study.method.sees_embedding:
             check_embeddings(self.corpus, study.method.embedding, self._embedding_model)
+            if self.corpus.embeddings is None:
+                check_installed(study.method.embedding.model)
         self._check_out(study)
         return study
 

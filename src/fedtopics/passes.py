@@ -164,7 +164,7 @@ def shapes_of(network: NeuralTopicModel) -> Shapes:
     weights = network.initial_weights(0)
     bag = sparse.csr_array(([1.0], [0], [0, 1]), (1, network.n_words))
     embedding = np.zeros((1, network.settings.embedding.dimension))
-    batch = Batch.of(bag, None, network.dtype, embedding if network.sees_embedding else None)
+    batch = network.batch(bag, None, embedding)
     used = batch_weights(network, weights, batch)
     carried: Tensors = {}
     entered: Tensors = {}

@@ -236,6 +236,9 @@ class Study(BaseModel):
             for client in clients.values() if isinstance(clients, dict) else ():
                 for key in {"data", "policy"} & client.keys():
                     client[key] = path.parent.resolve() / str(client[key])
+                model = path.parent.resolve() / str(client.get("embedding_model", ""))
+                if "embedding_model" in client and model.is_dir():  # else it is a name
+                    client["embedding_model"] = str(model)
             return cls(**content)
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
             raise StudyError(f"The study {path} cannot be used: {explain(error)}") from None

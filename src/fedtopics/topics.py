@@ -24,7 +24,6 @@ from fedtopics.corpus import Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.networks import (
-    Batch,
     NetworkSettings,
     NeuralTopicModel,
     Tensors,
@@ -131,6 +130,12 @@ class TopicModel:
         corpus = self.embedded(Corpus.of(documents))
         return self._theta(self.count(corpus), corpus.embeddings)[0]
 
+    def main_topics(self, documents: Any) -> NDArray[np.int64]:
+        """Return each document's largest topic, -1 where the model sees nothing of it."""
+        corpus = self.embedded(Corpus.of(documents))
+        theta, seen = self._theta(self.count(corpus), corpus.embeddings)
+        return np.where(seen, theta.argmax(1), -1)
+
     def embedded(
         self,
         corpus: Corpus,
@@ -186,7 +191,7 @@ class TopicModel:
             for start in range(0, len(found), BATCH):
                 rows = found[start : start + BATCH]
                 embedded = None if embeddings is None else embeddings[rows]
-                batch = Batch.of(counts[rows], None, self.network.dtype, embedded)
+                batch = self.network.batch(counts[rows], None, embedded)
                 used = batch_weights(self.network, self.weights, batch)
                 theta[rows] = self.network.theta(used, self.shared, batch).numpy()
         return theta, seen

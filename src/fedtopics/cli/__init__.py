@@ -8,7 +8,7 @@ import sys
 import click
 
 from fedtopics import __version__
-from fedtopics.cli import federation, local, pki
+from fedtopics.cli import evaluate, federation, local, pki, reproduce
 from fedtopics.errors import FedTopicsError
 
 
@@ -19,8 +19,8 @@ def app() -> None:
 
 
 _COMMANDS = (
-    local.demo, local.run, local.topics, local.transform, local.ledger,
-    pki.group, federation.server, federation.client, federation.doctor,
+    local.demo, local.run, local.topics, local.transform, evaluate.evaluate, local.ledger,
+    reproduce.group, pki.group, federation.server, federation.client, federation.doctor,
 )  # fmt: skip
 for _command in _COMMANDS:
     app.add_command(_command)

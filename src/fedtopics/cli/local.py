@@ -100,7 +100,18 @@ def topics(model: Path, words: int, lambda_: float | None, as_json: bool) -> Non
 @click.argument("file", type=FOLDER)
 @click.option("--out", "-o", type=FOLDER, required=True, help="Parquet file to write.")
 @click.option("--text", help="Column of the text.")
-def transform(model: Path, file: Path, out: Path, text: str | None) -> None:
+@click.option("--tokens", help="Column of lists of words, taken as they are.")
+@click.option("--embedding", help="Column of embeddings, for models that need them.")
+@click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
+def transform(
+    model: Path,
+    file: Path,
+    out: Path,
+    text: str | None,
+    tokens: str | None,
+    embedding: str | None,
+    embedding_model: str | None,
+) -> None:
     """Find the topics of documents: a row a document, in their order, empty ones included.
 
     FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
@@ -109,10 +120,15 @@ def transform(model: Path, file: Path, out: Path, text: str | None) -> None:
     from fedtopics.topics import TopicModel
 
     found = TopicModel.from_pretrained(model)
-    corpus = Corpus.read(file, Columns(text=text))
-    unknown = found.write_theta(corpus, out)
+    corpus = Corpus.read(file, Columns(text=text, tokens=tokens, embedding=embedding))
+    with status("Finding topics") as shown:
+
+        def tell(done: int, documents: int) -> None:
+            shown.update(f"Embeddings of {done:,} of {documents:,} documents")
+
+        unknown = found.write_theta(found.embedded(corpus, embedding_model, tell), out)
     say(
-        f"{len(corpus):,} documents to {out}; {unknown:,} have no word that the "
+        f"{len(corpus):,} documents to {out}; {unknown:,} have nothing that the "
         f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."
     )
 

@@ -159,8 +159,8 @@ class ClientNews:
         elif kind == "model":
             say(
                 f"{self._name}: the model is in {event['folder']}; the topics of "
-                f"{event['documents']:,} documents ({event['unknown']:,} without a known word) in "
-                "theta.parquet beside it"
+                f"{event['documents']:,} documents ({event['unknown']:,} with nothing that it "
+                "knows) in theta.parquet beside it"
             )
 
     def _offer(self, event: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ class GFedNTM:
         exchange = self._exchange(network, len(clients.names))
         if self.settings.norm == "server" and not state.averages:
             self._first_average(asked, state)
-        for number in run.rounds(state.round, self.settings.rounds(counts["training"])):
+        for number in run.rounds(state.round, self.settings.max_rounds):
             state.round = number
             update, report = clients.round(number, partial(exchange, asked, state))
             if not np.isfinite(update.loss):
@@ -401,6 +401,7 @@ class GFedNTMClient:
             Numbers of documents: all, those to train with, those without a known word.
         """
         self._fingerprint = fingerprint(words)
+        self._words = frozenset(words)
         bag = self._counts.columns({word: i for i, word in enumerate(words)}).astype(np.float32)
         self._network = self.settings.build(len(words))
         self._documents = Minibatches(
@@ -585,7 +586,7 @@ class GFedNTMClient:
         frequency = np.zeros(self._network.n_words, np.int64)
         for batch, given, used in self._evaluate(rows, weights, shared):
             theta = self._network.theta(used, given, batch).double().numpy()
-            total += theta.T @ batch.bag
+            total += theta.T @ batch.counts
             frequency += np.bincount(batch.bag.indices, minlength=self._network.n_words)
         total[:, frequency < self._rarest] = 0
         return {"sums": total, "documents": len(rows)}
@@ -600,6 +601,11 @@ class GFedNTMClient:
             the numbers of windows and documents.
         """
         self._check(vocabulary)
+        if self.settings.coherence == "nothing" or not self._words.issuperset(words):
+            raise StudyError(
+                f"Client {self.name!r} was asked for pairs of words that its study does not ask "
+                "for; find out what the server runs."
+            )
         counts = count_pairs(self._corpus, self._text, words, topics, windows)
         return counts | {"documents": len(self._corpus)}
 

@@ -101,4 +101,4 @@ class Minibatches:
 
     def _batch(self, rows: NDArray[np.int64], noise: Noise | None) -> Batch:
         embeddings = None if self._embeddings is None else self._embeddings[rows]
-        return Batch.of(self._bag[rows], noise, self._network.dtype, embeddings)
+        return self._network.batch(self._bag[rows], noise, embeddings)

@@ -12,13 +12,21 @@ from fedtopics.errors import StudyError
 from fedtopics.methods.coherence import Within
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
 
-EPOCHS = 100  # passes over the documents when max_rounds is not given,
-MOST_ROUNDS = 5000  # but no more rounds than this
-
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     # As PyTorch implementations of Srivastava and Sutton's network, gFedNTM's among them.
-    "paper": {"learn_prior": True, "word_bias": False, "relevance": 1.0},
+    "paper": {
+        "hidden": (100, 100),
+        "dropout": 0.2,
+        "learn_prior": True,
+        "word_bias": False,
+        "relevance": 1.0,
+        "learning_rate": 0.002,
+        "batch_size": 64,
+        "log_counts": False,
+        "embedding_weight": 0.0,
+        "max_rounds": 5000,
+    },
 }
 
 
@@ -54,23 +62,19 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
     optimizer: OptimizerName = Field(
         "adam", description="the server's; fedavg and fedadam go with local_steps > 1"
     )
-    learning_rate: float = Field(0.002, gt=0, description="of the server's optimiser")
+    learning_rate: float = Field(0.005, gt=0, description="of the server's optimiser")
     beta1: float = Field(
         0.99, ge=0, lt=1, description='decay of Adam\'s first moment; with norm "server" 0.9'
     )
     local_steps: int = Field(1, ge=1, description="minibatches a client takes in one round")
     local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
-    batch_size: int = Field(64, ge=1, description="documents of a round")
+    batch_size: int = Field(256, ge=1, description="documents of a round")
     batch_split: Literal["proportional", "fixed"] = Field(
         "proportional",
         description='"proportional": the clients share batch_size by their numbers of documents; '
         '"fixed": each client takes batch_size (as in the paper)',
     )
-    max_rounds: int | None = Field(
-        None,
-        ge=1,
-        description="most rounds; by default 100 passes over the documents, at most 5000",
-    )
+    max_rounds: int = Field(2000, ge=1, description="most rounds")
     tolerance: float = Field(
         0.0, ge=0, description="stop when the weights change by less, relative to their norm"
     )
@@ -100,7 +104,9 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
             return given
         # Behind statistics that lag, a long momentum overshoots until all documents share a topic.
         implied = {"layer_norm": True, "beta1": 0.9} if given.get("norm") == "server" else {}
-        return PRESETS.get(str(given.get("preset")), {}) | implied | given
+        usual = PRESETS.get(str(given.get("preset")), {}) | implied
+        # None is as good as not given: a study file cannot say it.
+        return given | {key: value for key, value in usual.items() if given.get(key) is None}
 
     @model_validator(mode="after")
     def _fits(self) -> GFedNTMSettings:
@@ -124,9 +130,3 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
     def sees_embedding(self) -> bool:
         """Whether documents need an embedding."""
         return find_network(self.network).sees_embedding
-
-    def rounds(self, documents: int) -> int:
-        """Return the most rounds for a number of training documents."""
-        if self.max_rounds is not None:
-            return self.max_rounds
-        return min(MOST_ROUNDS, max(1, EPOCHS * documents // self.batch_size))

@@ -1,4 +1,8 @@
-"""Scores of topics as groups of documents, against known labels."""
+"""Scores of topics as groups of documents, against known labels.
+
+scikit-learn is imported when something is scored: the server, which uses other metrics, does
+without it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
-from sklearn.metrics import normalized_mutual_info_score
-from sklearn.metrics.cluster import contingency_matrix
 
 
 def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
@@ -35,6 +37,8 @@ def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
     >>> purity(["a", "a", "b", "b"], np.array([0, 0, 0, 1]))
     0.75
     """
+    from sklearn.metrics.cluster import contingency_matrix
+
     table = contingency_matrix(labels, topics)
     return float(table.max(0).sum() / table.sum())
 
@@ -64,4 +68,6 @@ def normalised_mutual_information(
     >>> round(normalised_mutual_information(["a", "a", "b", "b"], np.array([3, 3, 7, 7])), 9)
     1.0
     """
+    from sklearn.metrics import normalized_mutual_info_score
+
     return float(normalized_mutual_info_score(labels, topics))

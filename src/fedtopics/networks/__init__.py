@@ -50,7 +50,13 @@ def find_network(name: str) -> type[NeuralTopicModel]:
     """
     if name not in _NETWORKS:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
-            register(entry.load())
+            try:
+                register(entry.load())
+            except Exception as error:  # a package of somebody else: almost any kind
+                raise StudyError(
+                    f"The network {name!r} of the installed {entry.value} cannot be loaded "
+                    f"({type(error).__name__}); install its package anew."
+                ) from None
     if name not in _NETWORKS:
         known = ", ".join(_NETWORKS)
         raise StudyError(f"There is no network {name!r}; known: {known}. Install or register it.")

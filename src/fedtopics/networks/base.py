@@ -26,12 +26,17 @@ class NetworkSettings(BaseModel):
 
     n_components: int = Field(20, ge=2, description="number of topics")
     hidden: tuple[PositiveInt, PositiveInt] = Field(
-        (100, 100), description="units of the two hidden layers"
+        (200, 200), description="units of the two hidden layers"
     )
-    dropout: float = Field(0.2, ge=0, lt=1, description="dropped share of hidden units and theta")
+    dropout: float = Field(0.4, ge=0, lt=1, description="dropped share of hidden units")
+    dropout_theta: float = Field(0.2, ge=0, lt=1, description="dropped share of theta")
     alpha: float = Field(1.0, gt=0, description="Dirichlet prior of theta")
     learn_prior: bool = Field(False, description="train the prior's mean and variance")
     word_bias: bool = Field(True, description="a bias per word in the decoder")
+    log_counts: bool = Field(True, description="the encoder sees log(1 + count), not counts")
+    embedding_weight: float = Field(
+        20.0, ge=0, description="of the embedding's reconstruction, for networks that see one"
+    )
     layer_norm: bool = Field(False, description="normalise the posterior by document, not by batch")
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="of documents, for networks that see them"
@@ -61,6 +66,7 @@ class Batch:
     Parameters
     ----------
     bag : CSR array of shape (n, n_words)
+        What the encoder sees of the words: their counts, or log(1 + counts).
     words : int64 array of shape (U,)
         The words' columns in the vocabulary, ascending.
     places : int64 tensor, row * n_words + column of each non-zero count
@@ -88,21 +94,30 @@ class Batch:
         noise: Noise | None = None,
         dtype: torch.dtype = torch.float32,
         embedding: NDArray[np.floating[Any]] | None = None,
+        log_counts: bool = False,
     ) -> Batch:
         """Make a batch of rows of a bag of words (n, n_words), and of embeddings (n, dimension)."""
         n, n_words = bag.shape
         values = torch.from_numpy(bag.data).to(dtype)
-        bag = sparse.csr_array((values.numpy(), bag.indices, bag.indptr), bag.shape)
+        lengths = torch.from_numpy(bag.sum(1)).to(dtype)
+        seen = values.log1p() if log_counts else values
+        bag = sparse.csr_array((seen.numpy(), bag.indices, bag.indptr), bag.shape)
         present = np.zeros(n_words, bool)
         present[bag.indices] = True
         row = np.repeat(np.arange(n), np.diff(bag.indptr))
         places = torch.from_numpy(row * n_words + bag.indices)
-        lengths = torch.from_numpy(bag.sum(1))
-        seen = None if embedding is None else torch.from_numpy(embedding).to(dtype)
-        return cls(bag, np.flatnonzero(present), places, values, lengths, noise, seen)
+        vectors = None if embedding is None else torch.from_numpy(embedding).to(dtype)
+        return cls(bag, np.flatnonzero(present), places, values, lengths, noise, vectors)
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    @property
+    def counts(self) -> sparse.csr_array:
+        """The bag of words, shape (n, n_words), whatever the encoder sees."""
+        return sparse.csr_array(
+            (self.values.numpy(), self.bag.indices, self.bag.indptr), self.bag.shape
+        )
 
     def project(self, rows: Tensor) -> Tensor:
         """Multiply the bag of words by a matrix with a row per word, shape (n_words, width)."""

@@ -6,10 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
@@ -93,7 +95,7 @@ class NeuralTopicModel(ABC):
         return weights
 
     def draw_weights(self, generator: torch.Generator) -> Tensors:
-        """Draw the matrices: the encoder's, and beta_logits (n_topics, n_words)."""
+        """Draw the matrices, the encoder's and the decoder's."""
         k, (h1, h2) = self.settings.n_components, self.settings.hidden
         dimension = self.settings.embedding.dimension
         seen = self.n_words if self.sees_words else dimension
@@ -107,10 +109,21 @@ class NeuralTopicModel(ABC):
             "hidden": self.uniform(generator, h1**-0.5, h1, h2),
             "hidden_bias": self.uniform(generator, h1**-0.5, h2),
             "posterior": self.uniform(generator, h2**-0.5, h2, 2 * k),
-            "beta_logits": self.uniform(
-                generator, math.sqrt(6 / (k + self.n_words)), k, self.n_words
-            ),
+            **self.draw_decoder(generator),
+            **self._draw_centres(generator),
         }
+
+    def draw_decoder(self, generator: torch.Generator) -> Tensors:
+        """Draw the decoder's matrices: beta_logits, shape (n_topics, n_words)."""
+        k = self.settings.n_components
+        bound = math.sqrt(6 / (k + self.n_words))
+        return {"beta_logits": self.uniform(generator, bound, k, self.n_words)}
+
+    def _draw_centres(self, generator: torch.Generator) -> Tensors:
+        if not self.sees_embedding or self.settings.embedding_weight == 0:
+            return {}
+        shape = (self.settings.n_components, self.settings.embedding.dimension)
+        return {"embedding_centres": self.uniform(generator, 0.1, *shape)}
 
     def uniform(self, generator: torch.Generator, bound: float, *shape: int) -> Tensor:
         """Draw between -bound and bound."""
@@ -118,16 +131,28 @@ class NeuralTopicModel(ABC):
         values = torch.rand(*shape, generator=generator, dtype=torch.float64)
         return ((2 * values - 1) * bound).to(self.dtype)
 
+    def batch(
+        self,
+        bag: sparse.csr_array,
+        noise: Noise | None = None,
+        embedding: NDArray[np.floating[Any]] | None = None,
+    ) -> Batch:
+        """Make a batch of rows of a bag of words and of embeddings, as the network sees them."""
+        if not self.sees_embedding:
+            embedding = None
+        return Batch.of(bag, noise, self.dtype, embedding, self.settings.log_counts)
+
     def draw(self, rng: np.random.Generator, n: int) -> Noise:
         """Draw the noise of one pass over n documents."""
-        k, keep = self.settings.n_components, 1 - self.settings.dropout
+        settings, k = self.settings, self.settings.n_components
 
-        def mask(width: int) -> Tensor:
-            kept = rng.random((n, width), np.float32) < keep
-            return torch.from_numpy(kept).to(self.dtype) / keep
+        def mask(width: int, dropout: float) -> Tensor:
+            kept = rng.random((n, width), np.float32) < 1 - dropout
+            return torch.from_numpy(kept).to(self.dtype) / (1 - dropout)
 
         normal = torch.from_numpy(rng.standard_normal((n, k), np.float32)).to(self.dtype)
-        return Noise(normal, mask(self.settings.hidden[1]), mask(k))
+        hidden = mask(settings.hidden[1], settings.dropout)
+        return Noise(normal, hidden, mask(k, settings.dropout_theta))
 
     def theta(self, weights: Tensors, shared: Mapping[str, Tensors], batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
@@ -159,6 +184,18 @@ class NeuralTopicModel(ABC):
             z = mu + batch.noise.normal * (0.5 * log_variance).exp()
             theta = torch.softmax(z, 1) * batch.noise.keep_theta
         return {"theta": theta, "mu": mu, "log_variance": log_variance}
+
+    def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
+        """Return how far theta's mixture of centres points away from the embeddings, summed.
+
+        weight * (1 - cosine): up to a constant the negative log-likelihood of a von Mises-Fisher
+        distribution. Without it the words alone decide what a topic is, and a title has few.
+        """
+        if batch.embedding is None or "embedding_centres" not in weights:
+            return theta.new_zeros(())
+        centres = functional.normalize(weights["embedding_centres"], dim=1)
+        cosine = functional.cosine_similarity(theta @ centres, batch.embedding, dim=1)
+        return self.settings.embedding_weight * (1 - cosine).sum()
 
     def divergence(self, weights: Tensors, mu: Tensor, log_variance: Tensor) -> Tensor:
         """Kullback-Leibler divergence of the posterior from the Laplace-approximated Dirichlet."""

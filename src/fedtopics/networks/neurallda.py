@@ -20,7 +20,7 @@ class NeuralLDA(NeuralTopicModel):
     """LDA with an encoder: a document's words come from theta @ softmax(rows).
 
     Each word's logits are normalised over the topics, which needs no document: a pass has one cut
-    less than ProdLDA's. A subclass with other rows overrides `rows`.
+    less than ProdLDA's. A subclass with other rows overrides `draw_decoder` and `rows`.
     """
 
     name = "neurallda"
@@ -42,7 +42,9 @@ class NeuralLDA(NeuralTopicModel):
         chosen = functional.embedding(word, topics.T)
         observed = (theta * chosen).sum(1)
         reconstruction = -(batch.values @ (observed + SMALLEST).log())
-        return reconstruction + self.divergence(weights, sampled["mu"], sampled["log_variance"])
+        seen = self.embedding_loss(weights, batch, sampled["theta"])
+        divergence = self.divergence(weights, sampled["mu"], sampled["log_variance"])
+        return reconstruction + seen + divergence
 
     def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
         """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""

@@ -47,7 +47,9 @@ class ProdLDA(NeuralTopicModel):
         reconstruction: Tensor = Reconstruction.apply(  # type: ignore[no-untyped-call]
             centred, shared["topics"], bias, batch, self._memory(len(batch))
         )
-        return reconstruction + self.divergence(weights, carried["mu"], carried["log_variance"])
+        seen = self.embedding_loss(weights, batch, carried["theta"])
+        divergence = self.divergence(weights, carried["mu"], carried["log_variance"])
+        return reconstruction + seen + divergence
 
     def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
         """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1.

@@ -1,0 +1,252 @@
+"""Coherence, diversity and agreement with labels: our models beside what people use today.
+
+Every contestant gets the same words and the same embeddings of the same documents; every one runs
+in a process of its own, those of other libraries in the peers' environment. A run that is in
+``results/quality.jsonl`` is not run again, so the benchmark can be done in pieces.
+
+    python benchmarks/quality.py --data DIR --peers .venv-peers/bin/python [--sets m10] [--seeds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedtopics.corpus import Columns, Corpus
+from fedtopics.embeddings import EmbeddingSettings, document_embeddings
+from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
+from fedtopics.vocabulary import TextRules, VocabularyLimits, agree, count_words, tokens
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "quality.jsonl"
+WORK = HERE.parent / ".bench"  # prepared documents: they are not ours to keep in the repository
+SETTINGS = (("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50))
+OURS = ("prodlda", "combinedtm", "zeroshottm")
+CLIENTS = ("pooled", "node", "even")
+PEERS = (
+    "tomotopy", "keynmf", "bertopic-merged", "bertopic-merged-even", "fastopic",
+    "topmost-prodlda", "ctm-combined", "ctm-zeroshot",
+)  # fmt: skip
+ORDERLESS = {"20ng"}  # bags of words: words of a document occur together, not of a window
+SHOWN = 10
+LIMIT = 3600  # seconds for one run
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run."""
+
+    data: str
+    topics: int
+    name: str
+    clients: str
+    seed: int
+
+
+def jobs(sets: list[str], seeds: int) -> Iterator[Job]:
+    """List the runs, a seed after the other, so that the table fills evenly."""
+    for seed in range(seeds):
+        for data, topics in SETTINGS:
+            if data not in sets:
+                continue
+            for name in OURS:
+                yield from (Job(data, topics, name, clients, seed) for clients in CLIENTS)
+            for name in PEERS:
+                yield Job(data, topics, name, "peer", seed)
+
+
+def prepare(data: Path, name: str) -> tuple[Path, Path]:
+    """Write the documents and the vocabulary that all contestants get."""
+    documents, words = WORK / f"{name}.parquet", WORK / f"{name}.json"
+    if not documents.exists():
+        WORK.mkdir(exist_ok=True)
+        table = pq.read_table(data / f"{name}.parquet")
+        tokenised = "tokens" in table.column_names
+        columns = Columns(text="text", tokens="tokens" if tokenised else None, label="label")
+        corpus = Corpus.of(table, columns)
+        rules = TextRules()
+        rarest = 1 if tokenised else 5  # tokenised sets were pruned by those who made them
+        named = {"all": count_words(corpus, rules).named(rarest)}
+        vocabulary = agree(named, VocabularyLimits(max_document_share=1 if tokenised else 0.5))
+        split = [
+            [word for word in document if word in vocabulary.index]
+            for batch in tokens(corpus, rules)
+            for document in batch
+        ]
+        vectors = document_embeddings(corpus, EmbeddingSettings(), on_progress=progress)
+        flat = pa.array(vectors.reshape(-1))
+        content = {
+            "tokens": pa.array(split, pa.list_(pa.string())),
+            "embedding": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]),
+            "label": table["label"].cast(pa.string()),
+            "node": table["node"].cast(pa.string()),
+        }
+        words.write_text(json.dumps(list(vocabulary.words)))
+        pq.write_table(pa.table(content), documents)
+    return documents, words
+
+
+def progress(done: int, total: int) -> None:
+    sys.stderr.write(f"embedded {done:,} of {total:,} documents\n")
+
+
+def run(job: Job, data: Path, peers: str) -> dict[str, Any]:
+    """Run a contestant and score what it found; say what went wrong where it does."""
+    documents, words = prepare(data, job.data)
+    out = WORK / f"result-{os.getpid()}.json"  # two may run side by side
+    out.unlink(missing_ok=True)
+    within = "documents" if job.data in ORDERLESS else "windows"
+    if job.clients == "peer":
+        name, even = job.name.removesuffix("-even"), job.name.endswith("-even")
+        program = [peers, str(HERE / "peers.py"), name]
+        documents = evenly(documents, job.seed) if even else documents
+        extra = []
+    else:
+        program = [sys.executable, str(HERE / "ours.py"), job.name]
+        extra = ["--clients", job.clients, "--within", within]
+    numbers = ["--topics", str(job.topics), "--seed", str(job.seed), "--out", str(out)]
+    threads = os.environ.get("OMP_NUM_THREADS", "2")
+    try:
+        subprocess.run(
+            [*program, str(documents), str(words), *numbers, *extra],
+            check=True,
+            timeout=LIMIT,
+            env=os.environ | {"OMP_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1"},
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired, OSError) as error:
+        return asdict(job) | {"failed": type(error).__name__}
+    result = json.loads(out.read_text())
+    kept = ("versions", "seconds", "peak_mb", "threads", "rounds", "reading", "notes")
+    return (
+        asdict(job)
+        | score(result, documents, within)
+        | {key: result[key] for key in kept if key in result}
+    )
+
+
+def evenly(documents: Path, seed: int) -> Path:
+    """Write the documents with clients drawn evenly."""
+    table = pq.read_table(documents)
+    owner = np.random.default_rng(seed).permutation(len(table)) % 5
+    path = documents.with_suffix(".even.parquet")
+    nodes = pa.array([f"client{i}" for i in owner])
+    pq.write_table(table.set_column(table.column_names.index("node"), "node", nodes), path)
+    return path
+
+
+def score(result: dict[str, Any], documents: Path, within: str) -> dict[str, float]:
+    """Score topics on the documents, and the documents' topics on their labels."""
+    table = pq.read_table(documents, columns=["tokens", "label"])
+    split = table["tokens"].to_pylist()
+    shown = [topic[:SHOWN] for topic in result["topics"]]
+    window: Any = "usual" if within == "windows" else None
+    scores = {
+        measure: float(np.nanmean(coherence_of(shown, split, measure, window)))
+        for measure in ("npmi", "c_v")
+    }
+    if "by_probability" in result:
+        plain = [topic[:SHOWN] for topic in result["by_probability"]]
+        scores["npmi_by_probability"] = float(coherence_of(plain, split, "npmi", window).mean())
+        scores["top10_by_probability"] = unique_words(plain, SHOWN)
+    assigned = np.array(result["assigned"])
+    return scores | {
+        "top10": unique_words(shown, SHOWN),
+        "top25": unique_words(result["topics"], 25),
+        "nmi": normalised_mutual_information(table["label"].to_pylist(), assigned),
+        "outliers": float((assigned < 0).mean()),
+    }
+
+
+def known() -> list[dict[str, Any]]:
+    if not RESULTS.exists():
+        return []
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the tables, a data set after the other: mean and deviation over seeds."""
+    columns = ("npmi", "c_v", "top10", "top25", "nmi")
+    lines = [
+        "Quality on real text: mean and deviation over seeds. NPMI and c_v of the ten words shown "
+        "(20ng: by document, its word order is lost; others: windows of 10 and 110 words); top10, "
+        "top25: share of different words; NMI of each document's main topic with its label "
+        "(outliers count as one topic). Seconds of training (without embeddings) and peak memory "
+        "are those of the runs, with the threads named. Command: `make bench-quality`.",
+    ]
+    for data, topics in SETTINGS:
+        chosen = [r for r in rows if (r["data"], r["topics"]) == (data, topics)]
+        if not chosen:
+            continue
+        lines += [
+            "",
+            f"**{data}, {topics} topics**",
+            "",
+            "| model | documents | seeds | NPMI | c_v | top10 | top25 | NMI | s | MB | threads |",
+            "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        ]
+        for name, clients in dict.fromkeys((r["name"], r["clients"]) for r in chosen):
+            these = [r for r in chosen if (r["name"], r["clients"]) == (name, clients)]
+            good = [r for r in these if "failed" not in r]
+            if not good:
+                lines.append(f"| {name} | {place(name, clients)} | failed: {these[0]['failed']} |")
+                continue
+            cells = [spread([r[column] for r in good]) for column in columns]
+            middle = [f"{np.mean([r[c] for r in good]):,.0f}" for c in ("seconds", "peak_mb")]
+            threads = "/".join(sorted({str(r["threads"]) for r in good}))
+            lines.append(
+                f"| {name} | {place(name, clients)} | {len(good)} | "
+                + " | ".join([*cells, *middle, threads])
+                + " |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def place(name: str, clients: str) -> str:
+    if clients != "peer":
+        return {"node": "at their nodes", "even": "spread evenly"}.get(clients, clients)
+    if not name.startswith("bertopic"):
+        return "pooled"
+    return "spread evenly" if name.endswith("even") else "at their nodes"
+
+
+def spread(values: list[float]) -> str:
+    return f"{np.mean(values):.3f} ± {np.std(values):.3f}".replace("0.", ".")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the Parquet files")
+    parser.add_argument("--peers", default="", help="Python of the peers' environment")
+    parser.add_argument("--sets", nargs="+", default=[data for data, _ in SETTINGS])
+    parser.add_argument("--names", nargs="+", default=[*OURS, *PEERS])
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
+    rows = known()
+    done = {tuple(row[key] for key in Job.__dataclass_fields__) for row in rows}
+    for job in jobs(arguments.sets, arguments.seeds):
+        skip = job.name not in arguments.names or (job.clients == "peer" and not arguments.peers)
+        if skip or tuple(asdict(job).values()) in done:
+            continue
+        row = run(job, arguments.data, arguments.peers)
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        sys.stderr.write(json.dumps({k: row.get(k) for k in ("data", "topics", "name", "clients",
+            "seed", "npmi", "c_v", "top10", "nmi", "seconds", "failed")}) + "\n")  # fmt: skip
+    text = table(known())
+    (HERE / "results" / "quality.md").write_text(text)
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The command that scores a model on documents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+from rich.table import Table
+
+from fedtopics.cli.display import console, print_json, say, status
+from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.errors import DataError
+
+GROUPS = {
+    "Coherence, the mean over topics": {
+        "c_v": "c_v, from -1 to 1",
+        "npmi": "NPMI, from -1 to 1",
+        "u_mass": "u_mass, at most about 0",
+    },
+    "Diversity, from 0 to 1": {
+        "unique_words": "unique share of the first 25 words",
+        "cosine_dissimilarity": "mean cosine dissimilarity of beta",
+        "inverted_rbo": "inverted rank-biased overlap",
+    },
+    "Agreement with the labels, from 0 to 1": {
+        "purity": "purity of the largest topics",
+        "nmi": "normalised mutual information",
+    },
+}
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.option("--data", type=FOLDER, required=True, help="The documents.")
+@click.option("--text", help="Column of the text.")
+@click.option("--tokens", help="Column of lists of words, taken as they are.")
+@click.option("--label", help="Column of labels: adds purity and NMI of the largest topics.")
+@click.option("--embedding", help="Column of embeddings, for networks that see them.")
+@click.option("--embedding-model", help="The model of that column, or a folder with the network's.")
+@click.option(
+    "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
+)
+@click.option(
+    "--by",
+    type=click.Choice(["windows", "documents"]),
+    default="windows",
+    show_default=True,
+    help="Where words occur together; documents if the order of words is lost.",
+)
+@as_json
+def evaluate(
+    model: Path,
+    data: Path,
+    text: str | None,
+    tokens: str | None,
+    label: str | None,
+    embedding: str | None,
+    embedding_model: str | None,
+    lambda_: float | None,
+    by: Literal["windows", "documents"],
+    as_json: bool,
+) -> None:
+    """Score a model's topics on documents: coherence, diversity, agreement with labels.
+
+    Coherence is of the ten words shown of each topic. Documents without a label, or of which the
+    model sees nothing, are left out of purity and NMI, and counted.
+
+    The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
+    """
+    from fedtopics.corpus import Columns, Corpus
+    from fedtopics.evaluation import evaluate as score
+    from fedtopics.topics import TopicModel
+
+    found = TopicModel.from_pretrained(model)
+    corpus = Corpus.read(data, Columns(text=text, tokens=tokens, label=label, embedding=embedding))
+    if label is None:
+        corpus = replace(corpus, labels=None)  # a column that happens to be called so
+    elif corpus.labels is None:
+        raise DataError(f"{data} has no columns, so no labels {label!r}; give a table with them.")
+    with status(f"Scoring {len(corpus):,} documents"):
+        scores = score(found, corpus, by=by, lambda_=lambda_, embedding_model=embedding_model)
+    if as_json:
+        print_json(scores)
+    else:
+        _print_scores(model, scores)
+
+
+def _print_scores(model: Path, scores: dict[str, Any]) -> None:
+    """Print the scores for people."""
+    say(
+        f"{model}: {scores['topics']} topics, read with lambda {scores['lambda']:g}, on "
+        f"{scores['documents']:,} documents; words together in the same {scores['by'][:-1]}"
+    )
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for title, group in GROUPS.items():
+        if not group.keys() <= scores.keys():
+            continue
+        table.add_row(f"[bold]{title}")
+        for name, meaning in group.items():
+            value = scores[name]
+            table.add_row(f"  {meaning}", "-" if value is None else f"{value:.3f}")
+    console.print(table)
+    if "labelled" in scores:
+        say(
+            f"Labels: {scores['labelled']:,} documents count; left out are "
+            f"{scores['without_label']:,} without a label and {scores['unseen']:,} of which the "
+            "model sees nothing."
+        )

@@ -1,0 +1,133 @@
+"""Commands that repeat the papers' experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+from rich import box
+from rich import table as rich_table
+
+from fedtopics.cli.display import console, print_json, say
+from fedtopics.cli.options import FOLDER, as_json
+
+if TYPE_CHECKING:
+    from fedtopics.experiments.report import Table
+
+
+@click.group("reproduce")
+def group() -> None:
+    """Repeat an experiment of a paper: tables, pictures, and which of its claims hold."""
+
+
+@group.command("gfedntm-amwmd")
+@click.option(
+    "--data", type=FOLDER, required=True, help="Folder of s2_tiny.parquet, news_outlets.parquet."
+)
+@click.option(
+    "--out", type=FOLDER, help="Folder of results and topics.  [default: runs/gfedntm-amwmd]"
+)
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--quick", is_flag=True, help="See that it runs: s2_tiny, one seed, few rounds.")
+@click.option(
+    "--preset", type=click.Choice(["default", "paper"]), default="default", show_default=True
+)
+@click.option("--vectors", type=FOLDER, help="word2vec file.  [default: all-MiniLM-L6-v2]")
+@as_json
+def gfedntm_amwmd(
+    data: Path,
+    out: Path | None,
+    seeds: int,
+    quick: bool,
+    preset: Literal["default", "paper"],
+    vectors: Path | None,
+    as_json: bool,
+) -> None:
+    """gFedNTM, figure 4: whether federated topics cover what each client finds alone.
+
+    Trains a model for each client alone, federated and centralised ones with 10 and 25 topics,
+    and holds each client's topics against all of them and against controls. The files have
+    columns node (the client) and tokens or text. What is trained already is not trained again.
+    """
+    from fedtopics.experiments.amwmd_claims import sentences, tables
+    from fedtopics.experiments.amwmd_results import plain, write_results
+    from fedtopics.experiments.gfedntm_amwmd import Settings, reproduce
+
+    folder = out or Path("runs/gfedntm-amwmd")
+    settings = Settings(data, folder, seeds, quick, preset, vectors)
+    with ModelProgress(hidden=as_json) as display:
+        scores = reproduce(settings, display)
+    written = write_results(settings, scores)
+    if as_json:
+        print_json(plain(settings, scores))
+        return
+    say("AMWMD, the mean over the client's topics: lower is closer.\n")
+    for one in scores:
+        for table in tables(one):
+            _print_table(table)
+        for sentence in sentences(one):
+            say(f"- {sentence}")
+        say("")
+    say(f"Written to {folder}: {', '.join(path.name for path in written)}, and all topics.")
+
+
+class ModelProgress:
+    """Show which model is being trained, and how many are left; a line a model if not a terminal.
+
+    Parameters
+    ----------
+    hidden : bool
+        Show nothing.
+    """
+
+    def __init__(self, hidden: bool) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._hidden = hidden
+        self._bar = Progress(
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.description}"),
+            console=console,
+            disable=hidden or not console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=None)
+        self._model = ""
+
+    def __enter__(self) -> ModelProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Show an event of the experiment or of a training."""
+        if event["event"] == "model":
+            self._model = event["name"]
+            self._bar.update(
+                self._task,
+                description=self._model,
+                completed=event["done"],
+                total=event["models"],
+            )
+            if not self._hidden and not console.is_terminal and self._model:
+                say(f"{event['done'] + 1} of {event['models']}: {self._model}")
+        elif event["event"] == "round":
+            description = f"{self._model}, round {event['round']:,}"
+            self._bar.update(self._task, description=description)
+
+
+def _print_table(table: Table) -> None:
+    """Print a table with its numbers to the right."""
+    say(table.title, "bold")
+    shown = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, cells in enumerate(zip(table.header, *table.rows, strict=True)):
+        side: Literal["left", "right"] = "right" if number else "left"
+        shown.add_column(cells[0], justify=side, min_width=max(map(len, cells)))
+    for row in table.rows:
+        shown.add_row(*row)
+    console.print(shown, crop=False)  # a narrow terminal folds it, which is better than less

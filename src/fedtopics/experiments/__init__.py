@@ -1,0 +1,1 @@
+"""Experiments of the papers, again: one file an experiment, and what they share."""
