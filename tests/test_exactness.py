@@ -38,6 +38,8 @@ NETWORKS = ("prodlda", "neurallda", "combinedtm", "zeroshottm")
 class Ordinary(nn.Module):
     """A network as one would write it for one process, with torch's batch normalisation."""
 
+    document_length = 1.0
+
     def __init__(self, network: NeuralTopicModel, seed: int) -> None:
         super().__init__()
         k = network.settings.n_components
@@ -61,7 +63,11 @@ class Ordinary(nn.Module):
         reconstruction = -(x * self.log_probability(theta)).sum()
         ratio = (log_variance.exp() + mu.square()) / self.prior
         divergence = 0.5 * (ratio - 1 + np.log(self.prior) - log_variance).sum()
-        return (reconstruction + divergence) / len(x)
+        return (reconstruction + self.unlike(theta, embedding) + divergence) / len(x)
+
+    def unlike(self, theta: Tensor, embedding: Tensor | None) -> Tensor | float:
+        """Of the embeddings and what theta says they are."""
+        return 0.0
 
     def seen(self, x: Tensor, embedding: Tensor | None) -> Tensor:
         """The first layer's sums, of words alone."""
@@ -85,6 +91,14 @@ class OrdinaryZeroShotTM(OrdinaryProdLDA):
     def seen(self, x: Tensor, embedding: Tensor | None) -> Tensor:
         assert embedding is not None
         return embedding * embedding.shape[1] ** 0.5 @ self.encoder_embedding
+
+    def unlike(self, theta: Tensor, embedding: Tensor | None) -> Tensor | float:
+        assert embedding is not None
+        unit = self.embedding_centres / self.embedding_centres.norm(dim=1, keepdim=True)
+        mixture = theta @ unit
+        length = mixture.norm(dim=1) * embedding.norm(dim=1)
+        distance = 1 - (mixture * embedding).sum(1) / length
+        return self.embedding_weight * self.document_length * distance.sum()
 
 
 class OrdinaryCombinedTM(OrdinaryZeroShotTM):
@@ -155,6 +169,8 @@ def ordinary(
 ) -> dict[str, Tensor]:
     """Train in one process on the union of the same minibatches."""
     reference = (kind or ORDINARY[model.network.name])(model.network, plan.seed)
+    occurrences = model.vocabulary.occurrences.sum()
+    reference.document_length = float(occurrences / sum(SIZES.values()))
     settings = plan.method
     optimizer: torch.optim.Optimizer
     if settings.optimizer == "adam":

@@ -185,7 +185,7 @@ def test_another_vocabulary_is_refused() -> None:
     plan = study()
     corpus = subjects({"a": 30})["a"]
     client = GFedNTMClient("a", corpus, plan.method, plan.text, plan.vocabulary, plan.seed)
-    client.adopt(["a0", "a1", "common0"], 30)
+    client.adopt(["a0", "a1", "common0"], 30, 17.0)
     with pytest.raises(StudyError, match="called for the vocabulary other"):
         client.gradients("other", 1, {}, {})
 

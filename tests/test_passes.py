@@ -59,10 +59,10 @@ def test_shapes_with_layer_normalisation_and_a_learned_prior() -> None:
         ("neurallda", {"encoder_words": (7, 5)}, ["posterior"]),
         (
             "combinedtm",
-            {"encoder_words": (7, 5), "encoder_embedding": (9, 5)},
+            {"encoder_words": (7, 5), "encoder_embedding": (9, 5), "embedding_centres": (3, 9)},
             ["posterior", "decoder"],
         ),
-        ("zeroshottm", {"encoder_embedding": (9, 5)}, ["posterior", "decoder"]),
+        ("zeroshottm", {"encoder_embedding": (9, 5), "embedding_centres": (3, 9)}, ["posterior", "decoder"]),
     ],
 )
 def test_shapes_of_other_networks(

@@ -119,7 +119,7 @@ class GFedNTM:
         """Agree on the words with all clients, or take up what a resumed run agreed on."""
         kept = run.recall("agreement")
         if kept is not None:
-            clients.prepare("adopt", ADOPTED, words=kept["words"], total=kept["total"])
+            _adopt(clients, kept)
         agreed = kept or clients.round(0, partial(self._agree, clients))[0]
         run.keep("agreement", agreed)
         vocabulary = Vocabulary.of(agreed)
@@ -132,8 +132,9 @@ class GFedNTM:
         vocabulary = agree(named, self.limits)
         self._check_size(vocabulary)
         total = sum(reply["documents"] for reply in named.values())
-        counts = clients.prepare("adopt", ADOPTED, words=list(vocabulary.words), total=total)
-        return vocabulary.plain() | {"total": total, "counts": counts}
+        length = float(vocabulary.occurrences.sum() / total)
+        agreed = vocabulary.plain() | {"total": total, "length": length}
+        return agreed | {"counts": _adopt(clients, agreed)}
 
     def _check_size(self, vocabulary: Vocabulary) -> None:
         if len(vocabulary) < self.settings.n_components:
@@ -388,7 +389,7 @@ class GFedNTMClient:
         """
         return self._counts.named(self._rarest)
 
-    def adopt(self, words: list[str], total: int) -> dict[str, Any]:
+    def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
         """Take up the agreed vocabulary; split off the documents for validation.
 
         Parameters
@@ -396,6 +397,8 @@ class GFedNTMClient:
         words : list of str
         total : int
             Documents of all clients, for this one's part of a proportional minibatch.
+        length : float
+            Words of an average document of all clients.
 
         Leaves the client
             Numbers of documents: all, those to train with, those without a known word.
@@ -403,7 +406,7 @@ class GFedNTMClient:
         self._fingerprint = fingerprint(words)
         self._words = frozenset(words)
         bag = self._counts.columns({word: i for i, word in enumerate(words)}).astype(np.float32)
-        self._network = self.settings.build(len(words))
+        self._network = self.settings.build(len(words), length)
         self._documents = Minibatches(
             bag,
             self._embeddings,
@@ -638,6 +641,11 @@ class GFedNTMClient:
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
                 f"{self._fingerprint or 'none'}; begin the study anew."
             )
+
+
+def _adopt(clients: Clients, agreed: Mapping[str, Any]) -> dict[str, Any]:
+    told = {field: agreed[field] for field in ("words", "total", "length")}
+    return clients.prepare("adopt", ADOPTED, **told)
 
 
 def _client_weights(network: NeuralTopicModel, weights: Tensors) -> dict[str, NDArray[Any]]:

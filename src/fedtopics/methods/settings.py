@@ -122,9 +122,10 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
             raise ValueError('norm "server" needs layer_norm = true')
         return self
 
-    def build(self, n_words: int) -> NeuralTopicModel:
-        """Build the network for a vocabulary."""
-        return find_network(self.network)(n_words, self, getattr(torch, self.precision))
+    def build(self, n_words: int, document_length: float = 1.0) -> NeuralTopicModel:
+        """Build the network for a vocabulary; to train it, say how long documents are."""
+        dtype = getattr(torch, self.precision)
+        return find_network(self.network)(n_words, self, dtype, document_length)
 
     @property
     def sees_embedding(self) -> bool:

@@ -26,16 +26,19 @@ class NetworkSettings(BaseModel):
 
     n_components: int = Field(20, ge=2, description="number of topics")
     hidden: tuple[PositiveInt, PositiveInt] = Field(
-        (200, 200), description="units of the two hidden layers"
+        (100, 100), description="units of the two hidden layers"
     )
-    dropout: float = Field(0.4, ge=0, lt=1, description="dropped share of hidden units")
-    dropout_theta: float = Field(0.2, ge=0, lt=1, description="dropped share of theta")
+    dropout: float = Field(0.2, ge=0, lt=1, description="dropped share of hidden units")
+    dropout_theta: float = Field(0.1, ge=0, lt=1, description="dropped share of theta")
     alpha: float = Field(1.0, gt=0, description="Dirichlet prior of theta")
     learn_prior: bool = Field(False, description="train the prior's mean and variance")
     word_bias: bool = Field(True, description="a bias per word in the decoder")
     log_counts: bool = Field(True, description="the encoder sees log(1 + count), not counts")
     embedding_weight: float = Field(
-        20.0, ge=0, description="of the embedding's reconstruction, for networks that see one"
+        3.0,
+        ge=0,
+        description="of the embedding's direction, for networks that see one, in words: as much "
+        "in the loss as this many nats for each word of an average document",
     )
     layer_norm: bool = Field(False, description="normalise the posterior by document, not by batch")
     embedding: EmbeddingSettings = Field(

@@ -32,6 +32,8 @@ class NeuralTopicModel(ABC):
     n_words : int
     settings : NetworkSettings
     dtype : torch dtype
+    document_length : float
+        Words of an average document, which embedding_weight is relative to.
 
     References
     ----------
@@ -45,9 +47,14 @@ class NeuralTopicModel(ABC):
     """Weights that a stage's `finish` alone uses, and clients do not get."""
 
     def __init__(
-        self, n_words: int, settings: NetworkSettings, dtype: torch.dtype = torch.float32
+        self,
+        n_words: int,
+        settings: NetworkSettings,
+        dtype: torch.dtype = torch.float32,
+        document_length: float = 1.0,
     ) -> None:
         self.n_words = n_words
+        self.document_length = document_length
         self.settings = settings
         self.dtype = dtype
         self.prior_variance = (1 - 1 / settings.n_components) / settings.alpha
@@ -188,14 +195,16 @@ class NeuralTopicModel(ABC):
     def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
         """Return how far theta's mixture of centres points away from the embeddings, summed.
 
-        weight * (1 - cosine): up to a constant the negative log-likelihood of a von Mises-Fisher
-        distribution. Without it the words alone decide what a topic is, and a title has few.
+        Up to a constant it is the negative log-likelihood of a von Mises-Fisher distribution.
+        Without it the words alone decide what a topic is. The weight follows from the length of an
+        average document, not of each one: long documents would rule.
         """
         if batch.embedding is None or "embedding_centres" not in weights:
             return theta.new_zeros(())
         centres = functional.normalize(weights["embedding_centres"], dim=1)
         cosine = functional.cosine_similarity(theta @ centres, batch.embedding, dim=1)
-        return self.settings.embedding_weight * (1 - cosine).sum()
+        weight = self.settings.embedding_weight * self.document_length
+        return weight * (1 - cosine).sum()
 
     def divergence(self, weights: Tensors, mu: Tensor, log_variance: Tensor) -> Tensor:
         """Kullback-Leibler divergence of the posterior from the Laplace-approximated Dirichlet."""

@@ -28,9 +28,13 @@ class ProdLDA(NeuralTopicModel):
     finish_weights = frozenset({"beta_logits"})
 
     def __init__(
-        self, n_words: int, settings: NetworkSettings, dtype: torch.dtype = torch.float32
+        self,
+        n_words: int,
+        settings: NetworkSettings,
+        dtype: torch.dtype = torch.float32,
+        document_length: float = 1.0,
     ) -> None:
-        super().__init__(n_words, settings, dtype)
+        super().__init__(n_words, settings, dtype, document_length)
         self._logits = torch.empty(0, n_words, dtype=dtype)
 
     @cached_property
