@@ -133,7 +133,10 @@ def fedtopics(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return int(stop.value.code or 0)
 
 
-ARGUMENTS = ("gfedntm-amwmd", "--data", "data", "--quick", "--out", "out", "--vectors", "words.txt")
+ARGUMENTS = (
+    "gfedntm-amwmd", "--data", "data", "--quick", "--out", "out", "--vectors", "words.txt",
+    "--network", "prodlda",
+)  # fmt: skip
 
 
 def test_from_files_to_pictures_and_again(
@@ -145,7 +148,7 @@ def test_from_files_to_pictures_and_again(
     assert "Claim 1 of the paper" in printed
     assert "…" not in printed, "no number is cut off"
     page = Path("out/amwmd.md").read_text()
-    assert "fedtopics reproduce gfedntm-amwmd --data DIR --quick --vectors words.txt" in page
+    assert "fedtopics reproduce gfedntm-amwmd --data DIR --quick --network prodlda --vectors" in page
     assert "| 1 law | - |" in page
     assert str(data.parent) not in page
     assert Path("out/amwmd-s2_tiny.png").read_bytes().startswith(b"\x89PNG")
@@ -236,10 +239,10 @@ def test_a_missing_package_is_named_before_work(
 
 
 def test_the_whole_experiment_has_two_data_sets_and_several_seeds(data: Path) -> None:
-    settings = Settings(data, Path("out"), seeds=2, preset="paper")
+    settings = Settings(data, Path("out"), seeds=2, network="prodlda", preset="paper")
     assert [one.name for one in settings.data_sets] == ["s2_tiny", "news_outlets"]
     assert list(settings.used_seeds) == [0, 1]
-    command = "fedtopics reproduce gfedntm-amwmd --data DIR --seeds 2 --preset paper"
-    assert settings.command == command
+    options = "--data DIR --seeds 2 --network prodlda --preset paper"
+    assert settings.command == f"fedtopics reproduce gfedntm-amwmd {options}"
     with pytest.raises(ValueError, match=r"data.news_outlets\.parquet"):
         reproduce(settings)

@@ -32,6 +32,13 @@ def group() -> None:
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--quick", is_flag=True, help="See that it runs: s2_tiny, one seed, few rounds.")
 @click.option(
+    "--network",
+    type=click.Choice(["prodlda", "neurallda", "combinedtm", "zeroshottm"]),
+    default="combinedtm",
+    show_default=True,
+    help="The paper's is combinedtm.",
+)
+@click.option(
     "--preset", type=click.Choice(["default", "paper"]), default="default", show_default=True
 )
 @click.option("--vectors", type=FOLDER, help="word2vec file.  [default: all-MiniLM-L6-v2]")
@@ -41,6 +48,7 @@ def gfedntm_amwmd(
     out: Path | None,
     seeds: int,
     quick: bool,
+    network: str,
     preset: Literal["default", "paper"],
     vectors: Path | None,
     as_json: bool,
@@ -56,7 +64,7 @@ def gfedntm_amwmd(
     from fedtopics.experiments.gfedntm_amwmd import Settings, reproduce
 
     folder = out or Path("runs/gfedntm-amwmd")
-    settings = Settings(data, folder, seeds, quick, preset, vectors)
+    settings = Settings(data, folder, seeds, quick, network, preset, vectors)
     with ModelProgress(hidden=as_json) as display:
         scores = reproduce(settings, display)
     written = write_results(settings, scores)
@@ -116,6 +124,10 @@ class ModelProgress:
             )
             if not self._hidden and not console.is_terminal and self._model:
                 say(f"{event['done'] + 1} of {event['models']}: {self._model}")
+        elif event["event"] == "embedding":
+            description = f"embedding {event['client']}"
+            done, documents = event["done"], event["documents"]
+            self._bar.update(self._task, description=description, completed=done, total=documents)
         elif event["event"] == "round":
             description = f"{self._model}, round {event['round']:,}"
             self._bar.update(self._task, description=description)

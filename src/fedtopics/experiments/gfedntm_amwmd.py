@@ -7,8 +7,7 @@ models: random topics, those of the other clients, the client's own with another
 
 References
 ----------
-Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.2, equation 7. It
-trains CombinedTM; here it is ProdLDA, whose topics need no embeddings of documents.
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.2, equation 7.
 """
 
 from __future__ import annotations
@@ -86,8 +85,10 @@ class Settings:
     seeds : int
     quick : bool
         The first data set, one seed, few rounds: whether it runs, not what is true.
+    network : str
+        The paper's is CombinedTM.
     preset : {"default", "paper"}
-        Of the networks.
+        Of the network.
     vectors : path, optional
         A word2vec file; by default the vectors of the usual embedding model.
     """
@@ -96,6 +97,7 @@ class Settings:
     out: Path
     seeds: int = 3
     quick: bool = False
+    network: str = "combinedtm"
     preset: Literal["default", "paper"] = "default"
     vectors: Path | None = None
 
@@ -113,6 +115,7 @@ class Settings:
     def command(self) -> str:
         """What repeats it, without this machine's paths."""
         options = " --quick" if self.quick else f" --seeds {self.seeds}"
+        options += "" if self.network == "combinedtm" else f" --network {self.network}"
         options += "" if self.preset == "default" else f" --preset {self.preset}"
         options += "" if self.vectors is None else f" --vectors {self.vectors.name}"
         return f"fedtopics reproduce gfedntm-amwmd --data DIR{options}"
@@ -135,8 +138,8 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[Sc
     ----------
     settings : Settings
     on_event : function
-        Called with {"event": "model", "name", "done", "models", "rounds"} after each model, and
-        with the events of its training.
+        Called with {"event": "model", "name", "done", "models", "rounds"} after each model,
+        {"event": "embedding", "client", "done", "documents"}, and the events of training.
 
     Returns
     -------
@@ -156,11 +159,27 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[Sc
         raise DataError(f"There is no file {settings.vectors} of word vectors; check the path.")
     vectors_of = partial(_vectors, settings.vectors)
     clients = {data.name: data.read(settings.data) for data in settings.data_sets}
+    clients = {name: _embedded(settings, corpora, on_event) for name, corpora in clients.items()}
     trained = _train_all(settings, clients, on_event)
     return [
         score(data.name, clients[data.name], trained[data.name], settings.used_seeds, vectors_of)
         for data in settings.data_sets
     ]
+
+
+def _embedded(
+    settings: Settings, corpora: Mapping[str, Corpus], on_event: OnEvent
+) -> dict[str, Corpus]:
+    """Return the clients' documents with embeddings, if the network sees them."""
+    study = Study.make(method={"network": settings.network})
+
+    def told(client: str, done: int, documents: int) -> None:
+        on_event({"event": "embedding", "client": client, "done": done, "documents": documents})
+
+    return {
+        name: study.embedded(corpus, on_progress=partial(told, name))
+        for name, corpus in corpora.items()
+    }
 
 
 def _tasks(clients: Mapping[str, Corpus], n_seeds: int) -> Iterator[Task]:
@@ -231,6 +250,7 @@ def _study(settings: Settings, data: DataSet, task: Task) -> Study:
     least, most = data.rounds
     rounds = min(max(EPOCHS * n_documents // BATCH, least), most)
     method = {
+        "network": settings.network,
         "n_components": task.n_topics,
         "preset": settings.preset,
         "batch_size": BATCH,
