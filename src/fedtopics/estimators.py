@@ -38,9 +38,9 @@ class ProdLDA(
         Values of the parameters that are None. The paper's has smaller layers and minibatches, no
         bias per word, learns its prior, and reads topics by probability.
     hidden : (int, int), optional
-        Units of the two hidden layers; default (200, 200).
+        Units of the two hidden layers; default (100, 100).
     dropout, dropout_theta : float, optional
-        Dropped share of hidden units, default 0.4, and of theta, default 0.2.
+        Dropped share of hidden units, default 0.2, and of theta, default 0.
     alpha : float, optional
         Dirichlet prior of theta; default 1.
     learn_prior, word_bias : bool, optional

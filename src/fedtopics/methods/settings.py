@@ -18,6 +18,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "hidden": (100, 100),
         "dropout": 0.2,
+        "dropout_theta": 0.2,
         "learn_prior": True,
         "word_bias": False,
         "relevance": 1.0,

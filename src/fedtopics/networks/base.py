@@ -29,7 +29,7 @@ class NetworkSettings(BaseModel):
         (100, 100), description="units of the two hidden layers"
     )
     dropout: float = Field(0.2, ge=0, lt=1, description="dropped share of hidden units")
-    dropout_theta: float = Field(0.1, ge=0, lt=1, description="dropped share of theta")
+    dropout_theta: float = Field(0.0, ge=0, lt=1, description="dropped share of theta")
     alpha: float = Field(1.0, gt=0, description="Dirichlet prior of theta")
     learn_prior: bool = Field(False, description="train the prior's mean and variance")
     word_bias: bool = Field(True, description="a bias per word in the decoder")
