@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PEERS := .venv-peers/bin
 
-.PHONY: demo test check proto federation faults bench bench-peers bench-rounds bench-scale skew clean
+.PHONY: demo test check proto federation faults bench bench-peers bench-quality bench-rounds bench-scale skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -36,6 +36,13 @@ bench: .venv/ready .venv-peers/ready
 
 # The environment of the quality benchmark's peers; benchmarks/peers.py runs one of them.
 bench-peers: .venv-peers/ready
+
+# Coherence, diversity, agreement with labels, ours and the peers': make bench-quality DATA=folder.
+# What is in results/quality.jsonl is not run again, so that it can be done in pieces.
+bench-quality: .venv/ready .venv-peers/ready
+	$(if $(DATA),,$(error say where the Parquet files are: make bench-quality DATA=folder))
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/quality.py --data $(DATA) \
+	  --peers $(PEERS)/python
 
 # Rounds over the network beside a bare gRPC stream, whole studies, 100 clients. Resumable.
 bench-rounds: .venv/ready

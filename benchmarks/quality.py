@@ -182,7 +182,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "(20ng: by document, its word order is lost; others: windows of 10 and 110 words); top10, "
         "top25: share of different words; NMI of each document's main topic with its label "
         "(outliers count as one topic). Seconds of training (without embeddings) and peak memory "
-        "are those of the runs, with the threads named. Command: `make bench-quality`.",
+        "are those of the runs, with the threads named. Command: `make bench-quality DATA=folder`.",
     ]
     for data, topics in SETTINGS:
         chosen = [r for r in rows if (r["data"], r["topics"]) == (data, topics)]

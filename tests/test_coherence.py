@@ -152,7 +152,7 @@ def client(**method: Any) -> tuple[GFedNTMClient, str]:
     corpus = subjects({"a": 30})["a"]
     half = GFedNTMClient("a", corpus, plan.method, plan.text, plan.vocabulary, plan.seed)
     words = ["a0", "a1", "a2", "common0", "common1", "common2"]
-    half.adopt(words, 30)
+    half.adopt(words, 30, 17.0)
     return half, fingerprint(words)
 
 

@@ -148,7 +148,9 @@ def test_from_files_to_pictures_and_again(
     assert "Claim 1 of the paper" in printed
     assert "…" not in printed, "no number is cut off"
     page = Path("out/amwmd.md").read_text()
-    assert "fedtopics reproduce gfedntm-amwmd --data DIR --quick --network prodlda --vectors" in page
+    assert (
+        "fedtopics reproduce gfedntm-amwmd --data DIR --quick --network prodlda --vectors" in page
+    )
     assert "| 1 law | - |" in page
     assert str(data.parent) not in page
     assert Path("out/amwmd-s2_tiny.png").read_bytes().startswith(b"\x89PNG")

@@ -62,7 +62,11 @@ def test_shapes_with_layer_normalisation_and_a_learned_prior() -> None:
             {"encoder_words": (7, 5), "encoder_embedding": (9, 5), "embedding_centres": (3, 9)},
             ["posterior", "decoder"],
         ),
-        ("zeroshottm", {"encoder_embedding": (9, 5), "embedding_centres": (3, 9)}, ["posterior", "decoder"]),
+        (
+            "zeroshottm",
+            {"encoder_embedding": (9, 5), "embedding_centres": (3, 9)},
+            ["posterior", "decoder"],
+        ),
     ],
 )
 def test_shapes_of_other_networks(

@@ -80,7 +80,7 @@ class GFedNTM:
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Execute Algorithm 1: agree on the words, then round after round on the weights."""
-        vocabulary, counts = self._agreement(clients, run)
+        vocabulary = self._agreement(clients, run)
         network = self.settings.build(len(vocabulary))
         state = self._first_state(network)
         saved = run.restore()
@@ -115,7 +115,7 @@ class GFedNTM:
             state.adopt(state.best)
         return self._model(asked, state, vocabulary)
 
-    def _agreement(self, clients: Clients, run: Run) -> tuple[Vocabulary, dict[str, int]]:
+    def _agreement(self, clients: Clients, run: Run) -> Vocabulary:
         """Agree on the words with all clients, or take up what a resumed run agreed on."""
         kept = run.recall("agreement")
         if kept is not None:
@@ -123,9 +123,9 @@ class GFedNTM:
         agreed = kept or clients.round(0, partial(self._agree, clients))[0]
         run.keep("agreement", agreed)
         vocabulary = Vocabulary.of(agreed)
-        counts: dict[str, int] = agreed["counts"]
+        counts = agreed["counts"]
         run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
-        return vocabulary, counts
+        return vocabulary
 
     def _agree(self, clients: Clients) -> dict[str, Any]:
         named = clients.call("vocabulary", NAMED)
