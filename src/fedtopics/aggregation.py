@@ -238,14 +238,15 @@ class ServerOptimizer:
         """Change the weights, given the gradients summed over documents (equation 2)."""
         for name, weight in self.weights.items():
             gradient = gradients[name]
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
             if isinstance(gradient, Rows):
-                if weight.grad is None:
-                    weight.grad = torch.zeros_like(weight)
-                mean = torch.from_numpy(gradient.values).to(weight.dtype) / documents
+                values = torch.from_numpy(gradient.values).to(weight.dtype)
                 weight.grad.zero_()
-                weight.grad[torch.from_numpy(gradient.index)] = mean
+                weight.grad[torch.from_numpy(gradient.index)] = values / documents
             else:
-                weight.grad = torch.from_numpy(gradient).to(weight.dtype) / documents
+                values = torch.from_numpy(gradient).to(weight.dtype)
+                torch.div(values, documents, out=weight.grad)
         self._torch.step()
 
     def state(self) -> Tensors:

@@ -128,6 +128,8 @@ class ModelProgress:
             description = f"embedding {event['client']}"
             done, documents = event["done"], event["documents"]
             self._bar.update(self._task, description=description, completed=done, total=documents)
+            if not self._hidden and not console.is_terminal and done == documents:
+                say(f"{description}: {documents:,} documents")
         elif event["event"] == "round":
             description = f"{self._model}, round {event['round']:,}"
             self._bar.update(self._task, description=description)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -53,7 +53,8 @@ class DataSet:
     def read(self, folder: Path) -> dict[str, Corpus]:
         """Return each client's documents."""
         path = folder / f"{self.name}.parquet"
-        corpus = Corpus.read(path, self.columns)
+        # Embeddings that the file may have are of another model.
+        corpus = replace(Corpus.read(path, self.columns), embeddings=None)
         names = [] if corpus.labels is None else corpus.labels.to_pylist()
         owners = np.array([str(name or "") for name in names])
         if len(set(owners)) < 2:
