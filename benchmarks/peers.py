@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -227,7 +228,11 @@ def main() -> None:
     np.random.seed(given.seed)
     torch.manual_seed(given.seed)
     run, packages = PEERS[given.name]
-    found = run(data, given.topics, given.seed)
+    try:
+        found = run(data, given.topics, given.seed)
+    except ImportError as error:
+        sys.stderr.write(f"{given.name} does not import: {error}\n")
+        sys.exit(os.EX_UNAVAILABLE)  # quality.py tells it from a run that failed
     if len(found.assigned) != len(data.texts):
         raise RuntimeError(f"{len(found.assigned)} topics for {len(data.texts)} documents")
     # Not ru_maxrss, which begins with what the process that started this one held.

@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from documents import bag_of_words
 from fedtopics.aggregation import ServerOptimizer
-from fedtopics.networks import Batch, NetworkSettings, ProdLDA
+from fedtopics.networks import NetworkSettings, ProdLDA
 from fedtopics.passes import batch_weights, gradients, leaves, run_through
 
 STEPS = 100
@@ -34,7 +34,7 @@ def step(
     """Take one training step; the parts are marked for the profiler."""
     with record_function("minibatch"):
         rows = bag[rng.choice(bag.shape[0], batch_size, replace=False)]
-        batch = Batch.of(rows, network.draw(rng, batch_size))
+        batch = network.batch(rows, network.draw(rng, batch_size))
     with record_function("first layer"):
         used = leaves(batch_weights(network, optimizer.weights, batch))
     with record_function("forward"):

@@ -12,15 +12,16 @@ from gensim.models import CoherenceModel
 from fedtopics.corpus import Corpus, pool
 from fedtopics.errors import StudyError
 from fedtopics.methods import GFedNTMClient
-from fedtopics.methods.coherence import count_pairs, federated_coherence
+from fedtopics.methods.coherence import count_pairs, federated_coherence, is_usual
 from fedtopics.metrics import WINDOWS
 from fedtopics.privacy import Policy
 from fedtopics.reading import READINGS, SHOWN, Reading, choose
 from fedtopics.simulation import train
 from fedtopics.vocabulary import TextRules, fingerprint, tokens
-from tests.federation import embedded, study, subjects
+from tests.federation import assert_same, embedded, study, subjects
 
 SIZES = {"east": 60, "north": 40, "south": 25}
+USUAL = [0, 10, 110]  # documents, and the windows of NPMI and c_v
 LONGER = 10_000  # than any document
 GENSIM = {"c_v": "c_v", "npmi": "c_npmi", "u_mass": "u_mass"}
 
@@ -159,15 +160,52 @@ def client(**method: Any) -> tuple[GFedNTMClient, str]:
 def test_words_that_were_not_agreed_on_are_not_counted() -> None:
     half, vocabulary = client()
     topics = np.array([[0, 1]])
-    assert half.pairs(vocabulary, ["a0", "a1"], topics, [0])["documents"] == 30
     with pytest.raises(StudyError, match="asked for pairs of words that its study does not ask"):
-        half.pairs(vocabulary, ["a0", "a3"], topics, [0])
+        half.pairs(vocabulary, ["a0", "a3"], topics, USUAL)
+    assert half.pairs(vocabulary, ["a0", "a1"], topics, USUAL)["documents"] == 30
+
+
+def test_pairs_are_counted_once() -> None:
+    half, vocabulary = client()
+    words, topics = ["a0", "a1", "a2"], np.array([[0, 1]])
+    first = half.pairs(vocabulary, words, topics, USUAL)
+    assert_same(half.pairs(vocabulary, words, topics, USUAL), first)  # after a break
+    with pytest.raises(StudyError, match="does not ask for"):
+        half.pairs(vocabulary, words, np.array([[0, 2]]), USUAL)
+
+
+@pytest.mark.parametrize(
+    ("words", "topics", "windows"),
+    [
+        ([f"w{i}" for i in range(11)], np.arange(11)[None], USUAL),
+        (["w0", "w1"], np.array([[0, 1]]), [2]),
+        (["w0", "w1"], np.array([[0, 1]]), ["x"]),
+        (["w0", "w1"], np.array([[0, 2]]), USUAL),
+        (["w0", "w1"], np.array([[0, -1]]), USUAL),
+        (["w0", "w1"], np.array([0, 1]), USUAL),
+        (["w0", "w1"], np.array([[0.0, 1.0]]), USUAL),
+        (["w0", "w1"], [[0, 1]], USUAL),
+        ("w0", np.array([[0]]), USUAL),
+    ],
+)
+def test_other_requests_than_the_usual_one(words: Any, topics: Any, windows: Any) -> None:
+    """All words as one topic in windows of two would tell which stands next to which."""
+    assert is_usual(["w0", "w1"], np.array([[0, 1], [1, 0]]), USUAL, "windows")
+    assert not is_usual(words, topics, windows, "windows")
+
+
+def test_more_topics_than_are_read() -> None:
+    half, vocabulary = client()
+    many = np.zeros((6 * len(READINGS) + 1, 2), np.int64)
+    with pytest.raises(StudyError, match="does not ask for"):
+        half.pairs(vocabulary, ["a0"], many, USUAL)
+    assert half.pairs(vocabulary, ["a0"], many[:-1], USUAL)["documents"] == 30
 
 
 def test_nothing_is_counted_that_the_study_does_not_ask_for() -> None:
     half, vocabulary = client(coherence="nothing")
     with pytest.raises(StudyError, match="asked for pairs of words that its study does not ask"):
-        half.pairs(vocabulary, ["a0", "a1"], np.array([[0, 1]]), [0])
+        half.pairs(vocabulary, ["a0", "a1"], np.array([[0, 1]]), USUAL)
 
 
 # Word sums

@@ -34,6 +34,15 @@ CANARY = "quetzalcoatl"
 SMALL = EmbeddingSettings(model="small", dimension=3)
 
 
+def unit(rows: object) -> Vectors:
+    array = np.array(rows, np.float32)
+    return np.asarray(array / np.linalg.norm(array, axis=1, keepdims=True), np.float32)
+
+
+def assert_close(found: Vectors, expected: object) -> None:
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 class Digits:
     """An encoder of three numbers a text, which remembers what it was asked."""
 
@@ -47,7 +56,7 @@ class Digits:
             raise KeyboardInterrupt
         self.asked.append(texts)
         digests = [hashlib.sha256(text.encode()).digest()[:3] for text in texts]
-        return np.array([list(digest) for digest in digests], np.float32) / 7
+        return unit(np.array([list(digest) for digest in digests], np.float32))
 
 
 class Constant:
@@ -84,9 +93,18 @@ def test_embeddings_of_the_corpus_are_used() -> None:
     table = pa.table({"text": ["a", ""], "embedding": [[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]]})
     encoder = Digits()
     vectors = document_embeddings(Corpus.of(table), SMALL, encoder=encoder)
-    np.testing.assert_array_equal(vectors, [[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]])
+    assert_close(vectors, unit([[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]]))
     assert vectors.dtype == np.float32
     assert encoder.asked == []
+
+
+def test_embeddings_have_unit_length_whatever_their_scale() -> None:
+    rows = np.array([[3.0, 0, 4], [0, 0, 0], [1e-30, 0, 0]])
+    for scale in (1, 30, 1e-3):
+        vectors = document_embeddings(given(scale * rows, 3), SMALL)
+        assert_close(vectors, [[0.6, 0, 0.8], [0, 0, 0], [1, 0, 0]])
+    longer = document_embeddings(Corpus.of(["a"]), SMALL, encoder=Constant(3, 0, 4))
+    assert_close(longer, [[0.6, 0, 0.8]])
 
 
 def given(embeddings: object, n: int = 2) -> Corpus:
@@ -98,7 +116,7 @@ def test_arrays_of_any_numbers() -> None:
     vectors = document_embeddings(given(np.asfortranarray([[1, 2, 3], [4, 5, 6]])), SMALL)
     assert vectors.dtype == np.float32
     assert vectors.flags.c_contiguous
-    np.testing.assert_array_equal(vectors, [[1, 2, 3], [4, 5, 6]])
+    assert_close(vectors, unit([[1, 2, 3], [4, 5, 6]]))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +169,7 @@ def test_a_model_that_gives_nan_is_refused_and_not_kept(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="'small' gives NaN or infinite numbers for 2 of 2 texts"):
         document_embeddings(corpus, SMALL, encoder=Constant(1, np.nan, 2))
     vectors = document_embeddings(corpus, SMALL, encoder=Constant(1, 2, 3))
-    np.testing.assert_array_equal(vectors, [[1, 2, 3], [1, 2, 3]])
+    assert_close(vectors, unit([[1, 2, 3], [1, 2, 3]]))
 
 
 @pytest.mark.parametrize("name", ["no-such-model", "nobody/no-such-model", "/no/such/model", "a b"])
@@ -204,7 +222,7 @@ def test_empty_documents_are_zero_and_rows_stay() -> None:
     encoder = Digits()
     vectors = document_embeddings(Corpus.of(["", "a", " \t\n", None, "b"]), SMALL, encoder=encoder)
     np.testing.assert_array_equal(vectors[[0, 2, 3]], np.zeros((3, 3)))
-    np.testing.assert_array_equal(vectors[[1, 4]], Digits()(["a", "b"]))
+    assert_close(vectors[[1, 4]], Digits()(["a", "b"]))
     assert encoder.asked == [["a", "b"]]
 
 
@@ -214,7 +232,7 @@ def test_a_text_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Digits()
     vectors = document_embeddings(Corpus.of(texts), SMALL, encoder=encoder)
     assert encoder.asked == [["a", "b"]]
-    np.testing.assert_array_equal(vectors, Digits()(texts))
+    assert_close(vectors, Digits()(texts))
 
 
 def test_tokens_are_joined_and_raw_text_comes_first() -> None:
@@ -237,7 +255,7 @@ def test_progress_is_told() -> None:
 
 def test_word_vectors() -> None:
     vectors = word_vectors(("river", "lake"), SMALL, encoder=Digits())
-    np.testing.assert_array_equal(vectors, Digits()(["river", "lake"]))
+    assert_close(vectors, Digits()(["river", "lake"]))
 
 
 # The cache
@@ -279,7 +297,7 @@ def test_an_interrupted_computation_goes_on_where_it_was() -> None:
     rest = Digits()
     vectors = document_embeddings(corpus, SMALL, encoder=rest)
     assert [len(texts) for texts in rest.asked] == [5]
-    np.testing.assert_array_equal(vectors, Digits()(corpus.documents.to_pylist()))
+    assert_close(vectors, Digits()(corpus.documents.to_pylist()))
 
 
 def without_cache(folder: Path) -> str:
@@ -287,7 +305,7 @@ def without_cache(folder: Path) -> str:
     corpus = Corpus.of([f"{CANARY} {i}" for i in range(2 * STEP)])
     with pytest.warns(UserWarning, match="computed without it") as caught:
         vectors = document_embeddings(corpus, SMALL, cache=folder, encoder=Digits())
-    np.testing.assert_array_equal(vectors, Digits()(corpus.documents.to_pylist()))
+    assert_close(vectors, Digits()(corpus.documents.to_pylist()))
     (warning,) = caught
     assert CANARY not in str(warning.message)
     return str(warning.message)
@@ -324,7 +342,7 @@ def test_values_of_a_wrong_length_are_computed_anew(tmp_path: Path) -> None:
     with sqlite3.connect(cache_file(tmp_path)) as database:
         database.execute("UPDATE embeddings SET vector = x'00'")
     vectors = document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
-    np.testing.assert_array_equal(vectors, Digits()(["a"]))
+    assert_close(vectors, Digits()(["a"]))
 
 
 def test_two_at_once(tmp_path: Path) -> None:

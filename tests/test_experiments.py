@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,11 +16,13 @@ import pytest
 
 from fedtopics import cli
 from fedtopics.cli import display
+from fedtopics.corpus import Corpus
 from fedtopics.experiments import amwmd_scores
 from fedtopics.experiments import gfedntm_amwmd as experiment
 from fedtopics.experiments.amwmd_claims import CONTROLS, Scores, findings, sentences, tables
 from fedtopics.experiments.gfedntm_amwmd import Settings, reproduce
 from fedtopics.metrics import amwmd, read_word_vectors
+from fedtopics.study import Study
 
 MODELS = ("a", "b", "c", "federated 10", "federated 25", *CONTROLS)
 
@@ -69,8 +72,20 @@ def test_what_more_topics_explain() -> None:
         "From 10 to 25 topics, random topics come 0.050 closer and federated topics 0.100: 50% of "
         "what the federated models gain from them."
     )
-    found = scores(federated_10=0.6, federated_25=0.7)
-    assert "while the federated models gain nothing" in sentences(found)[3]
+
+
+@pytest.mark.parametrize(
+    ("federated", "random", "said"),
+    [
+        (0.7, 0.85, "random topics come 0.050 closer and federated topics -0.100."),
+        (0.6, 0.95, "random topics come -0.050 closer and federated topics 0.000."),
+        (0.5, 0.95, "random topics come -0.050 closer and federated topics 0.100."),
+        (0.5, 0.70, "random topics come 0.200 closer and federated topics 0.100."),
+    ],
+)
+def test_what_is_no_share_has_no_percentage(federated: float, random: float, said: str) -> None:
+    found = scores(federated_10=0.6, federated_25=federated, random_10=0.9, random_25=random)
+    assert sentences(found)[3] == f"From 10 to 25 topics, {said}"
 
 
 def test_a_difference_is_held_against_that_of_seeds() -> None:
@@ -137,6 +152,7 @@ ARGUMENTS = (
     "gfedntm-amwmd", "--data", "data", "--quick", "--out", "out", "--vectors", "words.txt",
     "--network", "prodlda",
 )  # fmt: skip
+TOPICS = Path("out/topics/prodlda-default-quick/s2_tiny")
 
 
 def test_from_files_to_pictures_and_again(
@@ -156,7 +172,7 @@ def test_from_files_to_pictures_and_again(
     assert Path("out/amwmd-s2_tiny.png").read_bytes().startswith(b"\x89PNG")
     assert "own, other seed" in Path("out/amwmd-s2_tiny.svg").read_text()
 
-    damaged = Path("out/topics/s2_tiny/law-seed-0.json")
+    damaged = TOPICS / "law-seed-0.json"
     damaged.write_text(damaged.read_text()[:-9])
     trained: list[Sequence[str]] = []
     train = experiment.train
@@ -176,7 +192,7 @@ def by_hand(result: dict[str, object]) -> None:
     vectors = read_word_vectors("words.txt")
 
     def topics(name: str) -> list[list[str]]:
-        found = json.loads(Path(f"out/topics/s2_tiny/{name}.json").read_text())["topics"]
+        found = json.loads((TOPICS / f"{name}.json").read_text())["topics"]
         assert {len(topic) for topic in found} == {10}
         return list(found)
 
@@ -197,6 +213,31 @@ def by_hand(result: dict[str, object]) -> None:
         assert means[0, column] == pytest.approx(distance.mean, abs=1e-9), model
         assert sums[0, column] == pytest.approx(distance.total, abs=1e-8), model
     assert (means > means[:, :3].min()).sum() == means.size - 3, "only the own is at no distance"
+
+
+def test_no_variant_replaces_what_another_left() -> None:
+    quick = Settings(Path("data"), quick=True, network="prodlda")
+    assert quick.folder == Path("runs/gfedntm-amwmd-prodlda-default-quick")
+    others = ({"quick": False}, {"preset": "paper"}, {"network": "neurallda"})
+    variants = [quick, *(replace(quick, **other) for other in others)]
+    assert len({settings.variant for settings in variants}) == 4
+    assert len({settings.folder for settings in variants}) == 4
+
+
+def test_what_topics_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Study.make()
+    corpus = Corpus.of([["oak"], ["elm"]])
+    seen = [corpus, *(corpus.with_embeddings(np.full((2, 3), fill)) for fill in (0.0, 1.0))]
+    made_of = {experiment._made_of(study, {"a": one}) for one in seen}
+    monkeypatch.setattr(experiment, "__version__", "0.0.0")
+    assert len({experiment._made_of(study, {"a": corpus}), *made_of}) == 4
+
+
+def test_a_node_may_be_a_number(tmp_path: Path) -> None:
+    table = pa.table({"node": [0, 1, None, 0], "tokens": [["a"], ["b"], ["c"], ["d"]]})
+    pq.write_table(table, tmp_path / "s2_tiny.parquet")
+    clients = experiment.DATA_SETS[0].read(tmp_path)
+    assert {name: len(corpus) for name, corpus in clients.items()} == {"": 1, "0": 2, "1": 1}
 
 
 WRONG = {

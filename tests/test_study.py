@@ -47,7 +47,10 @@ def read(folder: Path, content: str) -> Study:
         {"method": {"preset": "paper", "relevance": None}},
         {"method": {"network": "combinedtm", "embedding": {"model": "a/b", "dimension": 5}}},
         {"method": {"network": "neurallda", "coherence": "documents", "relevance": 0.0}},
-        {"text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]}},
+        {
+            "text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]},
+            "method": {"coherence": "documents"},
+        },
         {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
         {"vocabulary": {"min_clients": 2, "max_document_share": 0.125}},
         {

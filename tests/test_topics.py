@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +65,34 @@ def edit(path: Path, **changes: Any) -> None:
 def test_topics_by_probability(model: TopicModel) -> None:
     order = np.argsort(-model.beta, axis=1, kind="stable")
     words = model.vocabulary.words
-    assert model.topics(5, lambda_=1) == [[words[i] for i in row[:5]] for row in order]
+    by_decoder = replace(model, reading=Reading())
+    assert by_decoder.topics(5, lambda_=1) == [[words[i] for i in row[:5]] for row in order]
 
 
 def test_topics_by_lift(model: TopicModel) -> None:
     lift = np.log(model.beta / model.vocabulary.frequency)
     order = np.argsort(-lift, axis=1, kind="stable")
     words = model.vocabulary.words
-    assert model.topics(5, lambda_=0) == [[words[i] for i in row[:5]] for row in order]
+    by_decoder = replace(model, reading=Reading())
+    assert by_decoder.topics(5, lambda_=0) == [[words[i] for i in row[:5]] for row in order]
+
+
+def test_lambda_keeps_what_the_words_are_taken_from(model: TopicModel) -> None:
+    by_sums = replace(model, reading=Reading(0.3, by_sums=True))
+    assert by_sums.topics(5, lambda_=0.3) == by_sums.topics(5)
+    assert by_sums.topics(5, lambda_=1) == model.read(Reading(1, by_sums=True), 5)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_a_lambda_that_is_none(model: TopicModel, value: float) -> None:
+    with pytest.raises(StudyError, match="give a number from 0"):
+        model.topics(lambda_=value)
+
+
+def test_coherence_is_of_the_words_that_are_read(model: TopicModel) -> None:
+    told = replace(model, reading=Reading(0.5))
+    assert all(row["coherence"] for row in told.get_topic_info(4, lambda_=0.5))
+    assert not any(row["coherence"] for row in told.get_topic_info(4, lambda_=0.4))
 
 
 def test_topics_as_the_study_says_they_are_read(model: TopicModel) -> None:
@@ -271,6 +292,25 @@ def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
     with pytest.raises(
         ModelError, match=f"with the vocabulary {model.vocabulary.fingerprint}, its"
     ):
+        TopicModel.from_pretrained(saved)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("vocabulary.json", {"occurrences": [3]}),
+        ("config.json", {"reading": {"lambda_": "x"}}),
+        ("config.json", {"reading": {"lambda_": 2}}),
+        ("config.json", {"documents": [1]}),
+        ("config.json", {"coherence": {"npmi": "x"}}),
+        ("config.json", {"coherence": {"npmi": [0.5]}}),
+        ("config.json", {"shares": {"trees": [0.5, 0.5]}}),
+        ("config.json", {"precision": "x"}),
+    ],
+)
+def test_edited_parts(saved: Path, file: str, changes: dict[str, Any]) -> None:
+    edit(saved / file, **changes)
+    with pytest.raises(ModelError, match="copy"):
         TopicModel.from_pretrained(saved)
 
 

@@ -374,28 +374,36 @@ def _embedding_column(
     name = _find(table, columns.embedding, EMBEDDING_NAMES, where)
     if name is None:
         return None
-    try:
-        return _embeddings(table[name], name, where)
-    except DataError:
-        if columns.embedding is not None:
-            raise
-        return None  # nobody asked for it: the documents are usable without
+    column = table[name]
+    if _is_list(column.type) and pa.types.is_floating(column.type.value_type):
+        return _embeddings(column, name, where, strict=columns.embedding is not None)
+    if columns.embedding is None:
+        return None  # a column that happens to be called so
+    raise DataError(f"Column {name!r} of {where} is {column.type}; it must hold lists of floats.")
 
 
-def _embeddings(column: pa.ChunkedArray, name: str, where: str) -> NDArray[np.floating[Any]]:
+def _embeddings(
+    column: pa.ChunkedArray, name: str, where: str, strict: bool
+) -> NDArray[np.floating[Any]]:
+    """Return the rows; where nobody asked for them, NaN for those that cannot be used.
+
+    What needs embeddings refuses NaN later, and what does not never looks at them.
+    """
     place = f"{name!r} of {where}"
-    if not _is_list(column.type) or not pa.types.is_floating(column.type.value_type):
-        raise DataError(f"Column {place} is {column.type}; it must hold lists of floats.")
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
-    _refuse_rows(lengths == 0, place, "have no embedding", "give each row one")
-    usual = int(np.bincount(lengths).argmax())
+    usual = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())
     another = f"have an embedding of another length than {usual}"
-    _refuse_rows(lengths != usual, place, another, "give all the same length")
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
-        flat = np.ascontiguousarray(pc.list_flatten(column).to_numpy(), np.float32)
-    vectors = flat.reshape(len(column), usual)
-    bad = np.asarray(~np.isfinite(vectors).all(axis=1))
-    _refuse_rows(bad, place, "have missing, NaN or infinite numbers", "compute these anew")
+        flat = np.ascontiguousarray(
+            pc.list_flatten(column.filter(pa.array(lengths == usual))).to_numpy(), np.float32
+        )
+    vectors = np.full((len(column), usual), np.nan, np.float32)
+    vectors[lengths == usual] = flat.reshape(-1, usual) if usual else np.nan
+    if strict:
+        bad = ~np.isfinite(vectors).all(axis=1) & (lengths == usual)
+        _refuse_rows(lengths == 0, place, "have no embedding", "give each row one")
+        _refuse_rows(lengths != usual, place, another, "give all the same length")
+        _refuse_rows(bad, place, "have missing, NaN or infinite numbers", "compute these anew")
     return vectors
 
 

@@ -49,6 +49,9 @@ def document_embeddings(
 ) -> Vectors:
     """Return the embedding of each document: those the corpus has, or else the model's.
 
+    They are brought to unit length: some models give other lengths, and a client whose column
+    has them would teach another scale than the rest.
+
     From the cache, the same text has the same bits each time. A fresh computation may differ in
     the last bits with the texts beside it (they share a padded batch) and with the processor.
 
@@ -68,7 +71,7 @@ def document_embeddings(
     Returns
     -------
     float32 array of shape (n_documents, dimension)
-        Zero where a document is empty.
+        Of unit length; zero where a document is empty.
 
     Raises
     ------
@@ -82,11 +85,12 @@ def document_embeddings(
     """
     check_embeddings(corpus, settings, own_model)
     if corpus.embeddings is not None:
-        return np.ascontiguousarray(corpus.embeddings, np.float32)
+        return _of_unit_length(np.ascontiguousarray(corpus.embeddings, np.float32))
     encoder = encoder or sentence_encoder(own_model or settings.model)
     folder = cache_folder() if cache is None else Path(cache)
     with closing(_Cache(folder, f"{encoder.fingerprint} {settings.dimension}")) as stored:
-        return _computed(corpus, settings, encoder, stored, on_progress or (lambda *_: None))
+        computed = _computed(corpus, settings, encoder, stored, on_progress or (lambda *_: None))
+    return _of_unit_length(computed)
 
 
 def check_embeddings(
@@ -217,6 +221,12 @@ def _encoded(encoder: Encoder, texts: list[str], settings: EmbeddingSettings) ->
             f"{len(texts)} texts; its weights may be damaged: fetch it anew."
         )
     return vectors
+
+
+def _of_unit_length(vectors: Vectors) -> Vectors:
+    length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    unit: Vectors = (vectors / np.where(length > 0, length, 1)).astype(np.float32)
+    return unit
 
 
 def _not_finite(vectors: Vectors) -> int:

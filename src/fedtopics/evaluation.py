@@ -20,9 +20,9 @@ from fedtopics.metrics import (
     purity,
     unique_words,
 )
+from fedtopics.reading import SHOWN
 from fedtopics.topics import TopicModel
 
-SHOWN = 10  # words of a topic that coherence and rank-biased overlap look at
 TOP = 25  # words of a topic that the unique share looks at
 
 
@@ -88,6 +88,10 @@ def evaluate(
     """
     if by not in ("windows", "documents"):
         raise StudyError(f"by={by!r} is unknown; choose from windows, documents.")
+    if by == "windows" and model.text.ngrams[1] > 1:
+        raise StudyError(
+            "With n-grams, words of a document are not in its order; score by documents."
+        )
     corpus = Corpus.of(documents)
     scores = {
         "documents": len(corpus),
@@ -119,6 +123,8 @@ def _coherence(
 
 def _agreement(labels: Any, topics: NDArray[np.int64]) -> dict[str, Any]:
     """Hold main topics against labels, where there are both."""
+    if pa.types.is_floating(labels.type):
+        labels = pc.if_else(pc.is_nan(labels), None, labels)
     try:
         names = np.array(pc.fill_null(labels.cast("large_string"), "").to_pylist())
     except pa.ArrowException:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.errors import StudyError
 from fedtopics.metrics import unique_words
 
 SMALLEST = 1e-9  # added to shares of words, so that their logarithm exists
@@ -40,6 +41,12 @@ class Reading:
 
     lambda_: float = 0.6
     by_sums: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lambda_ <= 1:  # NaN neither
+            raise StudyError(
+                f"lambda is {self.lambda_}; give a number from 0 (by lift) to 1 (by probability)."
+            )
 
     def order(
         self, shares: NDArray[np.floating], frequency: NDArray[np.floating], n_words: int

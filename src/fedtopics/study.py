@@ -123,6 +123,15 @@ class Study(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _windows_hold_words(self) -> Study:
+        if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
+            raise ValueError(
+                "with n-grams, words of a document are not in its order: set coherence to "
+                '"documents" or "nothing"'
+            )
+        return self
+
     @property
     def min_clients(self) -> int:
         """Fewest clients of a round."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
@@ -33,7 +32,7 @@ from fedtopics.passes import batch_weights
 from fedtopics.reading import USUAL, Reading
 from fedtopics.vocabulary import TextRules, Vocabulary, count_words
 
-FORMAT = 1
+FORMAT = 2
 BATCH = 1024
 
 
@@ -53,7 +52,8 @@ class TopicModel:
         Mean theta of each client's documents.
     documents : mapping of client name to int
     word_sums : float array of shape (n_topics, n_words)
-        The words of all clients' documents, weighted by the documents' theta.
+        The words of all clients' documents, weighted by the documents' theta; without those of a
+        client that are rarer there than its policy allows.
     reading : Reading
         How topics are read, see `topics`.
     coherence : mapping of measure to float array of shape (n_topics,)
@@ -103,8 +103,14 @@ class TopicModel:
         n_words : int
         lambda_ : float in [0, 1], optional
             1 reads by probability, 0 by lift; see `Reading`. By default as `reading` says.
+
+        Raises
+        ------
+        StudyError
+            If `lambda_` is not between 0 and 1.
         """
-        return self.read(self.reading if lambda_ is None else Reading(lambda_), n_words)
+        reading = self.reading if lambda_ is None else replace(self.reading, lambda_=lambda_)
+        return self.read(reading, n_words)
 
     def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
         """Return the words of each topic under a reading."""
@@ -124,8 +130,8 @@ class TopicModel:
         Returns
         -------
         theta : float32 array of shape (n_documents, n_topics)
-            Rows sum to 1 and follow the documents' order. A document without a known word, or
-            without an embedding for networks that see one, has 1 / n_topics everywhere.
+            Rows sum to 1 and follow the documents' order. A document of which the network sees
+            nothing, no known word and no embedding, has 1 / n_topics everywhere.
         """
         corpus = self.embedded(Corpus.of(documents))
         return self._theta(self.count(corpus), corpus.embeddings)[0]
@@ -201,16 +207,17 @@ class TopicModel:
     ) -> list[dict[str, Any]]:
         """Return a row a topic, largest first; ``pandas.DataFrame`` takes it as it is.
 
-        Each row has the topic's number, its share of all documents, its words, their coherence,
-        and the topic's share of each client's documents.
+        Each row has the topic's number, its share of all documents, its words, the coherence of
+        its ten first (none if `lambda_` reads others), and its share of each client's documents.
         """
         words = self.topics(n_words, lambda_)
+        scores = self.coherence if lambda_ in (None, self.reading.lambda_) else {}
         return [
             {
                 "topic": int(k),
                 "share": float(self.share[k]),
                 "words": words[k],
-                "coherence": {name: float(score[k]) for name, score in self.coherence.items()},
+                "coherence": {name: float(score[k]) for name, score in scores.items()},
                 "clients": {name: float(share[k]) for name, share in self.shares.items()},
             }
             for k in np.argsort(-self.share, kind="stable")
@@ -270,7 +277,9 @@ class TopicModel:
             )
         try:
             return cls._build(config, _read(folder / "vocabulary.json"), folder)
-        except (KeyError, TypeError, AttributeError, ValidationError, SafetensorError, OSError):
+        except ModelError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, SafetensorError, OSError):
             raise ModelError(
                 f"The model in {folder} is damaged or incomplete; copy it again."
             ) from None
@@ -297,9 +306,16 @@ class TopicModel:
             for owner, values in tensors.items()
             if owner.startswith("shared/")
         }
-        if _shapes(weights) != _shapes(network.initial_weights(0)):
+        by_topic = [np.array(scores) for scores in config["coherence"].values()]
+        by_topic += [np.array(share) for share in config["shares"].values()]
+        numbers = (settings.n_components,)
+        if (
+            _shapes(weights) != _shapes(network.initial_weights(0))
+            or word_sums.shape != (*numbers, len(vocabulary))
+            or any((array.shape, array.dtype.kind) != (numbers, "f") for array in by_topic)
+        ):
             raise ModelError(
-                f"The weights in {folder} are not those of the network that its config.json "
+                f"The numbers in {folder} are not those of the network that its config.json "
                 "describes; copy the whole folder again."
             )
         return cls(
@@ -309,7 +325,7 @@ class TopicModel:
             vocabulary=vocabulary,
             text=TextRules(**config["text"]),
             shares={name: np.array(share) for name, share in config["shares"].items()},
-            documents=config["documents"],
+            documents=dict(config["documents"]),
             word_sums=word_sums.numpy(),
             reading=Reading(**config["reading"]),
             coherence={name: np.array(score) for name, score in config["coherence"].items()},

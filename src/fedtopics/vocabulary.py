@@ -151,7 +151,10 @@ class Vocabulary:
         frequency, occurrences = (
             np.array(plain[field], np.int64) for field in ("document_frequency", "occurrences")
         )
-        return cls(tuple(plain["words"]), frequency, occurrences)
+        words = tuple(plain["words"])
+        if not len(words) == len(frequency) == len(occurrences):
+            raise ValueError("each word has a document frequency and occurrences")
+        return cls(words, frequency, occurrences)
 
 
 def fingerprint(words: Sequence[str]) -> str:

@@ -27,7 +27,9 @@ def group() -> None:
     "--data", type=FOLDER, required=True, help="Folder of s2_tiny.parquet, news_outlets.parquet."
 )
 @click.option(
-    "--out", type=FOLDER, help="Folder of results and topics.  [default: runs/gfedntm-amwmd]"
+    "--out",
+    type=FOLDER,
+    help="Folder of results and topics.  [default: runs/gfedntm-amwmd-NETWORK-PRESET[-quick]]",
 )
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--quick", is_flag=True, help="See that it runs: s2_tiny, one seed, few rounds.")
@@ -63,8 +65,7 @@ def gfedntm_amwmd(
     from fedtopics.experiments.amwmd_results import plain, write_results
     from fedtopics.experiments.gfedntm_amwmd import Settings, reproduce
 
-    folder = out or Path("runs/gfedntm-amwmd")
-    settings = Settings(data, folder, seeds, quick, network, preset, vectors)
+    settings = Settings(data, out, seeds, quick, network, preset, vectors)
     with ModelProgress(hidden=as_json) as display:
         scores = reproduce(settings, display)
     written = write_results(settings, scores)
@@ -78,7 +79,9 @@ def gfedntm_amwmd(
         for sentence in sentences(one):
             say(f"- {sentence}")
         say("")
-    say(f"Written to {folder}: {', '.join(path.name for path in written)}, and all topics.")
+    say(
+        f"Written to {settings.folder}: {', '.join(path.name for path in written)}, and all topics."
+    )
 
 
 class ModelProgress:

@@ -194,15 +194,13 @@ def sentences(scores: Scores) -> list[str]:
     """Return the findings in words, and how much of claim 2 more topics explain by themselves."""
     found = findings(scores)
     federated, random = found[1].gain, found[2].gain
-    if federated > 0:
-        share = f"{random / federated:.0%} of what the federated models gain from them"
-    else:
-        share = "while the federated models gain nothing from them"
     explained = (
         f"From 10 to 25 topics, random topics come {random:.3f} closer and federated topics "
-        f"{federated:.3f}: {share}."
+        f"{federated:.3f}"
     )
-    said = [*map(str, found[:3]), explained, *map(str, found[3:])]
+    if federated > 0 and 0 <= random <= federated:  # otherwise it is no share of anything
+        explained += f": {random / federated:.0%} of what the federated models gain from them"
+    said = [*map(str, found[:3]), f"{explained}.", *map(str, found[3:])]
     if len(scores.values) < 2:
         said.append("This is one seed: how much seeds differ, and what is chance, it cannot tell.")
     return said

@@ -60,7 +60,7 @@ def page(settings: Settings, scores: Sequence[Scores]) -> str:
 
 def write_results(settings: Settings, scores: Sequence[Scores]) -> list[Path]:
     """Write amwmd.md, amwmd.json and a picture a data set; return their paths."""
-    folder = settings.out
+    folder = settings.folder
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "amwmd.md", folder / "amwmd.json"]
     written[0].write_text(page(settings, scores), "utf-8")

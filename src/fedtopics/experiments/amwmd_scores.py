@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError
 from fedtopics.experiments.amwmd_claims import ALL_OTHERS, FEDERATED_TOPICS, OTHER_SEED, Scores
-from fedtopics.metrics import WordVectors, word_mover_distances
+from fedtopics.metrics import WordVectors, amwmd
+from fedtopics.reading import SHOWN
 
-SHOWN = 10  # words of a topic
 DRAWS = 10  # random models, and draws from the other clients' topics, that are averaged
 
 Topics = list[list[str]]
@@ -114,31 +113,13 @@ def _topics_of(models: Mapping[str, Sequence[Topics]]) -> Iterator[list[str]]:
 def _amwmd(
     client: str, own: Topics, models: Mapping[str, Sequence[Topics]], vectors: WordVectors
 ) -> list[float]:
-    """Return the AMWMD of a client's own topics against each model, the mean over topics.
-
-    References
-    ----------
-    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, equation 7, over the number
-    of topics as in the authors' script; `metrics.amwmd` for several models, each distance once.
-    """
-    everything = dict.fromkeys(tuple(topic) for topic in _topics_of(models))
-    distinct = {topic: at for at, topic in enumerate(everything)}
-    distances = word_mover_distances(own, list(distinct), vectors)
-    if np.isnan(distances).all(1).any():
+    """Return the AMWMD of a client's own topics against each model, the mean over topics."""
+    if not all(len(vectors.unit(topic)) for topic in own):
         raise DataError(
             f"The word vectors know no word of a topic of client {client!r}; give vectors of the "
             "documents' language."
         )
     return [
-        float(np.mean([_closest(distances, distinct, topics).mean() for topics in draws]))
+        float(np.mean([amwmd(own, topics, vectors).mean for topics in draws]))
         for draws in models.values()
     ]
-
-
-def _closest(
-    distances: NDArray[np.float64], places: Mapping[tuple[str, ...], int], topics: Topics
-) -> NDArray[np.float64]:
-    """Return the distance of each own topic to the closest of a model's topics."""
-    columns = [places[tuple(topic)] for topic in topics]
-    closest: NDArray[np.float64] = np.fmin.reduce(distances[:, columns], axis=1)
-    return closest

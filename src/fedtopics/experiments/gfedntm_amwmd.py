@@ -22,15 +22,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedtopics import __version__
 from fedtopics.corpus import Columns, Corpus, pool
 from fedtopics.embeddings import EmbeddingSettings, word_vectors
 from fedtopics.encoders import sentence_encoder
 from fedtopics.errors import DataError
 from fedtopics.experiments.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
-from fedtopics.experiments.amwmd_scores import SHOWN, Trained, score
+from fedtopics.experiments.amwmd_scores import Trained, score
 from fedtopics.experiments.report import require, write_json
 from fedtopics.metrics import WordVectors, read_word_vectors
 from fedtopics.privacy import OPEN_POLICY
+from fedtopics.reading import SHOWN
 from fedtopics.simulation import train
 from fedtopics.study import Study
 
@@ -56,7 +58,7 @@ class DataSet:
         # Embeddings that the file may have are of another model.
         corpus = replace(Corpus.read(path, self.columns), embeddings=None)
         names = [] if corpus.labels is None else corpus.labels.to_pylist()
-        owners = np.array([str(name or "") for name in names])
+        owners = np.array(["" if name is None else str(name) for name in names])
         if len(set(owners)) < 2:
             raise DataError(
                 f"Column {self.columns.label!r} of {path} names {len(set(owners))} client; the "
@@ -81,8 +83,8 @@ class Settings:
     ----------
     data : path
         Folder with the data sets' Parquet files.
-    out : path
-        Where the topics of each trained model are kept.
+    out : path, optional
+        Folder of the results and of each trained model's topics; see `folder`.
     seeds : int
     quick : bool
         The first data set, one seed, few rounds: whether it runs, not what is true.
@@ -95,12 +97,22 @@ class Settings:
     """
 
     data: Path
-    out: Path
+    out: Path | None = None
     seeds: int = 3
     quick: bool = False
     network: str = "combinedtm"
     preset: Literal["default", "paper"] = "default"
     vectors: Path | None = None
+
+    @property
+    def variant(self) -> str:
+        """What the topics depend on besides data and seed, as part of a path."""
+        return f"{self.network}-{self.preset}{'-quick' if self.quick else ''}"
+
+    @property
+    def folder(self) -> Path:
+        """Where it all goes; by default each variant has its own, so that none replaces another."""
+        return self.out or Path(f"runs/gfedntm-amwmd-{self.variant}")
 
     @property
     def used_seeds(self) -> range:
@@ -215,13 +227,9 @@ def _train_all(
 def _trained(settings: Settings, data: DataSet, task: Task, on_event: OnEvent) -> Trained:
     """Take a model's topics from its file, or train it; the file says what of."""
     study = _study(settings, data, task)
-    inputs = hashlib.sha256(study.fingerprint.encode())
-    for corpus in task.clients.values():
-        for batch in corpus.batches():
-            inputs.update(json.dumps(batch).encode())
-    made_of = inputs.hexdigest()
+    made_of = _made_of(study, task.clients)
     file = f"{task.name.replace(' ', '-')}-seed-{task.seed}.json"
-    path = settings.out / "topics" / data.name / file
+    path = settings.folder / "topics" / settings.variant / data.name / file
     kept = _kept(path)
     if kept.get("made_of") != made_of:
         policies = dict.fromkeys(task.clients, OPEN_POLICY)
@@ -235,6 +243,17 @@ def _trained(settings: Settings, data: DataSet, task: Task, on_event: OnEvent) -
         }
         write_json(path, kept)
     return Trained(kept["topics"], kept["words"], kept["occurrences"])
+
+
+def _made_of(study: Study, clients: Mapping[str, Corpus]) -> str:
+    """Return a digest of all that decides a model's topics; another version may train otherwise."""
+    inputs = hashlib.sha256(f"{__version__} {study.fingerprint}".encode())
+    for corpus in clients.values():
+        for batch in corpus.batches():
+            inputs.update(json.dumps(batch).encode())
+        if corpus.embeddings is not None:  # the network sees them
+            inputs.update(corpus.embeddings.tobytes())
+    return inputs.hexdigest()
 
 
 def _kept(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedtopics.aggregation import Template
 from fedtopics.corpus import Corpus
 from fedtopics.metrics import WINDOWS, Measure, count_cooccurrences, score_pairs
+from fedtopics.reading import SHOWN
 from fedtopics.vocabulary import TextRules, tokens
 
 Within = Literal["windows", "documents", "nothing"]
@@ -37,10 +38,8 @@ def federated_coherence(
     -------
     of each reading, a mapping of measure to float64 array of shape (n_topics,)
     """
-    sizes: dict[Measure, int | None] = (
-        WINDOWS if within == "windows" else dict.fromkeys(WINDOWS, None)
-    )
-    windows = sorted({size or 0 for size in sizes.values()})
+    sizes = _sizes(within)
+    windows = _windows(within)
     flat = [topic for topics in readings for topic in topics]
     words = list(dict.fromkeys(word for topic in flat for word in topic))
     place = {word: number for number, word in enumerate(words)}
@@ -79,10 +78,39 @@ def count_pairs(
     Leaves the client
         For each pair of words of a topic, the number of windows that hold both.
     """
-    reply = {}
-    for size in windows:
-        documents = (document for batch in tokens(corpus, text) for document in batch)
-        counts = count_cooccurrences(documents, words, size or None)
-        pairs = counts["together"][topics[:, :, None], topics[:, None, :]]
-        reply[str(size)] = {"windows": counts["windows"], "pairs": pairs}
-    return reply
+    counted = dict.fromkeys(windows, 0)
+    together = {size: np.zeros((len(words), len(words)), np.int64) for size in windows}
+    for batch in tokens(corpus, text):
+        for size in windows:
+            counts = count_cooccurrences(batch, words, size or None)
+            counted[size] += counts["windows"]
+            together[size] += counts["together"]
+    pairs = topics[:, :, None], topics[:, None, :]
+    return {
+        str(size): {"windows": counted[size], "pairs": together[size][pairs]} for size in windows
+    }
+
+
+def is_usual(words: Any, topics: Any, windows: Any, within: Within) -> bool:
+    """Tell whether a client is asked for no more than `federated_coherence` asks for.
+
+    All words as one topic, in windows of two, would tell which word stands next to which.
+    """
+    return (
+        within != "nothing"
+        and windows == _windows(within)
+        and isinstance(words, list)
+        and isinstance(topics, np.ndarray)
+        and topics.dtype == np.int64
+        and topics.ndim == 2
+        and 0 < topics.shape[1] <= SHOWN
+        and bool((topics >= 0).all() and (topics < len(words)).all())
+    )
+
+
+def _sizes(within: Within) -> Mapping[Measure, int | None]:
+    return WINDOWS if within == "windows" else dict.fromkeys(WINDOWS, None)
+
+
+def _windows(within: Within) -> list[int]:
+    return sorted({size or 0 for size in _sizes(within).values()})

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
-from fedtopics.errors import StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.coherence import count_pairs, federated_coherence
+from fedtopics.methods.coherence import count_pairs, federated_coherence, is_usual
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.settings import GFedNTMSettings
 from fedtopics.methods.state import State, Update
@@ -113,7 +113,9 @@ class GFedNTM:
                 break
         if state.best:
             state.adopt(state.best)
-        return self._model(asked, state, vocabulary)
+        # One round more, so that all that the model says is of the same clients.
+        read = partial(self._model, asked, state, vocabulary)
+        return clients.round(state.round + 1, read)[0]
 
     def _agreement(self, clients: Clients, run: Run) -> Vocabulary:
         """Agree on the words with all clients, or take up what a resumed run agreed on."""
@@ -359,7 +361,13 @@ class GFedNTMClient:
         self._text = text
         self._counts = count_words(corpus, text)
         self._embeddings = corpus.embeddings if settings.sees_embedding else None
+        if settings.sees_embedding and self._embeddings is None:
+            raise DataError(
+                f"The documents of client {name!r} have no embeddings, which the network "
+                f"{settings.network!r} sees; compute them first with Study.embedded."
+            )
         self._fingerprint = ""
+        self._pairs = ""  # that were asked for
 
     @staticmethod
     def schedule(settings: GFedNTMSettings) -> dict[str, str]:
@@ -472,7 +480,8 @@ class GFedNTMClient:
         reply: dict[str, Any] = {"documents": len(self._pass.batch)}
         if stage > 0:
             return reply | {"shared": to_arrays(upstream)}
-        return reply | {"weights": self._packed(self._pass.batch, self._pass.weight_gradients)}
+        weights = self._packed(self._pass.batch, self._pass.weights, self._pass.weight_gradients)
+        return reply | {"weights": weights}
 
     def gradients(
         self,
@@ -493,7 +502,7 @@ class GFedNTMClient:
         loss, sums = run_through(self._network, used, batch, given or None)
         of_weights, *of_shared = gradients([loss], None, [used, *given.values()])
         return {
-            "weights": self._packed(batch, of_weights),
+            "weights": self._packed(batch, used, of_weights),
             "shared": dict(zip(given, map(to_arrays, of_shared), strict=True)),
             "sums": to_arrays(sums),
             "loss": float(loss.detach()),
@@ -583,6 +592,7 @@ class GFedNTMClient:
             n_topics numbers for each word that enough of the documents have, zeros for the rest;
             the number of documents.
         """
+        # Apart from `shares`, which the server sees one by one: of these it needs the sum alone.
         self._check(vocabulary)
         rows = self._documents.known
         total = np.zeros((self.settings.n_components, self._network.n_words))
@@ -604,11 +614,18 @@ class GFedNTMClient:
             the numbers of windows and documents.
         """
         self._check(vocabulary)
-        if self.settings.coherence == "nothing" or not self._words.issuperset(words):
+        asked = fingerprint([*words, *map(str, topics.ravel().tolist())])
+        if (
+            not is_usual(words, topics, windows, self.settings.coherence)
+            or len(topics) > self.settings.n_components * len(READINGS)
+            or not self._words.issuperset(words)
+            or self._pairs not in ("", asked)  # again after a break: the same, and no others
+        ):
             raise StudyError(
                 f"Client {self.name!r} was asked for pairs of words that its study does not ask "
                 "for; find out what the server runs."
             )
+        self._pairs = asked
         counts = count_pairs(self._corpus, self._text, words, topics, windows)
         return counts | {"documents": len(self._corpus)}
 
@@ -628,7 +645,12 @@ class GFedNTMClient:
     def _tensors(self, arrays: Payload) -> Tensors:
         return to_tensors(arrays, self._network.dtype)
 
-    def _packed(self, batch: Batch, tensors: Tensors) -> dict[str, Any]:
+    def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> dict[str, Any]:
+        """Return a gradient for each weight, zero for those that the loss does not use."""
+        tensors = {
+            name: gradients[name] if name in gradients else torch.zeros_like(weight)
+            for name, weight in weights.items()
+        }
         packed: dict[str, Any] = to_arrays(tensors)
         for name in self._network.row_weights:
             rows = batch.spread(tensors[name]).numpy()

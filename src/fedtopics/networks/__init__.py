@@ -31,9 +31,26 @@ ENTRY_POINTS = "fedtopics.networks"
 
 
 def register(network: type[NeuralTopicModel]) -> type[NeuralTopicModel]:
-    """Make a network known under its name; a class decorator."""
+    """Make a network known under its name; a class decorator.
+
+    Raises
+    ------
+    StudyError
+        If the name is that of another network. A class of the same module and name replaces
+        itself: its module was loaded again.
+    """
+    taken, given = _full_name(_NETWORKS.get(network.name, network)), _full_name(network)
+    if taken != given:
+        raise StudyError(
+            f"The network {given} has the name {network.name!r}, which is that of {taken}; give "
+            "it a name of its own."
+        )
     _NETWORKS[network.name] = network
     return network
+
+
+def _full_name(network: type[NeuralTopicModel]) -> str:
+    return f"{network.__module__}.{network.__qualname__}"
 
 
 for _ours in (ProdLDA, NeuralLDA, CombinedTM, ZeroShotTM):
@@ -52,6 +69,8 @@ def find_network(name: str) -> type[NeuralTopicModel]:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             try:
                 register(entry.load())
+            except StudyError:  # its name is taken
+                raise
             except Exception as error:  # a package of somebody else: almost any kind
                 raise StudyError(
                     f"The network {name!r} of the installed {entry.value} cannot be loaded "
