@@ -53,7 +53,12 @@ def run(folder: Path) -> dict[str, Any]:
     from fedtopics import Study, train
 
     study = Study.make(
-        method={"n_components": N_TOPICS, "batch_size": 64 * N_CLIENTS, "max_rounds": ROUNDS},
+        method={
+            "n_components": N_TOPICS,
+            "batch_size": 64 * N_CLIENTS,
+            "max_rounds": ROUNDS,
+            "coherence": "nothing",
+        },
         vocabulary={"max_words": N_WORDS, "max_document_share": 1},
         text={"stop_words": "none"},
         clients={path.stem: {"data": path} for path in sorted(folder.glob("*.parquet"))},

@@ -35,8 +35,9 @@ class ProdLDA(
     n_components : int, default 20
         Number of topics.
     preset : {"default", "paper"}
-        Values of the parameters that are None. The paper's has smaller layers and minibatches, no
-        bias per word, learns its prior, and reads topics by probability.
+        Values of the parameters that are None. "paper" drops a part of theta, takes minibatches of
+        64, more and smaller steps, has no bias per word, learns its prior, sees counts as they
+        are, does not reconstruct embeddings, and reads topics by probability.
     hidden : (int, int), optional
         Units of the two hidden layers; default (100, 100).
     dropout, dropout_theta : float, optional
@@ -44,6 +45,13 @@ class ProdLDA(
     alpha : float, optional
         Dirichlet prior of theta; default 1.
     learn_prior, word_bias : bool, optional
+        Train the prior's mean and variance, default False; a bias a word in the decoder, default
+        True.
+    log_counts : bool, optional
+        The encoder sees log(1 + count); default True.
+    embedding_weight : float, optional
+        Of an embedding's direction in the loss, in nats for each word of an average document;
+        default 3, and 0 in the paper's networks.
     norm : {"sync", "server", "local"}
         Batch normalisation over all clients, by the server's running statistics, or by each
         client alone.
@@ -120,6 +128,8 @@ class ProdLDA(
         alpha: float | None = None,
         learn_prior: bool | None = None,
         word_bias: bool | None = None,
+        log_counts: bool | None = None,
+        embedding_weight: float | None = None,
         norm: Literal["sync", "server", "local"] = "sync",
         optimizer: OptimizerName = "adam",
         learning_rate: float | None = None,
@@ -147,6 +157,8 @@ class ProdLDA(
         self.alpha = alpha
         self.learn_prior = learn_prior
         self.word_bias = word_bias
+        self.log_counts = log_counts
+        self.embedding_weight = embedding_weight
         self.norm = norm
         self.optimizer = optimizer
         self.learning_rate = learning_rate

@@ -13,7 +13,7 @@ from fedtopics import __version__
 from fedtopics.corpus import Corpus
 from fedtopics.doctor import why_not
 from fedtopics.embeddings import check_embeddings
-from fedtopics.encoders import check_installed
+from fedtopics.encoders import sentence_encoder
 from fedtopics.engines.grpc.client import Client, look
 from fedtopics.engines.grpc.clients import GrpcClients, Rules
 from fedtopics.engines.grpc.connection import (
@@ -238,7 +238,7 @@ class Participation:
         if study.method.sees_embedding:
             check_embeddings(self.corpus, study.method.embedding, self._embedding_model)
             if self.corpus.embeddings is None:
-                check_installed(study.method.embedding.model)
+                sentence_encoder(self._embedding_model or study.method.embedding.model)
         self._check_out(study)
         return study
 

@@ -85,6 +85,8 @@ class RoundProgress:
         done, documents = event["done"], event["documents"]
         description = f"embedding {event['client']}"
         self._bar.update(self._task, description=description, completed=done, total=documents)
+        if not console.is_terminal and done == documents:
+            say(f"{description}: {documents:,} documents")
 
 
 def print_topics(model: TopicModel, words: int, lambda_: float | None = None) -> None:

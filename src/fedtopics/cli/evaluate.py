@@ -79,8 +79,14 @@ def evaluate(
         corpus = replace(corpus, labels=None)  # a column that happens to be called so
     elif corpus.labels is None:
         raise DataError(f"{data} has no columns, so no labels {label!r}; give a table with them.")
-    with status(f"Scoring {len(corpus):,} documents"):
-        scores = score(found, corpus, by=by, lambda_=lambda_, embedding_model=embedding_model)
+    with status(f"Scoring {len(corpus):,} documents") as shown:
+
+        def tell(done: int, documents: int) -> None:
+            shown.update(f"Embeddings of {done:,} of {documents:,} documents")
+
+        scores = score(
+            found, corpus, by=by, lambda_=lambda_, embedding_model=embedding_model, on_progress=tell
+        )
     if as_json:
         print_json(scores)
     else:

@@ -41,7 +41,6 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
         "n_components": topics,
         "max_rounds": rounds,
         "batch_size": 64 * clients,
-        "learning_rate": 0.005,
     }
     study = Study.make(name="demo", method=method)
     with RoundProgress() as display:

@@ -93,7 +93,9 @@ class CombinedTM(ProdLDA):
     """ProdLDA whose encoder sees the bag of words and an embedding of the document.
 
     The authors' linear adapter of the embedding is folded into the first layer, which is linear
-    as well: the same functions with fewer weights.
+    as well: the same functions with fewer weights. We deviate in the loss: topics also say where
+    embeddings point (`embedding_loss`), without which the words of short texts decide alone;
+    ``embedding_weight = 0`` is the authors' way.
 
     References
     ----------
@@ -108,7 +110,8 @@ class CombinedTM(ProdLDA):
 class ZeroShotTM(ProdLDA):
     """ProdLDA whose encoder sees an embedding of the document alone.
 
-    It finds the topics of documents in any language that the embedding's model knows.
+    It finds the topics of documents in any language that the embedding's model knows. The loss
+    is that of `CombinedTM`.
 
     References
     ----------
