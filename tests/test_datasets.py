@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedtopics.corpus import Corpus
-from fedtopics.datasets import _read_package, package_documentation
+from fedtopics.datasets.packages import _read_package, package_documentation
 from fedtopics.errors import DataError
 
 
@@ -55,7 +55,7 @@ def test_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         'class C:\n    """Too short."""\n'
         f'    def f(self):\n        """{words} of f"""\n'
     )
-    monkeypatch.setattr("fedtopics.datasets._root", lambda name: tmp_path)
+    monkeypatch.setattr("fedtopics.datasets.packages._root", lambda name: tmp_path)
     corpus = _read_package("any")
     assert dict(zip(corpus.ids.to_pylist(), corpus.documents.to_pylist(), strict=True)) == {
         "a": words,

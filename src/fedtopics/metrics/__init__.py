@@ -17,6 +17,7 @@ from fedtopics.metrics.diversity import (
 from fedtopics.metrics.similarity import (
     MinimumDistances,
     amwmd,
+    document_similarity,
     topic_similarity,
     word_mover_distances,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "coherence",
     "coherence_of",
     "count_cooccurrences",
+    "document_similarity",
     "inverted_rank_biased_overlap",
     "mean_cosine_dissimilarity",
     "normalised_mutual_information",

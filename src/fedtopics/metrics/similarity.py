@@ -1,4 +1,4 @@
-"""Similarity of the topics of two models."""
+"""Similarity of the topics of two models, and of what they say of documents."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from fedtopics.errors import FedTopicsError
+from fedtopics.errors import DataError, FedTopicsError
 from fedtopics.metrics.word_vectors import WordVectors
 
+BLOCK = 1000  # documents whose similarities to all others are in memory at once
 
-def topic_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
+
+def topic_similarity(
+    true: NDArray[Any],
+    inferred: NDArray[Any],
+    true_words: Sequence[str] | None = None,
+    inferred_words: Sequence[str] | None = None,
+) -> float:
     """Return the topic similarity score, TSS: higher is better, at most the number of true topics.
 
     For each true topic, the similarity of the closest inferred one, 1 - H^2 with Hellinger's
@@ -22,23 +29,99 @@ def topic_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
     Parameters
     ----------
     true, inferred : float arrays of shape (n_topics, n_words)
-        Rows sum to 1; columns are the same words in the same order.
+        Rows sum to 1. The models may have different numbers of topics, and, with their words
+        given, of words.
+    true_words, inferred_words : sequences of str, optional
+        The words of the columns. Without them, the columns are the same words in the same order.
 
     Returns
     -------
     float
-        From 0 to the number of true topics.
+        From 0 to the number of true topics. A word that one model lacks has no probability there.
+
+    Raises
+    ------
+    DataError
+        If columns and words do not fit.
 
     References
     ----------
-    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, equation 6.
+    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, equation 6. The authors'
+    script compares columns that are shifted by one word; that is what the words are for.
 
     Examples
     --------
     >>> topic_similarity(np.eye(3), np.eye(3)[[2, 0, 1]])
     3.0
+    >>> topic_similarity([[0.36, 0.64]], [[0.64, 0.36]], ["tea", "milk"], ["milk", "tea"])
+    1.0
     """
+    true, inferred = np.asarray(true, np.float64), np.asarray(inferred, np.float64)
+    if true_words is not None and inferred_words is not None:
+        inferred = _aligned(inferred, inferred_words, true_words)
+    if true.shape[1] != inferred.shape[1]:
+        raise DataError(
+            f"The topics have {true.shape[1]:,} and {inferred.shape[1]:,} words; give the words "
+            "of both, in the order of their columns."
+        )
     return float((np.sqrt(true) @ np.sqrt(inferred).T).max(1).sum())
+
+
+def _aligned(
+    beta: NDArray[np.float64], words: Sequence[str], wanted: Sequence[str]
+) -> NDArray[np.float64]:
+    """Return topics with these columns; words that are not wanted can match nothing and go."""
+    if beta.shape[1] != len(words):
+        raise DataError(f"There are {len(words):,} words for {beta.shape[1]:,} columns of topics.")
+    place = {word: column for column, word in enumerate(words)}
+    columns = np.array([place.get(word, -1) for word in wanted])
+    return np.where(columns >= 0, beta[:, columns], 0)
+
+
+def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
+    """Return the document similarity-based score, DSS: lower is better.
+
+    For each document, how much its similarities to all others (1 - H^2 of their thetas) differ
+    between the two models; summed, and divided by the number of documents once.
+
+    Parameters
+    ----------
+    true, inferred : float arrays of shape (n_documents, n_topics)
+        Rows sum to 1 and are the same documents. The numbers of topics may differ.
+
+    Returns
+    -------
+    float
+        From 0 to n_documents - 1: it grows with the number of documents, so only scores of as
+        many documents can be compared.
+
+    Raises
+    ------
+    DataError
+        If the numbers of documents differ.
+
+    References
+    ----------
+    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, equations 4 and 5.
+
+    Examples
+    --------
+    >>> even = np.full((2, 2), 0.5)
+    >>> round(document_similarity(np.eye(2), even), 6)
+    1.0
+    """
+    roots = [np.sqrt(np.asarray(theta, np.float64)) for theta in (true, inferred)]
+    if len(roots[0]) != len(roots[1]):
+        raise DataError(
+            f"There are thetas of {len(roots[0]):,} and of {len(roots[1]):,} documents; give those "
+            "of the same documents."
+        )
+    total = 0.0
+    for start in range(0, len(roots[0]), BLOCK):
+        ours, theirs = (root[start : start + BLOCK] @ root.T for root in roots)
+        differences = np.abs(ours - theirs, out=ours)
+        total += float(differences.sum() - np.trace(differences, offset=start))
+    return total / len(roots[0])
 
 
 def word_mover_distances(

@@ -1,0 +1,156 @@
+"""Documents of known topics: the generative model of LDA, with topics that clients share or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedtopics.corpus import Corpus
+from fedtopics.errors import StudyError
+
+FOREIGN = 1e-5  # alpha of other clients' own topics, as in the authors' configuration
+
+
+@dataclass(frozen=True)
+class SyntheticDocuments:
+    """Documents and the topics they were drawn from.
+
+    Parameters
+    ----------
+    counts : int32 CSR array of shape (n_documents, n_words)
+    theta : float64 array of shape (n_documents, n_topics)
+    words : tuple of str, length n_words
+    """
+
+    counts: sparse.csr_array
+    theta: NDArray[np.float64]
+    words: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def corpus(self) -> Corpus:
+        """Return the documents as lists of words, those of a document in no order."""
+        flat = np.repeat(self.counts.indices, self.counts.data)
+        lengths = self.counts.sum(1)
+        ends = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+        words = pa.array(self.words, pa.large_string()).take(pa.array(flat))
+        return Corpus.of(pa.chunked_array([pa.LargeListArray.from_arrays(ends, words)]))
+
+
+@dataclass(frozen=True)
+class SyntheticClients:
+    """What `synthetic_lda` draws.
+
+    Parameters
+    ----------
+    words : tuple of str, length n_words
+    beta : float64 array of shape (n_topics, n_words)
+        The true topics: first those that all clients share, then each client's own.
+    training, validation : mapping of client name to SyntheticDocuments
+    topics : mapping of client name to int64 array
+        Rows of beta that the client's documents are drawn from.
+    """
+
+    words: tuple[str, ...]
+    beta: NDArray[np.float64]
+    training: dict[str, SyntheticDocuments]
+    validation: dict[str, SyntheticDocuments]
+    topics: dict[str, NDArray[np.int64]]
+
+
+def synthetic_lda(
+    n_clients: int = 5,
+    n_words: int = 5000,
+    n_topics: int = 50,
+    shared_topics: int = 10,
+    eta: float = 0.01,
+    alpha: float = 0.1,
+    n_documents: int = 10_000,
+    n_validation: int = 1_000,
+    lengths: tuple[int, int] = (150, 250),
+    seed: int = 0,
+) -> SyntheticClients:
+    """Draw documents of several clients by the generative model of LDA.
+
+    Some topics are shared by all clients, the others are split evenly among them.
+
+    Parameters
+    ----------
+    n_clients, n_words, n_topics : int
+    shared_topics : int
+        K' of the paper. What is left of n_topics must be a multiple of n_clients.
+    eta : float
+        Dirichlet prior of the topics.
+    alpha : float
+        Dirichlet prior of a document's theta, the same for each topic of its client. The authors'
+        configuration has 0.1, their paper says 50 / n_topics. Topics of other clients have 1e-5,
+        as in the configuration.
+    n_documents, n_validation : int
+        Of each client.
+    lengths : (int, int)
+        Fewest and most words of a document.
+    seed : int
+
+    Raises
+    ------
+    StudyError
+        If the numbers do not fit together.
+
+    References
+    ----------
+    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1.
+
+    Examples
+    --------
+    >>> drawn = synthetic_lda(n_clients=2, n_words=30, n_topics=4, shared_topics=2, n_documents=5)
+    >>> drawn.beta.shape, drawn.topics["client1"].tolist()
+    ((4, 30), [0, 1, 3])
+    """
+    own, rest = divmod(n_topics - shared_topics, n_clients)
+    if rest or not 0 <= shared_topics <= n_topics:
+        raise StudyError(
+            f"{n_topics} topics of which {shared_topics} are shared leave "
+            f"{n_topics - shared_topics}, which {n_clients} clients cannot have in equal parts; "
+            "change shared_topics."
+        )
+    rng = np.random.default_rng(seed)
+    words = tuple(f"term{number}" for number in range(n_words))
+    beta = rng.dirichlet(np.full(n_words, eta), n_topics)
+    training, validation, topics = {}, {}, {}
+    for number in range(n_clients):
+        first = shared_topics + number * own
+        rows = np.concatenate([np.arange(shared_topics), np.arange(first, first + own)])
+        prior = np.full(n_topics, FOREIGN)
+        prior[rows] = alpha
+        name = f"client{number}"
+        topics[name] = rows
+        training[name] = _draw(rng, beta, prior, n_documents, lengths, words)
+        validation[name] = _draw(rng, beta, prior, n_validation, lengths, words)
+    return SyntheticClients(words, beta, training, validation, topics)
+
+
+def _draw(
+    rng: np.random.Generator,
+    beta: NDArray[np.float64],
+    prior: NDArray[np.float64],
+    n_documents: int,
+    lengths: tuple[int, int],
+    words: tuple[str, ...],
+) -> SyntheticDocuments:
+    """Draw theta, then each document's number of words a topic, then all words of a topic."""
+    theta = rng.dirichlet(prior, n_documents)
+    of_topic = rng.multinomial(rng.integers(lengths[0], lengths[1] + 1, n_documents), theta)
+    counts = sparse.csr_array((n_documents, len(words)), dtype=np.int32)
+    for topic, row in enumerate(beta):
+        document = np.repeat(np.arange(n_documents), of_topic[:, topic])
+        edges = np.cumsum(row)
+        word = np.searchsorted(edges, rng.random(len(document)) * edges[-1], side="right")
+        ones = np.ones(len(document), np.int32)
+        counts += sparse.csr_array((ones, (document, word)), counts.shape)
+    counts.sort_indices()
+    return SyntheticDocuments(counts, theta, words)
