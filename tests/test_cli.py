@@ -171,7 +171,7 @@ def test_damaged_models_and_checkpoints(
     capsys.readouterr()
 
     config = folder / "out/model/config.json"
-    config.write_text(config.read_text().replace('"format": 2', '"format": 99'))
+    config.write_text(config.read_text().replace('"format": 3', '"format": 99'))
     assert fedtopics(monkeypatch, "topics", "out/model") == 2
     assert "has format 99" in capsys.readouterr().err
 

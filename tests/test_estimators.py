@@ -104,7 +104,7 @@ def test_other_networks(kind: type[ProdLDA]) -> None:
     parameters = {"max_rounds": 200, "learning_rate": 0.02, "embedding_dimension": 3}
     model = kind(2, **parameters).fit_clients(clients)
     name = kind.__name__.lower()
-    assert model.model_.network.name == name
+    assert model.model_.inference.name == name
     assert purity(np.repeat([0, 1], 40), model.transform(corpus).argmax(1)) > 0.8
     assert model.get_feature_names_out().tolist() == [f"{name}{k}" for k in (0, 1)]
     assert clone(model).get_params() == model.get_params()

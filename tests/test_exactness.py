@@ -21,8 +21,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtopics.methods import GFedNTMClient
-from fedtopics.networks import Batch, NetworkSettings, NeuralTopicModel, Noise, find_network
-from fedtopics.passes import batch_weights, run_through
+from fedtopics.networks import (
+    Batch,
+    NetworkSettings,
+    NeuralTopicModel,
+    Noise,
+    batch_weights,
+    find_network,
+)
+from fedtopics.passes import run_through
 from fedtopics.privacy import OPEN_POLICY
 from fedtopics.simulation import train
 from fedtopics.study import Study
@@ -168,7 +175,7 @@ def ordinary(
     kind: type[Ordinary] | None = None,
 ) -> dict[str, Tensor]:
     """Train in one process on the union of the same minibatches."""
-    reference = (kind or ORDINARY[model.network.name])(model.network, plan.seed)
+    reference = (kind or ORDINARY[model.inference.name])(model.inference, plan.seed)
     occurrences = model.vocabulary.occurrences.sum()
     reference.document_length = float(occurrences / sum(SIZES.values()))
     settings = plan.method
@@ -180,7 +187,7 @@ def ordinary(
         optimizer = torch.optim.SGD(reference.parameters(), settings.learning_rate)
     for number in sorted(minibatches):
         optimizer.zero_grad()
-        reference(*united(minibatches[number], model.network.n_words)).backward()
+        reference(*united(minibatches[number], model.inference.n_words)).backward()
         optimizer.step()
     return {name: parameter.detach() for name, parameter in reference.named_parameters()}
 
@@ -245,14 +252,14 @@ def test_moving_documents_between_clients_changes_nothing(
         )
 
         def dealt(client: GFedNTMClient, everyone: list[GFedNTMClient], number: int) -> Batch:
-            theirs = [c._documents for c in sorted(everyone, key=lambda c: c.name)]
+            theirs = sorted(everyone, key=lambda c: c.name)
             rng = np.random.default_rng(number)
             rows = [rng.choice(40, 20, replace=False) for _ in theirs]
             noise = client._network.draw(rng, 60)
             mine = np.flatnonzero(owner_of(number) == "abc".index(client.name))
             each = list(zip(theirs, rows, strict=True))
-            x = sparse.vstack([d._bag[index] for d, index in each], format="csr")[mine]
-            seen = [d._embeddings[index] for d, index in each if d._embeddings is not None]
+            x = sparse.vstack([c.bag[index] for c, index in each], format="csr")[mine]
+            seen = [c._embeddings[index] for c, index in each if c._embeddings is not None]
             part = Noise(noise.normal[mine], noise.keep_hidden[mine], noise.keep_theta[mine])
             embedding = np.concatenate(seen)[mine] if seen else None
             return client._network.batch(x, part, embedding)

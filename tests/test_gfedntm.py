@@ -16,7 +16,6 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import GFedNTM, GFedNTMClient
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.metrics import purity
-from fedtopics.networks import NetworkSettings, ProdLDA
 from fedtopics.privacy import OPEN_POLICY, Door, Ledger, Policy
 from fedtopics.runs import RunFolder
 from fedtopics.simulation import train
@@ -48,27 +47,34 @@ def test_a_fixed_minibatch_is_each_clients_own() -> None:
 
 
 def minibatches(seed: int, name: bytes = b"a") -> Minibatches:
-    from scipy import sparse
-
-    bag = sparse.csr_array(np.eye(10, 6, dtype=np.float32) + np.eye(10, 6, -4, dtype=np.float32))
-    network = ProdLDA(6, NetworkSettings(n_components=2, hidden=(3, 3)))
-    return Minibatches(bag, None, network, (seed, int.from_bytes(name)), 0.0, 1)
+    return Minibatches(np.arange(10), (seed, int.from_bytes(name)), 0.0, 1)
 
 
 def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
     draws = minibatches(0)
     first = [draws.draw(number, 5) for number in (1, 2)]
-    assert len(draws.known) == 10
-    total = sum(batch.values.sum() for batch in first)
-    assert total == draws._bag.sum()
+    assert sorted(np.concatenate(first)) == list(draws.known) == list(range(10))
 
-    again = minibatches(0).draw(2, 5)
-    assert torch.equal(again.places, first[1].places)
-    assert again.noise is not None and first[1].noise is not None
-    assert torch.equal(again.noise.normal, first[1].noise.normal)
-    assert not torch.equal(draws.draw(3, 5).places, first[0].places)
-    assert not torch.equal(minibatches(0, b"b").draw(1, 5).places, first[0].places)
-    assert not torch.equal(minibatches(1).draw(1, 5).places, first[0].places)
+    np.testing.assert_array_equal(minibatches(0).draw(2, 5), first[1])
+    assert not np.array_equal(draws.draw(3, 5), first[0])
+    assert not np.array_equal(minibatches(0, b"b").draw(1, 5), first[0])
+    assert not np.array_equal(minibatches(1).draw(1, 5), first[0])
+
+
+def test_the_noise_of_a_round_repeats_exactly() -> None:
+    plan = study()
+    draws = {}
+    for name in ("a", "b"):
+        corpus = subjects({"a": 60})["a"]
+        given = plan.method, plan.text, plan.vocabulary, plan.seed
+        client = GFedNTMClient(name, corpus, *given)
+        words = list(client.vocabulary()["words"])
+        client.adopt(words, 60, 10.0)
+        noises = [client._minibatch(client._fingerprint, number).noise for number in (1, 1, 2)]
+        draws[name] = [noise.normal for noise in noises if noise is not None]
+    assert torch.equal(draws["a"][0], draws["a"][1])
+    assert not torch.equal(draws["a"][0], draws["a"][2])
+    assert not torch.equal(draws["a"][0], draws["b"][0])
 
 
 @pytest.mark.parametrize(

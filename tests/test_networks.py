@@ -86,7 +86,7 @@ class Plain(NeuralTopicModel):
 def test_weights_that_a_loss_does_not_use_stay(norm: str) -> None:
     register(Plain)
     model = train(study(network="plain", norm=norm), embedded(subjects({"a": 40, "b": 60})))
-    start = model.network.initial_weights(0)
+    start = model.inference.initial_weights(0)
     for name in ("word_bias", "embedding_centres"):
         assert torch.equal(model.weights[name], start[name]), name
     assert not torch.equal(model.weights["beta_logits"], start["beta_logits"])

@@ -132,7 +132,7 @@ def test_shares_are_the_mean_theta_of_a_clients_documents(model: TopicModel) -> 
 def test_share_weighs_clients_by_their_documents(model: TopicModel) -> None:
     shares = {"a": np.array([1.0, 0.0, 0.0]), "b": np.array([0.0, 0.5, 0.5])}
     other = TopicModel(
-        model.network, model.weights, model.shared, model.vocabulary, model.text,
+        model.inference, model.weights, model.shared, model.vocabulary, model.text,
         shares, {"a": 30, "b": 10}, model.word_sums,
     )  # fmt: skip
     assert other.share.tolist() == [0.75, 0.125, 0.125]
@@ -212,7 +212,7 @@ def test_other_networks_come_back_to_the_bit(tmp_path: Path, method: dict[str, A
     model = trained(**method)
     back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
     texts = seen(documents(TREES, 5))
-    assert back.network.name == method.get("network", "prodlda")
+    assert back.inference.name == method.get("network", "prodlda")
     np.testing.assert_array_equal(back.transform(texts), model.transform(texts))
     np.testing.assert_array_equal(back.beta, model.beta)
     assert back.reading == model.reading
@@ -324,7 +324,7 @@ def test_damaged_config(saved: Path, content: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"network": "other"},
+        {"inference": "other"},
         {"precision": "float7"},
         {"settings": {"n_components": 1}},
         {"shares": None},

@@ -12,13 +12,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fedtopics.corpus import Columns, Corpus
-    from fedtopics.estimators import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
+    from fedtopics.estimators import LDA, CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
     from fedtopics.privacy import Policy
     from fedtopics.simulation import train
     from fedtopics.study import Study
     from fedtopics.topics import TopicModel
 
 _HOMES = {
+    "LDA": "estimators",
     "Columns": "corpus",
     "CombinedTM": "estimators",
     "Corpus": "corpus",
@@ -32,6 +33,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "LDA",
     "Columns",
     "CombinedTM",
     "Corpus",

@@ -17,7 +17,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks import Batch, NeuralTopicModel, Stage, Tensors
+from fedtopics.networks import Batch, NeuralTopicModel, Stage, Tensors, batch_weights
 
 
 def leaves(tensors: Mapping[str, Tensor]) -> Tensors:
@@ -38,14 +38,6 @@ def gradients(
     flat = [tensor for tensors in inputs for tensor in tensors.values()]
     found = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
     return [{name: g for name in tensors if (g := next(found)) is not None} for tensors in inputs]
-
-
-def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:
-    """Return the weights as a batch uses them: row weights multiplied by its bag of words."""
-    return {
-        name: batch.project(tensor) if name in network.row_weights else tensor
-        for name, tensor in weights.items()
-    }
 
 
 class ClientPass:

@@ -27,7 +27,7 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    methods: tuple[str, ...] = Field(("gfedntm",), description="methods that may run")
+    methods: tuple[str, ...] = Field(("gfedntm", "lda"), description="methods that may run")
     min_documents: int = Field(
         10, ge=1, description="a reply must sum over at least this many documents"
     )
@@ -74,7 +74,9 @@ def explain(error: Exception) -> str:
     found = str(error.strerror if isinstance(error, OSError) else error)
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        # pydantic adds which of the methods it took the table [method] for.
+        parts = [str(part) for part in first["loc"]]
+        where = ".".join([*parts[:1], *parts[2:]] if parts[:1] == ["method"] else parts)
         reason = first["msg"].removeprefix("Value error, ")
         found = f"{where!r} is {first['input']!r:.80}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":

@@ -13,6 +13,7 @@ from typing import Any
 from fedtopics.corpus import Corpus
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError
+from fedtopics.methods.lda import Start
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
@@ -30,6 +31,7 @@ def train(
     resume: bool = False,
     policies: Mapping[str, Policy] | None = None,
     on_event: OnEvent | None = None,
+    start: Start | None = None,
 ) -> TopicModel:
     """Train a study's topic model on clients that are all in this process.
 
@@ -46,6 +48,8 @@ def train(
         By default the files that the study names, or else the default policy.
     on_event : function, optional
         Called with each event of the run.
+    start : Start, optional
+        A model to begin with, if the method can.
 
     Returns
     -------
@@ -71,7 +75,7 @@ def train(
             name: _door(study, name, data, rules.get(name, Policy()), ledgers[name], on_event)
             for name, data in documents.items()
         }
-        model = study.server_half().train(LocalClients(doors), run)
+        model = study.server_half(start).train(LocalClients(doors), run)
         if folder is not None:
             model.save_pretrained(folder / "model")
         run.event("finished")

@@ -7,14 +7,24 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods import GFedNTM, GFedNTMClient, GFedNTMSettings
+from fedtopics.methods import LDA, METHODS, GFedNTM, GFedNTMSettings, LDASettings, TopicClient
+from fedtopics.methods.lda import Start
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Policy, explain
 from fedtopics.vocabulary import TextRules, VocabularyLimits
@@ -80,6 +90,17 @@ class FederationSettings(BaseModel):
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
 
 
+def _method_name(given: Any) -> Any:
+    name = given.get("name") if isinstance(given, dict) else getattr(given, "name", None)
+    return "gfedntm" if name is None else name
+
+
+MethodSettings = Annotated[
+    Annotated[GFedNTMSettings, Tag("gfedntm")] | Annotated[LDASettings, Tag("lda")],
+    Discriminator(_method_name),
+]
+
+
 class Study(BaseModel):
     """What is trained, how, and by whom.
 
@@ -95,7 +116,7 @@ class Study(BaseModel):
     name: str = Field("study", description="a name for people")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
-    method: GFedNTMSettings = Field(GFedNTMSettings(), description="the method")
+    method: MethodSettings = Field(GFedNTMSettings(), description="the method")
     text: TextRules = Field(TextRules(), description="how a text becomes words")
     vocabulary: VocabularyLimits = Field(
         VocabularyLimits(), description="which words are agreed on"
@@ -163,13 +184,23 @@ class Study(BaseModel):
         content = json.dumps(self.agreed, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
-    def server_half(self) -> GFedNTM:
-        """Make the server's half of the method."""
+    def server_half(self, start: Start | None = None) -> GFedNTM | LDA:
+        """Make the server's half of the method.
+
+        Raises
+        ------
+        StudyError
+            If it is to begin with a model and cannot.
+        """
+        if isinstance(self.method, LDASettings):
+            return LDA(self.method, self.text, self.vocabulary, self.seed, start)
+        if start is not None:
+            raise StudyError(f"The method {self.method.name!r} cannot begin with a model; use lda.")
         return GFedNTM(self.method, self.text, self.vocabulary, self.seed)
 
-    def client_half(self, name: str, corpus: Corpus, policy: Policy) -> GFedNTMClient:
+    def client_half(self, name: str, corpus: Corpus, policy: Policy) -> TopicClient[Any]:
         """Make a client's half of the method, over its documents and within its policy."""
-        return GFedNTMClient(
+        return METHODS[self.method.name].client(
             name,
             corpus,
             self.method,
@@ -203,7 +234,7 @@ class Study(BaseModel):
         Leaves the client
             Nothing.
         """
-        if not self.method.sees_embedding:
+        if not isinstance(self.method, GFedNTMSettings) or not self.method.sees_embedding:
             return corpus
         settings = self.method.embedding
         return corpus.with_embeddings(

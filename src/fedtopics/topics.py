@@ -22,27 +22,24 @@ from fedtopics import __version__
 from fedtopics.corpus import Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import ModelError, StudyError
-from fedtopics.networks import (
-    NetworkSettings,
-    NeuralTopicModel,
-    Tensors,
-    find_network,
-)
-from fedtopics.passes import batch_weights
+from fedtopics.inference import Inference, LDAPrior, Readout, VariationalLDA
+from fedtopics.inference import refine as refined
+from fedtopics.networks import NetworkSettings, Tensors, find_network
 from fedtopics.reading import USUAL, Reading
 from fedtopics.vocabulary import TextRules, Vocabulary, count_words
 
-FORMAT = 2
+FORMAT = 3
 BATCH = 1024
 
 
 @dataclass(frozen=True)
 class TopicModel:
-    """Topics, and the network that finds them in documents.
+    """Topics, and what finds them in documents.
 
     Parameters
     ----------
-    network : NeuralTopicModel
+    inference : Inference
+        A network, or LDA.
     weights : tensors
     shared : mapping of stage name to tensors
         What documents share at inference (running statistics).
@@ -62,7 +59,7 @@ class TopicModel:
         Method, rounds and seed, for the card.
     """
 
-    network: NeuralTopicModel
+    inference: Inference
     weights: Tensors
     shared: Mapping[str, Tensors]
     vocabulary: Vocabulary
@@ -77,13 +74,13 @@ class TopicModel:
     @property
     def n_topics(self) -> int:
         """Number of topics."""
-        return self.network.settings.n_components
+        return int(self.inference.settings.n_components)
 
     @cached_property
     def beta(self) -> NDArray[np.float64]:
         """Topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
         with torch.no_grad():
-            beta: NDArray[np.float64] = self.network.beta(self.weights, self.shared).numpy()
+            beta: NDArray[np.float64] = self.inference.beta(self.weights, self.shared).numpy()
         return beta
 
     @property
@@ -120,21 +117,45 @@ class TopicModel:
         order = reading.order(shares, self.vocabulary.frequency, n_words)
         return [[self.vocabulary.words[i] for i in row] for row in order]
 
-    def transform(self, documents: Any) -> NDArray[np.float32]:
+    def transform(
+        self, documents: Any, *, refine: bool = False, readout: Readout | None = None
+    ) -> NDArray[np.float32]:
         """Find the topics of documents.
 
         Parameters
         ----------
         documents : whatever `Corpus.of` takes
+        refine : bool
+            Let each document's own words correct what the encoder said of it, by twenty variational
+            steps of LDA with these topics and the prior 1 / n_topics. It takes longer, and is
+            closer for documents that are mixtures; the words alone count, not embeddings.
+        readout : {"mean", "root"}, optional
+            Of a refined theta, or one of LDA: the mean of the posterior, which is the default, or
+            the theta that is closest to it in Hellinger's distance.
 
         Returns
         -------
         theta : float32 array of shape (n_documents, n_topics)
-            Rows sum to 1 and follow the documents' order. A document of which the network sees
+            Rows sum to 1 and follow the documents' order. A document of which the model sees
             nothing, no known word and no embedding, has 1 / n_topics everywhere.
+
+        Raises
+        ------
+        StudyError
+            If there is no posterior to read out: a network's, without `refine`.
         """
         corpus = self.embedded(Corpus.of(documents))
-        return self._theta(self.count(corpus), corpus.embeddings)[0]
+        counts = self.count(corpus)
+        theta, _ = self._theta(counts, corpus.embeddings)
+        if not refine and readout is None:
+            return theta
+        if not refine and not isinstance(self.inference, VariationalLDA):
+            raise StudyError("An encoder gives no posterior to read out; give refine=True as well.")
+        worded = np.flatnonzero(np.diff(counts.indptr))
+        theta[worded] = refined(
+            counts[worded], self.beta, 1 / self.n_topics, theta[worded], readout or "mean"
+        )
+        return theta
 
     def main_topics(self, documents: Any) -> NDArray[np.int64]:
         """Return each document's largest topic, -1 where the model sees nothing of it."""
@@ -149,9 +170,9 @@ class TopicModel:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Corpus:
         """Return a corpus with embeddings, if the network sees them; see `document_embeddings`."""
-        if not self.network.sees_embedding:
+        if not self.inference.sees_embedding:
             return replace(corpus, embeddings=None)
-        settings = self.network.settings.embedding
+        settings = self.inference.settings.embedding
         return corpus.with_embeddings(
             document_embeddings(corpus, settings, own_model=own_model, on_progress=on_progress)
         )
@@ -188,18 +209,15 @@ class TopicModel:
         """Return theta, and of which documents the network sees something."""
         theta = np.full((counts.shape[0], self.n_topics), 1 / self.n_topics, np.float32)
         seen = np.zeros(counts.shape[0], bool)
-        if self.network.sees_words:
+        if self.inference.sees_words:
             seen |= np.diff(counts.indptr) > 0
         if embeddings is not None:
             seen |= embeddings.any(1)
         found = np.flatnonzero(seen)
-        with torch.no_grad():
-            for start in range(0, len(found), BATCH):
-                rows = found[start : start + BATCH]
-                embedded = None if embeddings is None else embeddings[rows]
-                batch = self.network.batch(counts[rows], None, embedded)
-                used = batch_weights(self.network, self.weights, batch)
-                theta[rows] = self.network.theta(used, self.shared, batch).numpy()
+        for start in range(0, len(found), BATCH):
+            rows = found[start : start + BATCH]
+            embedded = None if embeddings is None else embeddings[rows]
+            theta[rows] = self.inference.infer(self.weights, self.shared, counts[rows], embedded)
         return theta, seen
 
     def get_topic_info(
@@ -235,10 +253,10 @@ class TopicModel:
         config = {
             "format": FORMAT,
             "fedtopics": __version__,
-            "network": self.network.name,
-            "precision": str(self.network.dtype).removeprefix("torch."),
-            "settings": self.network.settings.model_dump(
-                mode="json", include=set(NetworkSettings.model_fields)
+            "inference": self.inference.name,
+            "precision": str(self.inference.dtype).removeprefix("torch."),
+            "settings": self.inference.settings.model_dump(
+                mode="json", include=set(_settings_of(self.inference.name).model_fields)
             ),
             "text": self.text.model_dump(mode="json"),
             "vocabulary": self.vocabulary.fingerprint,
@@ -292,13 +310,10 @@ class TopicModel:
                 f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "
                 f"its vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
             )
-        settings = NetworkSettings(**config["settings"])
-        dtype = getattr(torch, config["precision"])
         try:
-            kind = find_network(config["network"])
+            inference = _inference(config, len(vocabulary))
         except StudyError as error:
             raise ModelError(f"The model in {folder} cannot be used: {error}") from None
-        network = kind(len(vocabulary), settings, dtype)
         tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
         weights, word_sums = tensors["weights"], tensors["words"]["sums"]
         shared = {
@@ -308,18 +323,18 @@ class TopicModel:
         }
         by_topic = [np.array(scores) for scores in config["coherence"].values()]
         by_topic += [np.array(share) for share in config["shares"].values()]
-        numbers = (settings.n_components,)
+        numbers = (inference.settings.n_components,)
         if (
-            _shapes(weights) != _shapes(network.initial_weights(0))
+            _shapes(weights) != _shapes(inference.initial_weights(0))
             or word_sums.shape != (*numbers, len(vocabulary))
             or any((array.shape, array.dtype.kind) != (numbers, "f") for array in by_topic)
         ):
             raise ModelError(
-                f"The numbers in {folder} are not those of the network that its config.json "
+                f"The numbers in {folder} are not those of the model that its config.json "
                 "describes; copy the whole folder again."
             )
         return cls(
-            network=network,
+            inference=inference,
             weights=weights,
             shared=shared,
             vocabulary=vocabulary,
@@ -336,10 +351,12 @@ class TopicModel:
 def card(model: TopicModel) -> str:
     """Describe a model for people, in Markdown."""
     total = sum(model.documents.values())
+    neural = not isinstance(model.inference, VariationalLDA)
+    network = f", network {model.inference.name}" if neural else ""
     lines = [
         "# Topic model",
         "",
-        f"- Method: {model.info.get('method', '?')}, network {model.network.name}, "
+        f"- Method: {model.info.get('method', '?')}{network}, "
         f"{model.info.get('rounds', '?')} rounds, seed {model.info.get('seed', '?')}",
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
         f"- Documents with a known word: {total}",
@@ -361,6 +378,17 @@ def card(model: TopicModel) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _settings_of(name: str) -> type[NetworkSettings | LDAPrior]:
+    return LDAPrior if name == VariationalLDA.name else NetworkSettings
+
+
+def _inference(config: Any, n_words: int) -> Inference:
+    settings = _settings_of(config["inference"])(**config["settings"])
+    if isinstance(settings, LDAPrior):
+        return VariationalLDA(n_words, settings)
+    return find_network(config["inference"])(n_words, settings, getattr(torch, config["precision"]))
 
 
 def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:

@@ -166,9 +166,8 @@ class ClientNews:
     def _offer(self, event: dict[str, Any]) -> None:
         study = event["study"]
         say(
-            f"The server's study {study.fingerprint}: {study.method.name} with "
-            f"{study.method.network}, {study.method.n_components} topics, clients "
-            f"{', '.join(study.clients)}."
+            f"The server's study {study.fingerprint}: {study.method.title}, "
+            f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
         )
         table = Table(title="What it asks for", title_justify="left", show_lines=True)
         for column in ("function", "how often", "what leaves"):

@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
+from typing import Any
 
+from fedtopics.methods.documents import TopicClient
 from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient
-from fedtopics.methods.settings import GFedNTMSettings
+from fedtopics.methods.lda import LDA, LDAClient
+from fedtopics.methods.settings import GFedNTMSettings, LDASettings
 
-CLIENT_HALVES: dict[str, type[GFedNTMClient]] = {"gfedntm": GFedNTMClient}
+
+@dataclass(frozen=True)
+class Method:
+    """What a client needs of a method."""
+
+    settings: type[Any]
+    client: type[TopicClient[Any]]
 
 
-VERSIONS = {name: half.version for name, half in CLIENT_HALVES.items()}
+METHODS = {
+    "gfedntm": Method(GFedNTMSettings, GFedNTMClient),
+    "lda": Method(LDASettings, LDAClient),
+}
+VERSIONS = {name: method.client.version for name, method in METHODS.items()}
 
 
 def what_leaves(method: str, function: str) -> str:
     """Return what a client's function says of itself under "Leaves the client"."""
-    text = inspect.getdoc(getattr(CLIENT_HALVES.get(method), function, None)) or ""
+    half = METHODS[method].client if method in METHODS else None
+    text = inspect.getdoc(getattr(half, function, None)) or ""
     _, _, section = text.partition("Leaves the client\n")
     return " ".join(section.partition("\n\n")[0].split())
 
 
-__all__ = ["VERSIONS", "GFedNTM", "GFedNTMClient", "GFedNTMSettings", "what_leaves"]
+__all__ = [
+    "LDA",
+    "METHODS",
+    "VERSIONS",
+    "GFedNTM",
+    "GFedNTMClient",
+    "GFedNTMSettings",
+    "LDAClient",
+    "LDASettings",
+    "Method",
+    "TopicClient",
+    "what_leaves",
+]

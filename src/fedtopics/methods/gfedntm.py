@@ -12,7 +12,6 @@ that write about different things destroy the model; see docs/exactness.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,39 +23,32 @@ from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.coherence import count_pairs, federated_coherence, is_usual
-from fedtopics.methods.minibatches import Minibatches
+from fedtopics.methods.documents import TopicClient
+from fedtopics.methods.minibatches import Documents, in_order
+from fedtopics.methods.server import Agreement, describe, reach_agreement
 from fedtopics.methods.settings import GFedNTMSettings
 from fedtopics.methods.state import State, Update
-from fedtopics.networks import Batch, NeuralTopicModel, Tensors, to_arrays, to_tensor, to_tensors
+from fedtopics.networks import (
+    Batch,
+    NeuralTopicModel,
+    Noise,
+    Tensors,
+    batch_weights,
+    to_arrays,
+    to_tensor,
+    to_tensors,
+)
 from fedtopics.passes import (
     ClientPass,
     ServerPass,
-    batch_weights,
     finish_all,
     gradients,
     leaves,
     run_through,
     shapes_of,
 )
-from fedtopics.reading import READINGS, SHOWN, USUAL, Reading, choose
 from fedtopics.topics import TopicModel
-from fedtopics.vocabulary import (
-    TextRules,
-    Vocabulary,
-    VocabularyLimits,
-    agree,
-    count_words,
-    fingerprint,
-)
-
-NAMED: Template = {
-    "words": ["words"],
-    "document_frequency": ("words",),
-    "occurrences": ("words",),
-    "documents": (),
-}
-ADOPTED: Template = {"documents": (), "training": (), "without_known_word": ()}
+from fedtopics.vocabulary import TextRules, VocabularyLimits
 
 
 class GFedNTM:
@@ -80,17 +72,20 @@ class GFedNTM:
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Execute Algorithm 1: agree on the words, then round after round on the weights."""
-        vocabulary = self._agreement(clients, run)
-        network = self.settings.build(len(vocabulary))
+        settings = self.settings
+        agreement = reach_agreement(clients, run, self.limits, settings.n_components)
+        network = settings.build(len(agreement.vocabulary))
         state = self._first_state(network)
+        asked = _Asked(agreement, network)
         saved = run.restore()
         if saved is not None:
             state.restore(saved)
-        asked = _Asked(clients, network, vocabulary.fingerprint)
+        elif settings.initialisation == "anchors":
+            network.start_from(state.weights, agreement.first_topics(settings.n_components))
         exchange = self._exchange(network, len(clients.names))
-        if self.settings.norm == "server" and not state.averages:
+        if settings.norm == "server" and not state.averages:
             self._first_average(asked, state)
-        for number in run.rounds(state.round, self.settings.max_rounds):
+        for number in run.rounds(state.round, settings.max_rounds):
             state.round = number
             update, report = clients.round(number, partial(exchange, asked, state))
             if not np.isfinite(update.loss):
@@ -114,37 +109,8 @@ class GFedNTM:
         if state.best:
             state.adopt(state.best)
         # One round more, so that all that the model says is of the same clients.
-        read = partial(self._model, asked, state, vocabulary)
-        return clients.round(state.round + 1, read)[0]
-
-    def _agreement(self, clients: Clients, run: Run) -> Vocabulary:
-        """Agree on the words with all clients, or take up what a resumed run agreed on."""
-        kept = run.recall("agreement")
-        if kept is not None:
-            _adopt(clients, kept)
-        agreed = kept or clients.round(0, partial(self._agree, clients))[0]
-        run.keep("agreement", agreed)
-        vocabulary = Vocabulary.of(agreed)
-        counts = agreed["counts"]
-        run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
-        return vocabulary
-
-    def _agree(self, clients: Clients) -> dict[str, Any]:
-        named = clients.call("vocabulary", NAMED)
-        vocabulary = agree(named, self.limits)
-        self._check_size(vocabulary)
-        total = sum(reply["documents"] for reply in named.values())
-        length = float(vocabulary.occurrences.sum() / total)
-        agreed = vocabulary.plain() | {"total": total, "length": length}
-        return agreed | {"counts": _adopt(clients, agreed)}
-
-    def _check_size(self, vocabulary: Vocabulary) -> None:
-        if len(vocabulary) < self.settings.n_components:
-            raise StudyError(
-                f"The agreed vocabulary has {len(vocabulary)} words, fewer than "
-                f"n_components = {self.settings.n_components}; ask for fewer topics, give more "
-                "documents, or lower min_document_frequency."
-            )
+        work = partial(self._model, agreement, network, state)
+        return clients.round(state.round + 1, work)[0]
 
     def _first_state(self, network: NeuralTopicModel) -> State:
         weights = network.initial_weights(self.seed)
@@ -264,114 +230,50 @@ class GFedNTM:
             return ""
         return f"no better validation loss than {state.best_loss:.4f} in {state.waited} validations"
 
-    def _model(self, clients: _Asked, state: State, vocabulary: Vocabulary) -> TopicModel:
-        network = clients.network
-        evaluation = _evaluation(network, state)
-        template: Template = {"theta": (self.settings.n_components,)}
-        words: Template = {"sums": (self.settings.n_components, len(vocabulary))}
-        replies = clients.call("shares", template, **evaluation)
-        model = TopicModel(
-            network=network,
+    def _model(self, agreement: Agreement, network: NeuralTopicModel, state: State) -> TopicModel:
+        make = partial(
+            TopicModel,
+            inference=network,
             weights=state.weights,
             shared=finish_all(network, state.weights, state.averages),
-            vocabulary=vocabulary,
             text=self.text,
-            shares={name: reply["theta"] / reply["documents"] for name, reply in replies.items()},
-            documents={name: reply["documents"] for name, reply in replies.items()},
-            word_sums=clients.sum("word_sums", words, **evaluation)["sums"],
             info={"method": "gfedntm", "rounds": state.round, "seed": self.seed},
         )
-        return self._with_reading(clients, model)
-
-    def _with_reading(self, clients: _Asked, model: TopicModel) -> TopicModel:
-        """Score the topics' coherence, and choose how they are read if the study does not say."""
-        settings = self.settings
-        readings = READINGS if settings.relevance is None else [Reading(settings.relevance)]
-        if settings.coherence == "nothing":
-            return replace(model, reading=readings[0] if len(readings) == 1 else USUAL)
-        topics = [model.read(reading, SHOWN) for reading in readings]
-        ask = partial(clients.sum, "pairs")
-        coherence = federated_coherence(ask, topics, settings.coherence)
-        chosen = choose(topics, coherence)
-        return replace(model, reading=readings[chosen], coherence=coherence[chosen])
+        return describe(agreement, self.settings, _evaluation(network, state), make)
 
 
 class _Asked:
     """The clients, asked about one network: what their replies look like follows from it."""
 
-    def __init__(self, clients: Clients, network: NeuralTopicModel, vocabulary: str) -> None:
+    def __init__(self, agreement: Agreement, network: NeuralTopicModel) -> None:
         self.network = network
         self.shapes = shapes_of(network)
-        self._clients = clients
-        self._vocabulary = vocabulary
-
-    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
-        template = {**template, "documents": ()}
-        return self._clients.sum(function, template, vocabulary=self._vocabulary, **payload)
-
-    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
-        template = {**template, "documents": ()}
-        return self._clients.call(function, template, vocabulary=self._vocabulary, **payload)
+        self.sum = agreement.sum
 
     def one_pass(self, fields: Template) -> Template:
         """Say that a reply also has what every pass over a minibatch gives."""
         return {**fields, "sums": self.shapes.sums, "loss": ()}
 
 
-class GFedNTMClient:
-    """The client's half.
+class GFedNTMClient(TopicClient[GFedNTMSettings]):
+    """The client's half: gradients of minibatches, whose noise is a function of (seed, round).
 
-    The minibatch, the dropout and the sampling noise of a round are functions of (seed, name,
-    round) alone: a repeated call gives the same reply, and a client that was restarted goes on.
-
-    Parameters
-    ----------
-    name : str
-    corpus : Corpus
-    settings, text, limits, seed
-        As of the server's half: the study.
-    min_documents, min_document_frequency : int
-        The client's own policy, which the half keeps to by itself.
+    Raises
+    ------
+    DataError
+        If the network sees embeddings and the documents have none.
     """
 
     method = "gfedntm"
-    version = 2  # of what its functions take, give and compute
+    version = 3
     published = (
-        "vocabulary", "adopt", "forward", "loss", "backward", "gradients", "steps", "validate",
-        "shares", "word_sums", "pairs",
+        "vocabulary", "adopt", "projections", "anchor_rows", "forward", "loss", "backward",
+        "gradients", "steps", "validate", "shares", "word_sums", "pairs",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        name: str,
-        corpus: Corpus,
-        settings: GFedNTMSettings,
-        text: TextRules,
-        limits: VocabularyLimits,
-        seed: int,
-        min_documents: int = 1,
-        min_document_frequency: int = 1,
-    ) -> None:
-        self.name = name
-        self.settings = settings
-        self.min_documents = min_documents
-        self._rarest = max(limits.min_document_frequency, min_document_frequency)
-        self._seed = (seed, int.from_bytes(name.encode()))
-        self._corpus = corpus
-        self._text = text
-        self._counts = count_words(corpus, text)
-        self._embeddings = corpus.embeddings if settings.sees_embedding else None
-        if settings.sees_embedding and self._embeddings is None:
-            raise DataError(
-                f"The documents of client {name!r} have no embeddings, which the network "
-                f"{settings.network!r} sees; compute them first with Study.embedded."
-            )
-        self._fingerprint = ""
-        self._pairs = ""  # that were asked for
-
     @staticmethod
-    def schedule(settings: GFedNTMSettings) -> dict[str, str]:
-        """Say how often a study with these settings calls which function."""
+    def rounds(settings: GFedNTMSettings) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
         cuts = len(settings.build(1).stages)
         if settings.local_steps > 1:
             round_ = {"steps": f"each round, over {settings.local_steps} minibatches"}
@@ -384,54 +286,27 @@ class GFedNTMClient:
             round_ = {"forward": "once"} | round_
         if settings.validation_share:
             round_["validate"] = f"every {settings.validate_every} rounds"
-        end = dict.fromkeys(("shares", "word_sums", "pairs"), "once, at the end")
-        if settings.coherence == "nothing":
-            del end["pairs"]
-        return {"vocabulary": "once", "adopt": "once"} | round_ | end
+        return round_
 
-    def vocabulary(self) -> dict[str, Any]:
-        """Name the words that enough of the documents have (Algorithm 1, GetClientVocab).
+    def __init__(self, name: str, corpus: Corpus, settings: GFedNTMSettings, *given: Any) -> None:
+        super().__init__(name, corpus, settings, *given)
+        self._embeddings = corpus.embeddings if settings.sees_embedding else None
+        if settings.sees_embedding and self._embeddings is None:
+            raise DataError(
+                f"The documents of client {name!r} have no embeddings, which the network "
+                f"{settings.network!r} sees; compute them first with Study.embedded."
+            )
 
-        Leaves the client
-            Words with their document frequencies and occurrences; the number of documents.
-        """
-        return self._counts.named(self._rarest)
+    def begin(self, length: float) -> None:
+        """Build the network."""
+        self._network = self.settings.build(self.bag.shape[1], length)
 
-    def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
-        """Take up the agreed vocabulary; split off the documents for validation.
-
-        Parameters
-        ----------
-        words : list of str
-        total : int
-            Documents of all clients, for this one's part of a proportional minibatch.
-        length : float
-            Words of an average document of all clients.
-
-        Leaves the client
-            Numbers of documents: all, those to train with, those without a known word.
-        """
-        self._fingerprint = fingerprint(words)
-        self._words = frozenset(words)
-        bag = self._counts.columns({word: i for i, word in enumerate(words)}).astype(np.float32)
-        self._network = self.settings.build(len(words), length)
-        self._documents = Minibatches(
-            bag,
-            self._embeddings,
-            self._network,
-            self._seed,
-            self.settings.validation_share,
-            self.min_documents,
-        )
-        documents = bag.shape[0]
-        proportional = self.settings.batch_split == "proportional"
-        part = documents / total if proportional else 1
-        self._size = self._documents.size(self.settings.batch_size * part)
-        return {
-            "documents": documents,
-            "training": len(self._documents.training),
-            "without_known_word": documents - len(self._documents.known),
-        }
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        """Find theta of all documents by the encoder, some at a time."""
+        rows = self.minibatches.known
+        evaluated = self._evaluate(rows, **model)
+        for some, (batch, given, used) in zip(in_order(rows), evaluated, strict=True):
+            yield some, self._network.theta(used, given, batch).double().numpy()
 
     def forward(
         self,
@@ -562,84 +437,28 @@ class GFedNTMClient:
             The summed loss and the number of documents.
         """
         self._check(vocabulary)
-        rows = self._documents.held
+        rows = self.minibatches.held
         total = 0.0
         for batch, given, used in self._evaluate(rows, weights, shared):
             total += float(run_through(self._network, used, batch, given)[0])
         return {"loss": total, "documents": len(rows)}
 
-    def shares(
-        self, vocabulary: str, weights: Payload, shared: Mapping[str, Payload]
-    ) -> dict[str, Any]:
-        """Sum theta over all documents with a known word.
-
-        Leaves the client
-            n_topics numbers and the number of documents.
-        """
-        self._check(vocabulary)
-        rows = self._documents.known
-        total = np.zeros(self.settings.n_components)
-        for batch, given, used in self._evaluate(rows, weights, shared):
-            total += self._network.theta(used, given, batch).double().sum(0).numpy()
-        return {"theta": total, "documents": len(rows)}
-
-    def word_sums(
-        self, vocabulary: str, weights: Payload, shared: Mapping[str, Payload]
-    ) -> dict[str, Any]:
-        """Sum the words of all documents, weighted by theta, to read the topics by.
-
-        Leaves the client
-            n_topics numbers for each word that enough of the documents have, zeros for the rest;
-            the number of documents.
-        """
-        # Apart from `shares`, which the server sees one by one: of these it needs the sum alone.
-        self._check(vocabulary)
-        rows = self._documents.known
-        total = np.zeros((self.settings.n_components, self._network.n_words))
-        frequency = np.zeros(self._network.n_words, np.int64)
-        for batch, given, used in self._evaluate(rows, weights, shared):
-            theta = self._network.theta(used, given, batch).double().numpy()
-            total += theta.T @ batch.counts
-            frequency += np.bincount(batch.bag.indices, minlength=self._network.n_words)
-        total[:, frequency < self._rarest] = 0
-        return {"sums": total, "documents": len(rows)}
-
-    def pairs(
-        self, vocabulary: str, words: list[str], topics: NDArray[np.int64], windows: list[int]
-    ) -> dict[str, Any]:
-        """Count how often the topics' words occur together, to score their coherence.
-
-        Leaves the client
-            For each pair of words of a topic, the number of windows or documents that hold both;
-            the numbers of windows and documents.
-        """
-        self._check(vocabulary)
-        asked = fingerprint([*words, *map(str, topics.ravel().tolist())])
-        if (
-            not is_usual(words, topics, windows, self.settings.coherence)
-            or len(topics) > self.settings.n_components * len(READINGS)
-            or not self._words.issuperset(words)
-            or self._pairs not in ("", asked)  # again after a break: the same, and no others
-        ):
-            raise StudyError(
-                f"Client {self.name!r} was asked for pairs of words that its study does not ask "
-                "for; find out what the server runs."
-            )
-        self._pairs = asked
-        counts = count_pairs(self._corpus, self._text, words, topics, windows)
-        return counts | {"documents": len(self._corpus)}
-
     def _minibatch(self, vocabulary: str, number: int) -> Batch:
-        self._check(vocabulary)
-        return self._documents.draw(number, self._size)
+        rows = self.minibatch(vocabulary, number)
+        noise = self._network.draw(np.random.default_rng([*self._seed, 2, number]), len(rows))
+        return self._batch(rows, noise)
 
-    @torch.no_grad()
+    def _batch(self, rows: Documents, noise: Noise | None = None) -> Batch:
+        embeddings = None if self._embeddings is None else self._embeddings[rows]
+        return self._network.batch(self.bag[rows], noise, embeddings)
+
     def _evaluate(
         self, rows: NDArray[np.int64], weights: Payload, shared: Mapping[str, Payload]
     ) -> Iterator[tuple[Batch, dict[str, Tensors], Tensors]]:
         tensors = self._tensors(weights)
         given = {stage: self._tensors(values) for stage, values in shared.items()}
-        for batch in self._documents.in_order(rows):
+        for some in in_order(rows):
+            batch = self._batch(some)
             yield batch, given, batch_weights(self._network, tensors, batch)
 
     def _tensors(self, arrays: Payload) -> Tensors:
@@ -656,18 +475,6 @@ class GFedNTMClient:
             rows = batch.spread(tensors[name]).numpy()
             packed[name] = Rows(batch.words, rows, self._network.n_words)
         return packed
-
-    def _check(self, vocabulary: str) -> None:
-        if vocabulary != self._fingerprint:
-            raise StudyError(
-                f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
-                f"{self._fingerprint or 'none'}; begin the study anew."
-            )
-
-
-def _adopt(clients: Clients, agreed: Mapping[str, Any]) -> dict[str, Any]:
-    told = {field: agreed[field] for field in ("words", "total", "length")}
-    return clients.prepare("adopt", ADOPTED, **told)
 
 
 def _client_weights(network: NeuralTopicModel, weights: Tensors) -> dict[str, NDArray[Any]]:

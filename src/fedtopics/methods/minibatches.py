@@ -1,33 +1,31 @@
-"""Which documents a client takes in which round, and with what noise.
+"""Which documents a client takes in which round.
 
-All of it is a function of the seed, the client's name and the round: a repeated call gives the
-same minibatch, and a client that was restarted goes on where it was.
+It is a function of the seed, the client's name and the round: a repeated call gives the same
+minibatch, and a client that was restarted goes on where it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from fedtopics.errors import DataError
-from fedtopics.networks import Batch, NeuralTopicModel, Noise
 
 EVALUATION_BATCH = 1024
 
+Documents = NDArray[np.int64]
+"""Their rows."""
+
 
 class Minibatches:
-    """A client's documents as bags of words, split for training and validation.
+    """A client's documents, split for training and validation.
 
     Parameters
     ----------
-    bag : float32 CSR array of shape (n_documents, n_words)
-        Documents without a word are left out of all that follows.
-    embeddings : float array of shape (n_documents, dimension) or None
-    network : NeuralTopicModel
+    known : int64 array
+        Rows of the documents with a word; the others are left out of all that follows.
     seed : sequence of int
         The study's seed and the client.
     validation_share : float
@@ -48,21 +46,11 @@ class Minibatches:
     """
 
     def __init__(
-        self,
-        bag: sparse.csr_array,
-        embeddings: NDArray[np.floating[Any]] | None,
-        network: NeuralTopicModel,
-        seed: Sequence[int],
-        validation_share: float,
-        smallest: int,
+        self, known: Documents, seed: Sequence[int], validation_share: float, smallest: int
     ) -> None:
-        self._bag = bag
-        self._embeddings = embeddings
-        self._network = network
         self._seed = seed
         self._smallest = smallest
         self._epoch = (-1, np.zeros(0, np.int64))
-        known = np.flatnonzero(np.diff(bag.indptr))
         if len(known) == 0:
             raise DataError(
                 "no document has a word of the agreed vocabulary; raise max_words, or lower "
@@ -76,7 +64,7 @@ class Minibatches:
             self.training, self.held = known[held:], known[:held]
 
     @property
-    def known(self) -> NDArray[np.int64]:
+    def known(self) -> Documents:
         """Rows of all documents with a word."""
         return np.union1d(self.training, self.held)
 
@@ -84,21 +72,16 @@ class Minibatches:
         """Return how many documents a minibatch has, when so many are wanted."""
         return min(len(self.training), max(round(wanted), self._smallest))
 
-    def draw(self, number: int, size: int) -> Batch:
+    def draw(self, number: int, size: int) -> Documents:
         """Return minibatch 1, 2, ...; each epoch is a new permutation of the documents."""
         epoch, place = divmod(number - 1, max(1, len(self.training) // size))
         if self._epoch[0] != epoch:
             rng = np.random.default_rng([*self._seed, 1, epoch])
             self._epoch = (epoch, rng.permutation(self.training))
-        rows = self._epoch[1][place * size : (place + 1) * size]
-        noise = self._network.draw(np.random.default_rng([*self._seed, 2, number]), len(rows))
-        return self._batch(rows, noise)
+        return self._epoch[1][place * size : (place + 1) * size]
 
-    def in_order(self, rows: NDArray[np.int64]) -> Iterator[Batch]:
-        """Hand out these documents without noise, a thousand at a time."""
-        for start in range(0, len(rows), EVALUATION_BATCH):
-            yield self._batch(rows[start : start + EVALUATION_BATCH], None)
 
-    def _batch(self, rows: NDArray[np.int64], noise: Noise | None) -> Batch:
-        embeddings = None if self._embeddings is None else self._embeddings[rows]
-        return self._network.batch(self._bag[rows], noise, embeddings)
+def in_order(rows: Documents) -> Iterator[Documents]:
+    """Hand out documents a thousand at a time."""
+    for start in range(0, len(rows), EVALUATION_BATCH):
+        yield rows[start : start + EVALUATION_BATCH]

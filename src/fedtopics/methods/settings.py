@@ -1,14 +1,15 @@
-"""The parameters of gFedNTM, as a study names them, and the authors' values."""
+"""The parameters of the methods, as a study names them, and the authors' values."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fedtopics.aggregation import OptimizerName
 from fedtopics.errors import StudyError
+from fedtopics.inference import LDAPrior
 from fedtopics.methods.coherence import Within
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
 
@@ -29,6 +30,41 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_rounds": 5000,
     },
 }
+
+
+class TopicSettings(BaseModel):
+    """What all methods need that train topics on an agreed vocabulary."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    n_components: int = Field(20, ge=2, description="number of topics")
+    batch_size: int = Field(256, ge=1, description="documents of a round")
+    batch_split: Literal["proportional", "fixed"] = Field(
+        "proportional",
+        description='"proportional": the clients share batch_size by their numbers of documents; '
+        '"fixed": each client takes batch_size (as in the paper)',
+    )
+    max_rounds: int = Field(2000, ge=1, description="most rounds")
+    tolerance: float = Field(
+        0.0, ge=0, description="stop when the weights change by less, relative to their norm"
+    )
+    initialisation: Literal["random", "anchors"] = Field(
+        "random",
+        description='first topics: "random", or what stands beside words of one topic alone '
+        '("anchors"; two exchanges of sums more)',
+    )
+    relevance: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="how topics are read: 1 by probability, 0 by lift; by default the most "
+        "coherent way in which nine of ten words differ",
+    )
+    coherence: Within = Field(
+        "windows",
+        description='where the topics\' words count as occurring together: "windows" of text, '
+        '"documents" (where the order of words is lost), or "nothing": no coherence, no counts',
+    )
 
 
 class Choice(BaseModel):
@@ -52,7 +88,8 @@ class Choice(BaseModel):
             raise ValueError(str(error)) from None
 
 
-class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of the last base first
+class GFedNTMSettings(TopicSettings, NetworkSettings, Choice):
+    # pydantic puts the fields of the last base first.
     """All of the method's parameters, as a study names them."""
 
     norm: Literal["sync", "server", "local"] = Field(
@@ -69,34 +106,12 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
     )
     local_steps: int = Field(1, ge=1, description="minibatches a client takes in one round")
     local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
-    batch_size: int = Field(256, ge=1, description="documents of a round")
-    batch_split: Literal["proportional", "fixed"] = Field(
-        "proportional",
-        description='"proportional": the clients share batch_size by their numbers of documents; '
-        '"fixed": each client takes batch_size (as in the paper)',
-    )
-    max_rounds: int = Field(2000, ge=1, description="most rounds")
-    tolerance: float = Field(
-        0.0, ge=0, description="stop when the weights change by less, relative to their norm"
-    )
     validation_share: float = Field(
         0.0, ge=0, le=0.5, description="share of each client's documents held back; paper: 0.25"
     )
     validate_every: int = Field(50, ge=1, description="rounds between two validations")
     patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
     precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
-    relevance: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="how topics are read: 1 by probability, 0 by lift; by default the most "
-        "coherent way in which nine of ten words differ",
-    )
-    coherence: Within = Field(
-        "windows",
-        description='where the topics\' words count as occurring together: "windows" of text, '
-        '"documents" (where the order of words is lost), or "nothing": no coherence, no counts',
-    )
 
     @model_validator(mode="before")
     @classmethod
@@ -129,6 +144,31 @@ class GFedNTMSettings(NetworkSettings, Choice):  # pydantic puts the fields of t
         return find_network(self.network)(n_words, self, dtype, document_length)
 
     @property
+    def title(self) -> str:
+        """What is trained, in a few words."""
+        return f"{self.name} with {self.network}"
+
+    @property
     def sees_embedding(self) -> bool:
         """Whether documents need an embedding."""
         return find_network(self.network).sees_embedding
+
+
+class LDASettings(TopicSettings, LDAPrior):
+    """All parameters of federated LDA, as a study names them."""
+
+    name: Literal["lda"] = Field("lda", description="the method")
+    learning: Literal["stochastic", "batch"] = Field(
+        "stochastic",
+        description='"stochastic": a round is a minibatch; "batch": a round is all documents',
+    )
+    learning_offset: float = Field(
+        10.0, ge=0, description="slows the first stochastic rounds: tau_0 of (tau_0 + round)^-kappa"
+    )
+    learning_decay: float = Field(
+        0.6, gt=0.5, le=1, description="of the weight of a stochastic round: kappa, as above"
+    )
+    batch_size: int = Field(1024, ge=1, description="documents of a stochastic round")
+    max_rounds: int = Field(200, ge=1, description="most rounds")
+    title: ClassVar[str] = "lda"
+    sees_embedding: ClassVar[bool] = False

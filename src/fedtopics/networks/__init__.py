@@ -22,7 +22,7 @@ from fedtopics.networks.base import (
     to_tensor,
     to_tensors,
 )
-from fedtopics.networks.neural import NeuralTopicModel
+from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 from fedtopics.networks.neurallda import NeuralLDA
 from fedtopics.networks.prodlda import CombinedTM, ProdLDA, ZeroShotTM
 
@@ -93,6 +93,7 @@ __all__ = [
     "Stage",
     "Tensors",
     "ZeroShotTM",
+    "batch_weights",
     "find_network",
     "register",
     "to_arrays",

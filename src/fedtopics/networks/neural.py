@@ -15,8 +15,11 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
+from fedtopics.errors import StudyError
 from fedtopics.kernels import EPSILON
 from fedtopics.networks.base import Batch, NetworkSettings, Noise, Stage, Tensors
+
+SMALLEST_SHARE = 2e-6  # of a word in a first topic, so that it has a logarithm
 
 
 class NeuralTopicModel(ABC):
@@ -161,6 +164,45 @@ class NeuralTopicModel(ABC):
         hidden = mask(settings.hidden[1], settings.dropout)
         return Noise(normal, hidden, mask(k, settings.dropout_theta))
 
+    @torch.no_grad()
+    def infer(
+        self,
+        weights: Tensors,
+        shared: Mapping[str, Tensors],
+        counts: sparse.csr_array,
+        embeddings: NDArray[np.floating[Any]] | None,
+    ) -> NDArray[np.floating[Any]]:
+        """Return theta of documents, given their bags of words and embeddings."""
+        batch = self.batch(counts, None, embeddings)
+        theta: NDArray[np.floating[Any]] = self.theta(
+            batch_weights(self, weights, batch), shared, batch
+        ).numpy()
+        return theta
+
+    def start_from(self, weights: Tensors, topics: NDArray[np.float64]) -> None:
+        """Begin with topics instead of noise, in place.
+
+        Parameters
+        ----------
+        weights : tensors
+            First weights; those of the decoder change.
+        topics : float64 array of shape (n_topics, n_words)
+            Rows sum to 1; there may be zeros.
+
+        Raises
+        ------
+        StudyError
+            If the decoder has no beta_logits.
+        """
+        if "beta_logits" not in weights:
+            raise StudyError(
+                f"The network {self.name!r} has no beta_logits to begin with; set initialisation "
+                '= "random".'
+            )
+        logits = np.log(topics + SMALLEST_SHARE)
+        logits -= logits.mean(1, keepdims=True)
+        weights["beta_logits"].copy_(torch.from_numpy(logits))
+
     def theta(self, weights: Tensors, shared: Mapping[str, Tensors], batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
         carried: Tensors = {}
@@ -242,3 +284,11 @@ class NeuralTopicModel(ABC):
             "mean": mean.to(self.dtype),
             "scale": (variance + EPSILON).rsqrt().to(self.dtype),
         }
+
+
+def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:
+    """Return the weights as a batch uses them: row weights multiplied by its bag of words."""
+    return {
+        name: batch.project(tensor) if name in network.row_weights else tensor
+        for name, tensor in weights.items()
+    }

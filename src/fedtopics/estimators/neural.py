@@ -1,33 +1,14 @@
-"""Topic models in the manner of scikit-learn: `fit` is one corpus, `fit_clients` a federation."""
+"""The neural topic models."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
-
 from fedtopics.aggregation import OptimizerName
-from fedtopics.corpus import Corpus
-from fedtopics.privacy import OPEN_POLICY, Policy
-from fedtopics.simulation import train
-from fedtopics.study import Study
-from fedtopics.topics import TopicModel
-
-ALONE = "all"  # the one client of `fit`
+from fedtopics.estimators.base import TopicEstimator, known
 
 
-class ProdLDA(
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+class ProdLDA(TopicEstimator):
     """Product-of-experts LDA, alone, centralised or federated; the other networks derive from it.
 
     Parameters
@@ -77,6 +58,8 @@ class ProdLDA(
     max_document_share : float, default 0.5
     stop_words : str, default "english"
         A language, or "none".
+    initialisation : {"random", "anchors"}
+        First topics: random, or the words beside those that stand for one topic alone.
     relevance : float, optional
         How topics are read: 1 by probability, 0 by lift. By default the most coherent way in which
         nine of ten words differ between topics.
@@ -143,6 +126,7 @@ class ProdLDA(
         max_words: int = 5000,
         max_document_share: float = 0.5,
         stop_words: str = "english",
+        initialisation: Literal["random", "anchors"] = "random",
         relevance: float | None = None,
         coherence: Literal["windows", "documents", "nothing"] = "windows",
         embedding_model: str | None = None,
@@ -172,78 +156,16 @@ class ProdLDA(
         self.max_words = max_words
         self.max_document_share = max_document_share
         self.stop_words = stop_words
+        self.initialisation = initialisation
         self.relevance = relevance
         self.coherence = coherence
         self.embedding_model = embedding_model
         self.embedding_dimension = embedding_dimension
         self.random_state = random_state
 
-    def fit(self, documents: Any, y: Any = None) -> ProdLDA:
-        """Train on one corpus, where it is: the scenarios "alone" and "centralised".
-
-        Parameters
-        ----------
-        documents : list of str, list of token lists, column of a DataFrame, Corpus, or path
-        y : ignored
-        """
-        return self._fit({ALONE: documents}, {ALONE: OPEN_POLICY}, None)
-
-    def fit_clients(
-        self,
-        clients: Mapping[str, Any],
-        *,
-        policies: Mapping[str, Policy] | None = None,
-        out: str | Path | None = None,
-    ) -> ProdLDA:
-        """Train on the documents of several clients without pooling them.
-
-        Parameters
-        ----------
-        clients : mapping of client name to documents
-        policies : mapping of client name to Policy, optional
-            By default each client asks for 10 documents a reply and 5 documents a word.
-        out : path, optional
-            The run's folder, with each client's ledger.
-        """
-        return self._fit(clients, policies or {}, out)
-
-    def transform(self, documents: Any) -> NDArray[np.float32]:
-        """Find the topics of documents: theta, shape (n_documents, n_topics), rows sum to 1."""
-        check_is_fitted(self)
-        theta: NDArray[np.float32] = self.model_.transform(documents)
-        return theta
-
-    def _fit(
-        self, clients: Mapping[str, Any], policies: Mapping[str, Policy], out: str | Path | None
-    ) -> ProdLDA:
-        corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
-        self.model_: TopicModel = train(self._study(), corpora, policies=policies, out=out)
-        self.topics_ = self.model_.topics()
-        self.beta_ = self.model_.beta
-        self.vocabulary_ = self.model_.vocabulary.words
-        return self
-
-    def _study(self) -> Study:
-        given = self.get_params()
-        seed = given.pop("random_state")
-        text = {"stop_words": given.pop("stop_words")}
-        limits = ("min_document_frequency", "max_words", "max_document_share")
-        vocabulary = {key: given.pop(key) for key in limits}
-        embedding = {key: given.pop(f"embedding_{key}") for key in ("model", "dimension")}
-        method = _known(given) | {"network": self._network, "embedding": _known(embedding)}
-        return Study.make(seed=_seed(seed), method=method, text=text, vocabulary=vocabulary)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.model_.n_topics
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        tags.requires_fit = True
-        tags.transformer_tags.preserves_dtype = []
-        return tags
+    def _method(self, given: dict[str, Any]) -> dict[str, Any]:
+        embedding = {key: given.pop(f"embedding_{key}", None) for key in ("model", "dimension")}
+        return given | {"network": self._network, "embedding": known(embedding)}
 
 
 class NeuralLDA(ProdLDA):
@@ -281,15 +203,3 @@ class ZeroShotTM(ProdLDA):
     """
 
     _network = "zeroshottm"
-
-
-def _known(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in given.items() if value is not None}
-
-
-def _seed(random_state: Any) -> int:
-    if random_state is None:
-        return secrets.randbits(31)
-    if isinstance(random_state, (int, np.integer)):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))

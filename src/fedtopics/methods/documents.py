@@ -1,0 +1,244 @@
+"""What the client halves of all methods share that train on an agreed vocabulary."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedtopics.corpus import Corpus
+from fedtopics.errors import StudyError
+from fedtopics.methods.anchors import co_occurrences, projected
+from fedtopics.methods.coherence import count_pairs, is_usual
+from fedtopics.methods.minibatches import Documents, Minibatches
+from fedtopics.methods.settings import TopicSettings
+from fedtopics.reading import READINGS
+from fedtopics.vocabulary import TextRules, VocabularyLimits, count_words, fingerprint
+
+Settings = TypeVar("Settings", bound=TopicSettings)
+
+
+class TopicClient(ABC, Generic[Settings]):
+    """A client's documents, and what is asked of them whichever way topics are trained.
+
+    A round's minibatch is a function of (seed, name, round) alone: a repeated call gives the same
+    reply, and a client that was restarted goes on.
+
+    Parameters
+    ----------
+    name : str
+    corpus : Corpus
+    settings, text, limits, seed
+        As of the server's half: the study.
+    min_documents, min_document_frequency : int
+        The client's own policy, which the half keeps to by itself.
+    """
+
+    method: ClassVar[str]
+    version: ClassVar[int]  # of what its functions take, give and compute
+    published: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        name: str,
+        corpus: Corpus,
+        settings: Settings,
+        text: TextRules,
+        limits: VocabularyLimits,
+        seed: int,
+        min_documents: int = 1,
+        min_document_frequency: int = 1,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.min_documents = min_documents
+        self._rarest = max(limits.min_document_frequency, min_document_frequency)
+        self._seed = (seed, int.from_bytes(name.encode()))
+        self._corpus = corpus
+        self._text = text
+        self._counts = count_words(corpus, text)
+        self._fingerprint = ""
+        self._pairs = self._anchors = ""  # that were asked for
+
+    @classmethod
+    def schedule(cls, settings: Settings) -> dict[str, str]:
+        """Say how often a study with these settings calls which function."""
+        begin = dict.fromkeys(("vocabulary", "adopt"), "once")
+        if settings.initialisation == "anchors":
+            begin |= dict.fromkeys(("projections", "anchor_rows"), "once, before the first round")
+        end = dict.fromkeys(("shares", "word_sums", "pairs"), "once, at the end")
+        if settings.coherence == "nothing":
+            del end["pairs"]
+        return begin | cls.rounds(settings) | end
+
+    @staticmethod
+    @abstractmethod
+    def rounds(settings: Any) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
+
+    @abstractmethod
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        """Find theta of all documents with a word, some at a time, under the server's model."""
+
+    def begin(self, length: float) -> None:
+        """Do what else is needed once there is a vocabulary and its `bag`."""
+
+    def size(self) -> dict[str, Any]:
+        """Count the documents, where the vocabulary is known already.
+
+        Leaves the client
+            Their number.
+        """
+        return {"documents": len(self._corpus)}
+
+    def vocabulary(self) -> dict[str, Any]:
+        """Name the words that enough of the documents have (gFedNTM's GetClientVocab).
+
+        Leaves the client
+            Words with their document frequencies and occurrences; the number of documents.
+        """
+        return self._counts.named(self._rarest)
+
+    def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
+        """Take up the agreed vocabulary; split off the documents for validation.
+
+        Parameters
+        ----------
+        words : list of str
+        total : int
+            Documents of all clients, for this one's part of a proportional minibatch.
+        length : float
+            Words of an average document of all clients.
+
+        Leaves the client
+            Numbers of documents: all, those to train with, those without a known word.
+        """
+        self._fingerprint = fingerprint(words)
+        self._words = frozenset(words)
+        self.bag = self._counts.columns({word: i for i, word in enumerate(words)})
+        self.bag = self.bag.astype(np.float32)
+        self.begin(length)
+        known = np.flatnonzero(np.diff(self.bag.indptr))
+        share = getattr(self.settings, "validation_share", 0.0)
+        self.minibatches = Minibatches(known, self._seed, share, self.min_documents)
+        documents = self.bag.shape[0]
+        proportional = self.settings.batch_split == "proportional"
+        part = documents / total if proportional else 1
+        self._size = self.minibatches.size(self.settings.batch_size * part)
+        return {
+            "documents": documents,
+            "training": len(self.minibatches.training),
+            "without_known_word": documents - len(self.minibatches.known),
+        }
+
+    def projections(self, vocabulary: str) -> dict[str, Any]:
+        """Sum what stands beside each word, in a random projection, to find anchors.
+
+        Leaves the client
+            For each word that enough of the documents have: 300 random mixtures of how often
+            other words stand in a document with it, the number of documents, and its summed share
+            of their words; zeros for other words.
+        """
+        self._check(vocabulary)
+        sums = projected(self.frequent(), self._seed[0])
+        return sums | {"documents": self.bag.shape[0]}
+
+    def anchor_rows(self, vocabulary: str, anchors: NDArray[np.int64]) -> dict[str, Any]:
+        """Sum how often each word stands in a document with each anchor.
+
+        Leaves the client
+            For each word that enough of the documents have, a number for each anchor: in how
+            many pairs of words of a document they are, divided by the document's pairs.
+        """
+        self._check(vocabulary)
+        asked = fingerprint([str(anchor) for anchor in anchors])
+        if len(anchors) != self.settings.n_components or self._anchors not in ("", asked):
+            raise StudyError(
+                f"Client {self.name!r} was asked for more anchors than its study has topics; find "
+                "out what the server runs."
+            )
+        self._anchors = asked
+        rows = co_occurrences(self.frequent(), anchors)
+        return {"rows": rows, "documents": self.bag.shape[0]}
+
+    def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
+        """Sum theta over all documents with a known word.
+
+        Leaves the client
+            n_topics numbers and the number of documents.
+        """
+        self._check(vocabulary)
+        total = np.zeros(self.settings.n_components)
+        for _, theta in self.thetas(**model):
+            total += theta.sum(0)
+        return {"theta": total, "documents": len(self.minibatches.known)}
+
+    def word_sums(self, vocabulary: str, **model: Any) -> dict[str, Any]:
+        """Sum the words of all documents, weighted by theta, to read the topics by.
+
+        Leaves the client
+            n_topics numbers for each word that enough of the documents have, zeros for the rest;
+            the number of documents.
+        """
+        # Apart from `shares`, which the server sees one by one: of these it needs the sum alone.
+        self._check(vocabulary)
+        total = np.zeros((self.settings.n_components, self.bag.shape[1]))
+        for rows, theta in self.thetas(**model):
+            total += theta.T @ self.bag[rows]
+        total[:, self._rare] = 0
+        return {"sums": total, "documents": len(self.minibatches.known)}
+
+    def pairs(
+        self, vocabulary: str, words: list[str], topics: NDArray[np.int64], windows: list[int]
+    ) -> dict[str, Any]:
+        """Count how often the topics' words occur together, to score their coherence.
+
+        Leaves the client
+            For each pair of words of a topic, the number of windows or documents that hold both;
+            the numbers of windows and documents.
+        """
+        self._check(vocabulary)
+        asked = fingerprint([*words, *map(str, topics.ravel().tolist())])
+        if (
+            not is_usual(words, topics, windows, self.settings.coherence)
+            or len(topics) > self.settings.n_components * len(READINGS)
+            or not self._words.issuperset(words)
+            or self._pairs not in ("", asked)  # again after a break: the same, and no others
+        ):
+            raise StudyError(
+                f"Client {self.name!r} was asked for pairs of words that its study does not ask "
+                "for; find out what the server runs."
+            )
+        self._pairs = asked
+        counts = count_pairs(self._corpus, self._text, words, topics, windows)
+        return counts | {"documents": len(self._corpus)}
+
+    def minibatch(self, vocabulary: str, number: int) -> Documents:
+        """Return the documents of a round."""
+        self._check(vocabulary)
+        return self.minibatches.draw(number, self._size)
+
+    @property
+    def _rare(self) -> NDArray[np.bool_]:
+        """Whether a word is in too few documents to leave."""
+        frequency = np.bincount(self.bag.indices, minlength=self.bag.shape[1])
+        rare: NDArray[np.bool_] = frequency < self._rarest
+        return rare
+
+    def frequent(self) -> sparse.csr_array:
+        """Return the bag of words without those that are in too few documents to leave."""
+        kept = self.bag.copy()
+        kept.data[self._rare[kept.indices]] = 0
+        kept.eliminate_zeros()
+        return kept
+
+    def _check(self, vocabulary: str) -> None:
+        if vocabulary != self._fingerprint:
+            raise StudyError(
+                f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
+                f"{self._fingerprint or 'none'}; begin the study anew."
+            )

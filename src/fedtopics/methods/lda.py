@@ -1,0 +1,284 @@
+"""Federated latent Dirichlet allocation: variational Bayes, whose statistics are sums.
+
+The E-step finds, document by document, how many occurrences of each word are expected to be of
+each topic. The M-step needs their sum over documents, no matter whose they are: five clients train
+exactly the model that one would train on all their documents. `LDA` is what the server executes,
+`LDAClient` what a client executes.
+
+References
+----------
+Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010: algorithm 1
+(``learning="batch"``) and algorithm 2 (``"stochastic"``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedtopics.aggregation import Rows, Template
+from fedtopics.errors import StudyError
+from fedtopics.inference import LDAPrior, VariationalLDA
+from fedtopics.methods.base import Checkpoint, Clients, Run
+from fedtopics.methods.documents import TopicClient
+from fedtopics.methods.minibatches import Documents, in_order
+from fedtopics.methods.server import Agreement, describe, reach_agreement
+from fedtopics.methods.settings import LDASettings
+from fedtopics.topics import TopicModel
+from fedtopics.vocabulary import TextRules, VocabularyLimits
+
+
+@dataclass(frozen=True)
+class Start:
+    """Topics to begin with.
+
+    Parameters
+    ----------
+    words : sequence of str
+    topics : float array of shape (n_topics, n_words)
+        p(topic, word); not negative.
+    further : TopicModel or None
+        A model of this method that is trained further, on new documents besides those it has
+        seen: its vocabulary stays, so that no words leave the clients.
+    """
+
+    words: Sequence[str]
+    topics: NDArray[np.float64]
+    further: TopicModel | None = None
+
+    @classmethod
+    def of(cls, given: Any) -> Start:
+        """Begin with the topics of a TopicModel of any method, or with a pair (beta, words).
+
+        Raises
+        ------
+        StudyError
+            If it is neither, or beta and words do not fit together.
+        """
+        if isinstance(given, TopicModel):
+            return cls(given.vocabulary.words, given.share[:, None] * given.beta)
+        try:
+            beta, words = given
+            topics = np.asarray(beta, np.float64)
+            if topics.ndim != 2 or topics.shape[1] != len(words) or not (topics >= 0).all():
+                raise ValueError
+        except (TypeError, ValueError):
+            raise StudyError(
+                "To begin with topics, give a TopicModel, or a pair of beta, not negative, of "
+                "shape (n_topics, n_words), and its words."
+            ) from None
+        return cls(list(words), topics / topics.sum())
+
+    def on(self, words: Sequence[str]) -> NDArray[np.float64]:
+        """Return p(topic, word) of these words; a word that is new has none."""
+        index = {word: column for column, word in enumerate(self.words)}
+        place = np.array([index.get(word, -1) for word in words])
+        return np.where(place >= 0, self.topics[:, place], 0)
+
+
+class LDA:
+    """The server's half.
+
+    Parameters
+    ----------
+    settings : LDASettings
+    text : TextRules
+    limits : VocabularyLimits
+    seed : int
+    start : Start, optional
+
+    Raises
+    ------
+    StudyError
+        If `start` has another number of topics.
+    """
+
+    def __init__(
+        self,
+        settings: LDASettings,
+        text: TextRules,
+        limits: VocabularyLimits,
+        seed: int,
+        start: Start | None = None,
+    ) -> None:
+        self.settings = settings
+        self.text = text
+        self.limits = limits
+        self.seed = seed
+        self.start = start
+        self.inference = VariationalLDA(0, settings)
+        if start is not None and len(start.topics) != settings.n_components:
+            raise StudyError(
+                f"There are {len(start.topics)} topics to begin with, the study asks for "
+                f"{settings.n_components}; set n_components to their number."
+            )
+        self._further = None if start is None else start.further
+        before = {} if self._further is None else self._further.info
+        self._done, self._seen = before.get("rounds", 0), before.get("seen", 0)
+
+    def train(self, clients: Clients, run: Run) -> TopicModel:
+        """Alternate: expected counts at the clients, topics from their sum at the server."""
+        settings = self.settings
+        known = None if self._further is None else self._further.vocabulary
+        agreement = reach_agreement(clients, run, self.limits, settings.n_components, known)
+        saved = run.restore()
+        done = 0 if saved is None else saved.round
+        topics = self._first(agreement) if saved is None else saved.arrays["pseudo_counts"]
+        round_ = done
+        for round_ in run.rounds(done, settings.max_rounds):
+            exchange = partial(self._exchange, agreement, topics, round_)
+            found, report = clients.round(round_, exchange)
+            documents = self._seen + agreement.training
+            before, topics = topics, self._step(topics, found, documents, round_)
+            change = float(np.linalg.norm(topics - before) / np.linalg.norm(before))
+            n = found["documents"]
+            run.event("round", round=round_, loss=-found["bound"] / n, documents=n, **report)
+            stop = change < settings.tolerance
+            if run.due(round_) or stop:
+                run.checkpoint(Checkpoint(round_, {"pseudo_counts": topics}, {}))
+            if stop:
+                reason = f"the topics changed by {change:.2e}, less than the tolerance"
+                run.event("stopped", round=round_, reason=reason)
+                break
+        work = partial(self._model, agreement, topics, round_)
+        return clients.round(round_ + 1, work)[0]
+
+    def _exchange(
+        self, agreement: Agreement, topics: NDArray[np.float64], round_: int
+    ) -> dict[str, Any]:
+        """Let the clients do the E-step."""
+        template: Template = {"counts": topics.shape, "bound": ()}
+        weights = self.inference.topic_weights(topics)
+        return agreement.sum("expected_counts", template, round=round_, topics=weights)
+
+    def _step(
+        self, topics: NDArray[np.float64], found: dict[str, Any], documents: int, round_: int
+    ) -> NDArray[np.float64]:
+        """Do the M-step, as if all documents were like those of this round."""
+        settings = self.settings
+        counts: NDArray[np.float64] = found["counts"].dense()
+        counts *= documents / found["documents"]
+        counts += settings.topic_prior
+        weight = 1.0
+        if settings.learning == "stochastic":
+            weight = (settings.learning_offset + self._done + round_) ** -settings.learning_decay
+        counts *= weight
+        counts += (1 - weight) * topics
+        return counts
+
+    def _first(self, agreement: Agreement) -> NDArray[np.float64]:
+        """Return the first pseudo-counts, shape (n_words, n_topics)."""
+        settings = self.settings
+        if self.start is None and settings.initialisation == "random":
+            shape = len(agreement.vocabulary), settings.n_components
+            drawn: NDArray[np.float64] = np.random.default_rng(self.seed).gamma(100, 0.01, shape)
+            return drawn
+        if self.start is None:
+            topics = agreement.first_topics(settings.n_components) / settings.n_components
+        elif self._further is not None:
+            kept: NDArray[np.float64] = self._further.weights["pseudo_counts"].numpy()
+            return kept
+        else:
+            topics = self.start.on(agreement.vocabulary.words)
+        words = agreement.documents * agreement.length
+        return np.ascontiguousarray(settings.topic_prior + topics.T * words)
+
+    def _model(self, agreement: Agreement, topics: NDArray[np.float64], round_: int) -> TopicModel:
+        prior = LDAPrior(**self.settings.model_dump(include=set(LDAPrior.model_fields)))
+        make = partial(
+            TopicModel,
+            inference=VariationalLDA(len(agreement.vocabulary), prior),
+            weights={"pseudo_counts": torch.from_numpy(topics)},
+            shared={},
+            text=self.text,
+            info={
+                "method": "lda",
+                "rounds": self._done + round_,
+                "seed": self.seed,
+                "seen": self._seen + agreement.training,
+            },
+        )
+        return describe(
+            agreement, self.settings, {"topics": self.inference.topic_weights(topics)}, make
+        )
+
+
+class LDAClient(TopicClient[LDASettings]):
+    """The client's half: expected counts of minibatches, or of all documents.
+
+    Words that are in fewer of its documents than the policy allows are not counted: what leaves
+    are counts of words, and such a word would be as good as named.
+    """
+
+    method = "lda"
+    version = 1
+    published = (
+        "size", "vocabulary", "adopt", "projections", "anchor_rows", "expected_counts", "shares",
+        "word_sums", "pairs",
+    )  # fmt: skip
+
+    @staticmethod
+    def rounds(settings: LDASettings) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
+        return {"expected_counts": "each round"}
+
+    def begin(self, length: float) -> None:
+        """Leave rare words out."""
+        self.bag = self.frequent()
+
+    def expected_counts(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        topics: NDArray[np.float64],
+    ) -> dict[str, Any]:
+        """Find how many occurrences of each word are of each topic (the E-step).
+
+        Parameters
+        ----------
+        vocabulary : str
+        round : int
+        topics : float64 array of shape (n_words, n_topics)
+            exp(E[log beta]).
+
+        Leaves the client
+            For each word that enough of the client's documents have and that occurs in the
+            minibatch, the expected number of occurrences of each topic: together, how often it
+            occurs there; the evidence bound (nats) and the number of documents.
+        """
+        from fedtopics.variational import infer
+
+        rows = self.minibatch(vocabulary, round)
+        if self.settings.learning == "batch":
+            rows = self.minibatches.training
+        prior, steps = self.settings.theta_prior, self.settings.inner_steps
+        total = np.zeros(topics.shape)
+        present = np.zeros(len(topics), bool)
+        bound = 0.0
+        for some in in_order(np.sort(rows)):
+            documents = self.bag[some]
+            posterior = infer(documents, topics, prior, steps)
+            words, counts = posterior.word_counts(topics)
+            total[words] += counts
+            present[words] = True
+            bound += posterior.bound(documents, prior)
+        words = np.flatnonzero(present)
+        sums = Rows(words, total[words], len(topics))
+        return {"counts": sums, "bound": bound, "documents": len(rows)}
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        """Find theta of all documents by variational inference, some at a time."""
+        from fedtopics.variational import infer
+
+        for some in in_order(self.minibatches.known):
+            settings = self.settings
+            found = infer(
+                self.bag[some], model["topics"], settings.theta_prior, settings.inner_steps
+            )
+            yield some, found.mean

@@ -1,0 +1,165 @@
+"""What the server halves of all methods share that train on an agreed vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.aggregation import Template
+from fedtopics.errors import StudyError
+from fedtopics.methods.anchors import first_topics
+from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.coherence import federated_coherence
+from fedtopics.methods.settings import TopicSettings
+from fedtopics.reading import READINGS, SHOWN, USUAL, Reading
+from fedtopics.reading import choose as choose_reading
+from fedtopics.topics import TopicModel
+from fedtopics.vocabulary import Vocabulary, VocabularyLimits, agree
+
+NAMED: Template = {
+    "words": ["words"],
+    "document_frequency": ("words",),
+    "occurrences": ("words",),
+    "documents": (),
+}
+ADOPTED: Template = {"documents": (), "training": (), "without_known_word": ()}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all clients work on.
+
+    Parameters
+    ----------
+    clients : Clients
+    vocabulary : Vocabulary
+    documents, training : int
+        Documents of all clients, and those of them to train with.
+    length : float
+        Words of an average document.
+    """
+
+    clients: Clients
+    vocabulary: Vocabulary
+    documents: int
+    training: int
+    length: float
+
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
+        """As `Clients.sum`, for this vocabulary; replies have a number of documents."""
+        template = {**template, "documents": ()}
+        given = {"vocabulary": self.vocabulary.fingerprint, **payload}
+        return self.clients.sum(function, template, **given)
+
+    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
+        """As `Clients.call`, for this vocabulary; replies have a number of documents."""
+        template = {**template, "documents": ()}
+        given = {"vocabulary": self.vocabulary.fingerprint, **payload}
+        return self.clients.call(function, template, **given)
+
+    def first_topics(self, n_topics: int) -> NDArray[np.float64]:
+        """Find first topics from the words beside anchors, shape (n_topics, n_words)."""
+        work = partial(first_topics, self.sum, n_topics, len(self.vocabulary), self.documents)
+        return self.clients.round(0, work)[0]
+
+
+def reach_agreement(
+    clients: Clients,
+    run: Run,
+    limits: VocabularyLimits,
+    n_topics: int,
+    known: Vocabulary | None = None,
+) -> Agreement:
+    """Agree on the words with all clients, or take up what a resumed run agreed on.
+
+    Parameters
+    ----------
+    clients : Clients
+    run : Run
+    limits : VocabularyLimits
+    n_topics : int
+        At least as many words are needed.
+    known : Vocabulary, optional
+        Of a model that is trained further: no words leave then.
+
+    Raises
+    ------
+    StudyError
+        If too few words are left.
+    """
+    kept = run.recall("agreement")
+    if kept is not None:
+        _adopt(clients, kept)
+    else:
+        work = partial(_agree, clients, limits, n_topics, known)
+        kept = clients.round(0, work)[0]
+    run.keep("agreement", kept)
+    vocabulary, counts = Vocabulary.of(kept), kept["counts"]
+    run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
+    return Agreement(clients, vocabulary, kept["total"], counts["training"], kept["length"])
+
+
+def _agree(
+    clients: Clients, limits: VocabularyLimits, n_topics: int, known: Vocabulary | None
+) -> dict[str, Any]:
+    named = clients.call("vocabulary", NAMED) if known is None else {}
+    vocabulary = agree(named, limits) if known is None else known
+    if len(vocabulary) < n_topics:
+        raise StudyError(
+            f"The agreed vocabulary has {len(vocabulary)} words, fewer than "
+            f"n_components = {n_topics}; ask for fewer topics, give more documents, or lower "
+            "min_document_frequency."
+        )
+    sizes = named or clients.call("size", {"documents": ()})
+    total = sum(reply["documents"] for reply in sizes.values())
+    length = float(vocabulary.occurrences.sum() / total)
+    agreed = vocabulary.plain() | {"total": total, "length": length}
+    return agreed | {"counts": _adopt(clients, agreed)}
+
+
+def _adopt(clients: Clients, agreed: Mapping[str, Any]) -> dict[str, Any]:
+    told = {field: agreed[field] for field in ("words", "total", "length")}
+    return clients.prepare("adopt", ADOPTED, **told)
+
+
+def describe(
+    agreement: Agreement,
+    settings: TopicSettings,
+    model: Mapping[str, Any],
+    make: Callable[..., TopicModel],
+) -> TopicModel:
+    """Ask the clients how much they write about each topic, and choose how topics are read.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    settings : TopicSettings
+    model : mapping
+        The trained model as the clients' functions take it.
+    make : function
+        Makes the TopicModel, given the vocabulary and what the clients say.
+    """
+    n_topics, vocabulary = settings.n_components, agreement.vocabulary
+    template: Template = {"theta": (n_topics,)}
+    words: Template = {"sums": (n_topics, len(vocabulary))}
+    replies = agreement.call("shares", template, **model)
+    made = partial(
+        make,
+        vocabulary=vocabulary,
+        shares={name: reply["theta"] / reply["documents"] for name, reply in replies.items()},
+        documents={name: reply["documents"] for name, reply in replies.items()},
+        word_sums=agreement.sum("word_sums", words, **model)["sums"],
+    )
+    readings = READINGS if settings.relevance is None else [Reading(settings.relevance)]
+    if settings.coherence == "nothing":
+        return made(reading=readings[0] if len(readings) == 1 else USUAL)
+    plain = made()
+    topics = [plain.read(reading, SHOWN) for reading in readings]
+    coherence = federated_coherence(partial(agreement.sum, "pairs"), topics, settings.coherence)
+    chosen = choose_reading(topics, coherence)
+    return made(reading=readings[chosen], coherence=coherence[chosen])

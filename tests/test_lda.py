@@ -1,0 +1,315 @@
+"""Federated LDA is the LDA of the pooled documents, and finds the topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import digamma, gammaln
+
+from fedtopics.corpus import Corpus
+from fedtopics.datasets import synthetic_lda
+from fedtopics.errors import StudyError
+from fedtopics.estimators import LDA, ProdLDA
+from fedtopics.inference import LDAPrior, VariationalLDA
+from fedtopics.methods import LDAClient
+from fedtopics.methods.lda import Start
+from fedtopics.metrics import topic_similarity
+from fedtopics.privacy import OPEN_POLICY, Policy
+from fedtopics.simulation import train
+from fedtopics.study import Study
+from fedtopics.topics import TopicModel
+from fedtopics.variational import infer
+from tests.federation import subjects
+from tests.grpc_federation import federated
+
+SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
+OPEN = dict.fromkeys(SIZES, OPEN_POLICY)
+Drawn = dict[int, list[sparse.csr_array]]
+
+
+def lda_study(**method: Any) -> Study:
+    small = {"name": "lda", "n_components": 6, "batch_size": 64, "max_rounds": 10}
+    return Study.make(
+        method=small | method, vocabulary={"min_document_frequency": 1}, checkpoint_every=3
+    )
+
+
+def e_step(
+    x: NDArray[np.float64], weights: NDArray[np.float64], alpha: float, steps: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Blei, Ng and Jordan's loop as it stands in their paper, one document at a time."""
+    k = weights.shape[1]
+    counts, gammas, bound = np.zeros(weights.shape), [], 0.0
+    for row in x:
+        gamma = np.full(k, alpha + row.sum() / k)
+        for _ in range(steps):
+            phi = weights * np.exp(digamma(gamma))
+            phi /= phi.sum(1, keepdims=True)
+            gamma = alpha + row @ phi
+        theta = digamma(gamma) - digamma(gamma.sum())
+        phi = weights * np.exp(theta)
+        counts += row[:, None] * phi / phi.sum(1, keepdims=True)
+        bound += row @ np.log(phi.sum(1)) + (alpha - gamma) @ theta + gammaln(gamma).sum()
+        bound += gammaln(k * alpha) - k * gammaln(alpha) - gammaln(gamma.sum())
+        gammas.append(gamma)
+    return np.array(gammas), counts, bound
+
+
+def pooled(plan: Study, drawn: Drawn, n_words: int, documents: int) -> NDArray[np.float64]:
+    """Hoffman, Blei and Bach's algorithm on the united minibatches."""
+    method = plan.method
+    k = method.n_components
+    topics = np.random.default_rng(plan.seed).gamma(100, 0.01, (n_words, k))
+    for number in sorted(drawn):
+        x = sparse.vstack(drawn[number]).toarray()
+        weights = np.exp(digamma(topics) - digamma(topics.sum(0)))
+        _, counts, _ = e_step(x, weights, 1 / k, method.inner_steps)
+        new = 1 / k + documents / len(x) * counts
+        rho = 1.0 if method.learning == "batch" else (10 + number) ** -0.6
+        topics = (1 - rho) * topics + rho * new
+    return topics
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    """The minibatches that the clients draw, by round."""
+    seen: Drawn = {}
+    ask = LDAClient.expected_counts
+
+    def asked(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
+        rows = self.minibatch(vocabulary, round)
+        if self.settings.learning == "batch":
+            rows = self.minibatches.known
+        seen.setdefault(round, []).append(self.bag[rows])
+        return ask(self, vocabulary, round, topics)
+
+    monkeypatch.setattr(LDAClient, "expected_counts", asked)
+    return seen
+
+
+@pytest.mark.parametrize("learning", ["batch", "stochastic"])
+def test_ten_passes_equal_one_process(learning: str, drawn: Drawn) -> None:
+    plan = lda_study(learning=learning)
+    model = train(plan, subjects(SIZES), policies=OPEN)
+    assert {len(parts) for parts in drawn.values()} == {5}
+    assert len(drawn) == 10
+    expected = pooled(plan, drawn, len(model.vocabulary), sum(SIZES.values()))
+    found = model.weights["pseudo_counts"].numpy()
+    assert np.linalg.norm(found - expected) / np.linalg.norm(expected) < 1e-10
+
+
+def test_batch_learning_does_not_depend_on_whose_documents_they_are() -> None:
+    corpora = subjects(SIZES)
+    documents = [document for corpus in corpora.values() for document in tokens_of(corpus)]
+    order = np.random.default_rng(0).permutation(len(documents))
+    mixed = {
+        name: Corpus.of([documents[i] for i in part])
+        for name, part in zip("abc", np.array_split(order, 3), strict=True)
+    }
+    plan = lda_study(learning="batch", initialisation="anchors", coherence="nothing")
+    one, other, alone = (
+        train(plan, clients, policies=dict.fromkeys(clients, OPEN_POLICY))
+        for clients in (corpora, mixed, {"all": Corpus.of(documents)})
+    )
+    for model in (other, alone):
+        assert model.vocabulary.words == one.vocabulary.words
+        np.testing.assert_allclose(
+            model.weights["pseudo_counts"], one.weights["pseudo_counts"], rtol=1e-9
+        )
+
+
+def tokens_of(corpus: Corpus) -> list[list[str]]:
+    return [list(document) for batch in corpus.batches() for document in batch]
+
+
+@pytest.mark.parametrize("learning", ["batch", "stochastic"])
+@pytest.mark.parametrize("initialisation", ["random", "anchors"])
+def test_permuted_clients_and_another_engine_have_the_same_bits(
+    learning: str, initialisation: str, tmp_path: Any
+) -> None:
+    corpora, plan = subjects(SIZES), lda_study(learning=learning, initialisation=initialisation)
+    forth = train(plan, corpora, policies=OPEN)
+    back = train(plan, dict(reversed(corpora.items())), policies=OPEN)
+    there = federated(plan, corpora, tmp_path).model
+    for model in (back, there):
+        assert same(model, forth)
+        assert model.topics() == forth.topics()
+        assert model.info == forth.info
+
+
+def same(one: TopicModel, other: TopicModel) -> bool:
+    first, second = (model.weights["pseudo_counts"].numpy() for model in (one, other))
+    return first.tobytes() == second.tobytes()
+
+
+def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Any) -> None:
+    corpora, plan = subjects(SIZES), lda_study(initialisation="anchors")
+    whole = train(plan, corpora, policies=OPEN)
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, corpora, policies=OPEN, out=tmp_path / "run", on_event=stop)
+    resumed = train(plan, corpora, policies=OPEN, out=tmp_path / "run", resume=True)
+    assert same(resumed, whole)
+
+
+def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x = sparse.csr_array(rng.poisson(0.3, (300, 40)).astype(float))
+    weights = rng.dirichlet(np.full(5, 0.3), 40)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr("torch.get_num_threads", lambda n=threads: n)
+        found.append(infer(x, weights, 0.2, 10).gamma.tobytes())
+    assert found[0] == found[1]
+
+
+def test_a_posterior_is_that_of_the_papers_loop() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.poisson(0.5, (30, 12)).astype(float)
+    x[4] = 0
+    weights = rng.dirichlet(np.full(3, 0.5), 12)
+    gamma, counts, bound = e_step(x, weights, 0.1, 15)
+    bag = sparse.csr_array(x)
+    posterior = infer(bag, weights, 0.1, 15)
+    np.testing.assert_allclose(posterior.gamma, gamma, rtol=1e-9)
+    words, found = posterior.word_counts(weights)
+    np.testing.assert_allclose(found, counts[words], rtol=1e-9)
+    np.testing.assert_allclose(found.sum(1), x.sum(0)[words], rtol=1e-12)
+    assert posterior.bound(bag, 0.1) == pytest.approx(bound, rel=1e-10)
+    np.testing.assert_allclose(posterior.mean[4], 1 / 3)
+    roots = np.exp(gammaln(gamma + 0.5) - gammaln(gamma))
+    expected = roots**2 / (roots**2).sum(1, keepdims=True)
+    np.testing.assert_allclose(posterior.root, expected, rtol=1e-9)
+
+
+SYNTHETIC: dict[str, Any] = {
+    "n_clients": 3, "n_words": 300, "n_topics": 12, "shared_topics": 3, "eta": 0.02,
+    "n_documents": 400, "n_validation": 50, "lengths": (60, 100),
+}  # fmt: skip
+
+
+def test_anchors_find_the_topics_of_clients_that_share_few() -> None:
+    drawn = synthetic_lda(seed=3, **SYNTHETIC)
+    corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
+    scores = {}
+    for first in ("random", "anchors"):
+        model = LDA(
+            12, initialisation=first, max_rounds=30, batch_size=200, min_document_frequency=1,
+            max_document_share=1, coherence="nothing",
+        ).fit_clients(corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))  # fmt: skip
+        words = model.vocabulary_
+        scores[first] = topic_similarity(drawn.beta, model.beta_, drawn.words, words)
+    assert scores["anchors"] > 11.5 > scores["random"] + 0.4
+
+
+def test_words_that_few_documents_have_are_not_counted() -> None:
+    corpora = subjects({"a": 60, "b": 60})
+    common = tokens_of(corpora["a"])
+    common[0] = [*common[0], *["secret"] * 9]
+    public = [[*document, "secret"] for document in tokens_of(corpora["b"])]
+    replies = []
+
+    class Watched(LDAClient):
+        def expected_counts(self, *given: Any, **named: Any) -> Any:
+            reply = super().expected_counts(*given, **named)
+            replies.append((self.name, reply["counts"].dense()))
+            return reply
+
+    plan = lda_study(learning="batch", max_rounds=1, coherence="nothing").model_copy()
+    given = plan.method, plan.text, plan.vocabulary, plan.seed
+    from fedtopics.engines.local import LocalClients
+    from fedtopics.privacy import Door, Ledger
+    from fedtopics.runs import RunFolder
+
+    doors = {
+        name: Door(name, Watched(name, Corpus.of(texts), *given, 1, 5), Policy(), Ledger("", ""))
+        for name, texts in {"a": common, "b": public}.items()
+    }
+    model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
+    column = model.vocabulary.index["secret"]
+    counts = {name: table[column].sum() for name, table in replies}
+    assert counts == {"a": 0, "b": pytest.approx(60)}
+
+
+def test_starting_with_a_model_of_another_method() -> None:
+    corpora = subjects({"a": 120, "b": 120})
+    first = ProdLDA(4, max_rounds=60, hidden=(16, 16), learning_rate=0.02).fit_clients(corpora)
+    model = LDA(4, start=first.model_, max_rounds=1, learning_offset=1e9, coherence="nothing")
+    model.fit_clients(corpora)
+    # One round of no weight leaves the topics where they were, but for the prior.
+    assert topic_similarity(first.beta_, model.beta_, first.vocabulary_, model.vocabulary_) > 3.9
+
+
+def test_starting_with_topics_aligns_them_by_word() -> None:
+    start = Start.of((np.array([[3.0, 1.0], [0.0, 4.0]]), ["b", "a"]))
+    np.testing.assert_allclose(start.on(["a", "new", "b"]), [[1 / 8, 0, 3 / 8], [4 / 8, 0, 0]])
+
+
+@pytest.mark.parametrize("given", [3, ([[1.0]], ["a", "b"]), ([[-1.0]], ["a"]), ([1.0], ["a"])])
+def test_topics_that_cannot_be_begun_with(given: Any) -> None:
+    with pytest.raises(StudyError, match="a pair of beta"):
+        LDA(2, start=given).fit([["a", "b"]] * 20)
+    with pytest.raises(StudyError, match="3 topics to begin with, the study asks for 2"):
+        LDA(2, start=(np.ones((3, 2)), ["a", "b"])).fit([["a", "b"]] * 20)
+
+
+def test_partial_fit_goes_on_with_new_documents() -> None:
+    corpora = subjects({"a": 200, "b": 200})
+    new = subjects({"a": 100}, seed=1)
+    model = LDA(4, max_rounds=20, batch_size=100, coherence="nothing").fit_clients(corpora)
+    words, before = model.vocabulary_, model.model_
+    model.partial_fit_clients(new)
+    assert model.vocabulary_ == words
+    assert model.model_.info == {**before.info, "rounds": 21, "seen": before.info["seen"] + 100}
+    weight = 31**-0.6  # of round 21: what was learned before stays by the rest
+    total = before.weights["pseudo_counts"].sum().item()
+    occurrences = model.model_.word_sums.sum() / 100 * 500
+    expected = (1 - weight) * total + weight * (occurrences + len(words))
+    assert model.model_.weights["pseudo_counts"].sum().item() == pytest.approx(expected, rel=0.05)
+    assert model.n_components == 4
+    with pytest.raises(StudyError, match="forgets"):
+        model.set_params(learning="batch").partial_fit_clients(new)
+
+
+def test_partial_fit_of_an_unfitted_one_is_fit() -> None:
+    corpora = subjects({"a": 60, "b": 60})
+    one, other = LDA(3, max_rounds=3), LDA(3, max_rounds=3)
+    assert same(one.partial_fit_clients(corpora).model_, other.fit_clients(corpora).model_)
+
+
+def test_a_saved_model_comes_back_to_the_bit(tmp_path: Any) -> None:
+    corpora = subjects({"a": 60, "b": 60})
+    model = train(lda_study(alpha=0.3), corpora)
+    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
+    assert isinstance(back.inference, VariationalLDA)
+    assert back.inference.settings == LDAPrior(n_components=6, alpha=0.3)
+    assert back.beta.tobytes() == model.beta.tobytes()
+    documents = [*tokens_of(corpora["a"]), []]
+    theta = model.transform(documents)
+    assert back.transform(documents).tobytes() == theta.tobytes()
+    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
+    np.testing.assert_allclose(theta[-1], 1 / 6)
+    assert "- Method: lda, 10 rounds, seed 0" in (tmp_path / "README.md").read_text()
+
+
+def test_refined_theta_and_its_readouts() -> None:
+    corpora = subjects({"a": 120, "b": 120})
+    neural = ProdLDA(4, max_rounds=30, hidden=(16, 16)).fit_clients(corpora).model_
+    documents = [*tokens_of(corpora["a"])[:5], []]
+    plain, mean = neural.transform(documents), neural.transform(documents, refine=True)
+    root = neural.transform(documents, refine=True, readout="root")
+    bag = neural.count(Corpus.of(documents))[:5]
+    posterior = infer(bag, np.maximum(neural.beta.T, np.exp(-40)), 1 / 4, 20, plain[:5])
+    np.testing.assert_allclose(mean[:5], posterior.mean, rtol=1e-5)
+    np.testing.assert_allclose(root[:5], posterior.root, rtol=1e-5)
+    assert (mean[5] == root[5]).all() and (mean[5] == 0.25).all()
+    with pytest.raises(StudyError, match="give refine=True"):
+        neural.transform(documents, readout="root")
