@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fedtopics.corpus import Corpus
 from fedtopics.errors import StudyError
-from fedtopics.methods.anchors import co_occurrences, projected
+from fedtopics.methods.anchors import project
 from fedtopics.methods.coherence import count_pairs, is_usual
 from fedtopics.methods.minibatches import Documents, Minibatches
 from fedtopics.methods.settings import TopicSettings
@@ -62,14 +62,14 @@ class TopicClient(ABC, Generic[Settings]):
         self._text = text
         self._counts = count_words(corpus, text)
         self._fingerprint = ""
-        self._pairs = self._anchors = ""  # that were asked for
+        self._pairs = ""  # that were asked for
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Say how often a study with these settings calls which function."""
         begin = dict.fromkeys(("vocabulary", "adopt"), "once")
         if settings.initialisation == "anchors":
-            begin |= dict.fromkeys(("projections", "anchor_rows"), "once, before the first round")
+            begin["projections"] = "once, before the first round"
         end = dict.fromkeys(("shares", "word_sums", "pairs"), "once, at the end")
         if settings.coherence == "nothing":
             del end["pairs"]
@@ -136,7 +136,7 @@ class TopicClient(ABC, Generic[Settings]):
         }
 
     def projections(self, vocabulary: str) -> dict[str, Any]:
-        """Sum what stands beside each word, in a random projection, to find anchors.
+        """Sum what stands beside each word in a document, in a random projection.
 
         Leaves the client
             For each word that enough of the documents have: 300 random mixtures of how often
@@ -144,26 +144,8 @@ class TopicClient(ABC, Generic[Settings]):
             of their words; zeros for other words.
         """
         self._check(vocabulary)
-        sums = projected(self.frequent(), self._seed[0])
+        sums = project(self.frequent(), self._seed[0])
         return sums | {"documents": self.bag.shape[0]}
-
-    def anchor_rows(self, vocabulary: str, anchors: NDArray[np.int64]) -> dict[str, Any]:
-        """Sum how often each word stands in a document with each anchor.
-
-        Leaves the client
-            For each word that enough of the documents have, a number for each anchor: in how
-            many pairs of words of a document they are, divided by the document's pairs.
-        """
-        self._check(vocabulary)
-        asked = fingerprint([str(anchor) for anchor in anchors])
-        if len(anchors) != self.settings.n_components or self._anchors not in ("", asked):
-            raise StudyError(
-                f"Client {self.name!r} was asked for more anchors than its study has topics; find "
-                "out what the server runs."
-            )
-        self._anchors = asked
-        rows = co_occurrences(self.frequent(), anchors)
-        return {"rows": rows, "documents": self.bag.shape[0]}
 
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
         """Sum theta over all documents with a known word.

@@ -267,7 +267,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
     method = "gfedntm"
     version = 3
     published = (
-        "vocabulary", "adopt", "projections", "anchor_rows", "forward", "loss", "backward",
+        "vocabulary", "adopt", "projections", "forward", "loss", "backward",
         "gradients", "steps", "validate", "shares", "word_sums", "pairs",
     )  # fmt: skip
 

@@ -219,7 +219,7 @@ class LDAClient(TopicClient[LDASettings]):
     method = "lda"
     version = 1
     published = (
-        "size", "vocabulary", "adopt", "projections", "anchor_rows", "expected_counts", "shares",
+        "size", "vocabulary", "adopt", "projections", "expected_counts", "shares",
         "word_sums", "pairs",
     )  # fmt: skip
 

@@ -51,7 +51,7 @@ class TopicSettings(BaseModel):
     initialisation: Literal["random", "anchors"] = Field(
         "random",
         description='first topics: "random", or what stands beside words of one topic alone '
-        '("anchors"; two exchanges of sums more)',
+        '("anchors"; an exchange of sums more)',
     )
     relevance: float | None = Field(
         None,
