@@ -84,6 +84,45 @@ def gfedntm_amwmd(
     )
 
 
+@group.command("gfedntm-figure3")
+@click.option(
+    "--out", type=FOLDER, help="Folder of the results.  [default: runs/gfedntm-figure3[-quick]]"
+)
+@click.option(
+    "--seeds", type=click.IntRange(1), default=3, show_default=True, help="Of K' = 10, eta = 0.01."
+)
+@click.option("--quick", is_flag=True, help="See that it runs: few documents, few rounds.")
+@click.option("--model", "models", multiple=True, help="Train these only.  [default: all]")
+@as_json
+def gfedntm_figure3(
+    out: Path | None, seeds: int, quick: bool, models: tuple[str, ...], as_json: bool
+) -> None:
+    """gFedNTM, figure 3: what federating brings, on synthetic documents of known topics.
+
+    Trains models of five clients together, of all documents in one place, and of each client alone,
+    and holds their topics and their documents' similarities against the true ones. What is trained
+    already is not trained again; the whole takes hours.
+    """
+    from fedtopics.errors import StudyError
+    from fedtopics.experiments.figure3_results import plain, sentences, tables, write_results
+    from fedtopics.experiments.gfedntm_figure3 import RECIPES, Settings, reproduce
+
+    if unknown := set(models) - set(RECIPES):
+        raise StudyError(f"There is no model {min(unknown)!r}; known: {', '.join(RECIPES)}.")
+    settings = Settings(out, seeds, quick, models or tuple(RECIPES))
+    with ModelProgress(hidden=as_json) as display:
+        rows = reproduce(settings, display)
+    written = write_results(settings, rows)
+    if as_json:
+        print_json(plain(settings, rows))
+        return
+    for table in tables(settings, rows):
+        _print_table(table)
+    for sentence in sentences(settings, rows):
+        say(f"- {sentence}")
+    say(f"\nWritten to {settings.folder}: {', '.join(path.name for path in written)}.")
+
+
 class ModelProgress:
     """Show which model is being trained, and how many are left; a line a model if not a terminal.
 

@@ -1,0 +1,252 @@
+"""What the synthetic experiment leaves behind: a page, the numbers, a figure, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtopics.experiments.figure3_runs import Case
+from fedtopics.experiments.gfedntm_figure3 import CLIENTS, ETAS, RECIPES, SHARED, SWEPT, Settings
+from fedtopics.experiments.report import Table, versions, write_json
+
+Rows = Sequence[dict[str, Any]]
+PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")
+PUBLISHED = {"centralised": (8.68, 2555), "alone": (7.57, 3067)}  # figure 3, K' = 10, eta = 0.01
+SCENARIOS = ("federated", "centralised", "alone")
+READINGS = (
+    "softmax once",
+    "softmax twice",
+    "softmax three times, columns shifted",
+    "as the decoder uses it",
+)
+MEANING = """\
+TSS: similarity of each true topic to the closest one that was found, summed; 50 is perfect. DSS: by
+how much similarities of documents differ from the true ones, summed over pairs and divided by the
+number of documents once, so that it grows with it; 0 is perfect. *refined*: theta after twenty
+variational steps with the model's topics and the prior 1 / 50, read out as the theta closest to the
+posterior in Hellinger's distance; without it, an encoder's theta or the posterior's mean. *alone*:
+each client's own model on the documents of all, mean over clients. *random*: topics and thetas
+drawn from the priors; *even*: all words, all topics alike; *oracle*: the true topics, theta
+inferred as refined ones are. Mean and deviation over seeds."""
+
+
+class Scores:
+    """The rows, by what they are of."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def of(self, case: Case, model: str, scenario: str, score: str) -> list[float]:
+        """Return a score of each seed, the mean over clients where each is alone."""
+        scenarios = CLIENTS if scenario == "alone" else (scenario,)
+        found: dict[int, list[float]] = {}
+        for row in self._rows:
+            if (row["model"], Case(**row["case"])) == (model, case) and (
+                row["scenario"] in scenarios and score in row
+            ):
+                found.setdefault(row["seed"], []).append(row[score])
+        return [
+            float(np.mean(values)) for values in found.values() if len(values) == len(scenarios)
+        ]
+
+    def readings(self, case: Case, scenario: str) -> dict[str, float]:
+        """Return the paper's network's score under each reading, mean over clients and seeds."""
+        scenarios = CLIENTS if scenario == "alone" else (scenario,)
+        found = [
+            row["readings"]
+            for row in self._rows
+            if row["model"] == "paper"
+            and Case(**row["case"]) == case
+            and row["scenario"] in scenarios
+        ]
+        return {name: float(np.mean([one[name] for one in found])) for name in READINGS if found}
+
+
+def tables(settings: Settings, rows: Rows) -> list[Table]:
+    """Return the tables for people."""
+    scores, (first, *_) = Scores(rows), settings.cases
+    found = [_first_table(scores, first), _readings_table(scores, first)]
+    if not settings.quick:
+        a = [replace(first, shared=shared) for shared in SHARED]
+        b = [replace(first, eta=eta) for eta in ETAS]
+        found.append(_sweep("Setting A: shared topics, eta = 0.01", "K'", SHARED, a, scores))
+        found.append(_sweep("Setting B: eta, K' = 10", "eta", ETAS, b, scores))
+    return [table for table in found if table.rows]
+
+
+def _first_table(scores: Scores, case: Case) -> Table:
+    lines = [
+        ("published", scenario, str(tss), f"{dss:,}", "-")
+        for scenario, (tss, dss) in PUBLISHED.items()
+    ]
+    for model, recipe in RECIPES.items():
+        for scenario in SCENARIOS:
+            cells = [
+                _spread(scores.of(case, model, scenario, score), digits)
+                for score, digits in (("tss", 2), ("dss", 0), ("dss_refined", 0))
+            ]
+            if cells[0] != "-":
+                lines.append((recipe.title, scenario, *cells))
+    for name in ("random", "even", "oracle"):
+        tss, dss = (_spread(scores.of(case, name, "", score), 2) for score in ("tss", "dss"))
+        lines.append(
+            (name, "-", tss, "-" if name == "oracle" else dss, dss if name == "oracle" else "-")
+        )
+    title = f"K' = {case.shared}, eta = {case.eta:g}, {case.n_documents:,} documents a client"
+    return Table(title, ("model", "scenario", "TSS of 50", "DSS", "DSS refined"), tuple(lines))
+
+
+def _readings_table(scores: Scores, case: Case) -> Table:
+    lines = []
+    for scenario in ("centralised", "alone"):
+        found = scores.readings(case, scenario)
+        if found:
+            published = str(PUBLISHED[scenario][0])
+            lines.append((scenario, *(f"{found[name]:.2f}" for name in READINGS), published))
+    even = _spread(scores.of(case, "even", "", "tss"), 2)
+    lines.append(("even topics", even, even, even, even, "-"))
+    title = "TSS of the paper's network, the same weights read in four ways"
+    return Table(title, ("scenario", *READINGS, "published"), tuple(lines))
+
+
+def _sweep(
+    title: str, name: str, values: Sequence[float], cases: Sequence[Case], scores: Scores
+) -> Table:
+    header = [name]
+    for model in SWEPT:
+        header += [f"{model} {scenario} {score}" for scenario in ("federated", "alone")
+                   for score in ("TSS", "DSS")]  # fmt: skip
+    lines = []
+    for value, case in zip(values, cases, strict=True):
+        cells = []
+        for model in SWEPT:
+            for scenario in ("federated", "alone"):
+                for score, digits in (("tss", 2), ("dss_refined", 0)):
+                    cells.append(_spread(scores.of(case, model, scenario, score)[:1], digits))
+        lines.append((f"{value:g}", *cells, _spread(scores.of(case, "random", "", "tss")[:1], 2)))
+    return Table(f"{title}; DSS refined, seed 0", (*header, "random TSS"), tuple(lines))
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    """Return mean and deviation; one seed has none."""
+    if not values:
+        return "-"
+    deviation = f" ± {np.std(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):,.{digits}f}{deviation}"
+
+
+def sentences(settings: Settings, rows: Rows) -> Iterator[str]:
+    """Say which claims of the paper hold."""
+    scores, (first, *others) = Scores(rows), settings.cases
+    for model in SWEPT:
+        gaps = {
+            case: _gap(scores, case, model, "tss")
+            for case in [first, *others]
+            if scores.of(case, model, "federated", "tss") and scores.of(case, model, "alone", "tss")
+        }
+        title = RECIPES[model].title
+        better = sum(gap > 0 for gap in gaps.values())
+        dss = sum(_gap(scores, case, model, "dss_refined") < 0 for case in gaps)
+        yield (
+            f"Claim 1, a common model is better than models of clients alone ({title}): closer "
+            f"topics in {better} of {len(gaps)} settings, closer documents in {dss}."
+        )
+        a = [gaps[replace(first, shared=k)] for k in SHARED if replace(first, shared=k) in gaps]
+        if len(a) > 1:
+            falls = all(x > y for x, y in zip(a, a[1:], strict=False))
+            yield (
+                f"Claim 2, the gain shrinks with the number of shared topics ({title}): "
+                f"{'holds' if falls else 'does not hold throughout'}; TSS gains "
+                f"{', '.join(f'{gap:.1f}' for gap in a)}."
+            )
+        b = [gaps[replace(first, eta=eta)] for eta in ETAS if replace(first, eta=eta) in gaps]
+        if len(b) > 1:
+            yield (
+                f"Claim 3, the gain is less significant when eta varies ({title}): the TSS gains "
+                f"are {', '.join(f'{gap:.1f}' for gap in b)} for eta = "
+                f"{', '.join(f'{eta:g}' for eta in ETAS)}."
+            )
+    found = scores.readings(first, "centralised")
+    if found:
+        even = float(np.mean(scores.of(first, "even", "", "tss")))
+        yield (
+            f"The published TSS of the centralised model, {PUBLISHED['centralised'][0]}, is that "
+            f"of even topics ({even:.2f}): softmax is taken three times and columns are shifted by "
+            f"a word, which gives {found[READINGS[2]]:.2f} here. As the decoder uses them, the "
+            f"topics of the paper's network score {found[READINGS[3]]:.2f}."
+        )
+
+
+def _gap(scores: Scores, case: Case, model: str, score: str) -> float:
+    """Return by how much the federated model's score is above that of clients alone; one seed."""
+    federated, alone = (scores.of(case, model, s, score)[0] for s in ("federated", "alone"))
+    return federated - alone
+
+
+def page(settings: Settings, rows: Rows) -> str:
+    """Return the tables and sentences in Markdown."""
+    used = ", ".join(f"{name} {number}" for name, number in versions(PACKAGES).items())
+    parts = ["# gFedNTM, figure 3", f"`{settings.command}`", f"{used}.", MEANING]
+    parts += [table.markdown() for table in tables(settings, rows)]
+    parts.append("\n".join(f"- {sentence}" for sentence in sentences(settings, rows)))
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def plain(settings: Settings, rows: Rows) -> dict[str, Any]:
+    """Return all of it for JSON."""
+    return {
+        "command": settings.command,
+        "versions": versions(PACKAGES),
+        "findings": list(sentences(settings, rows)),
+        "runs": list(rows),
+    }
+
+
+def write_results(settings: Settings, rows: Rows) -> list[Path]:
+    """Write figure3.md, figure3.json and the figure; return their paths."""
+    written = [settings.folder / f"figure3.{suffix}" for suffix in ("md", "json", "png", "svg")]
+    written[0].write_text(page(settings, rows), "utf-8")
+    write_json(written[1], plain(settings, rows))
+    _draw(written[2:], settings, Scores(rows))
+    return written
+
+
+def _draw(paths: Sequence[Path], settings: Settings, scores: Scores) -> None:
+    """Draw the paper's figure 3: DSS and TSS over both settings, a line a model and scenario."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    first, *_ = settings.cases
+    shared = SHARED if not settings.quick else tuple(case.shared for case in settings.cases)
+    axes_of = [("K'", shared, "shared"), ("eta", ETAS, "eta")][: 1 if settings.quick else 2]
+    with rc_context({"svg.hashsalt": "figure 3", "font.size": 11}):
+        figure = Figure(figsize=(11, 4 * len(axes_of)), layout="constrained")
+        grid = figure.subplots(len(axes_of), 2, squeeze=False)
+        for (name, values, key), pair in zip(axes_of, grid, strict=True):
+            cases = [replace(first, **{key: value}) for value in values]
+            for axes, score in zip(pair, ("dss_refined", "tss"), strict=True):
+                _lines(axes, cases, values, scores, score)
+                axes.set(xlabel=name, ylabel="DSS, refined" if score != "tss" else "TSS")
+                if key == "eta":
+                    axes.set_xscale("log")
+        grid[0][0].legend(fontsize=9)
+        for path in paths:
+            meta = {"Software": None} if path.suffix == ".png" else {"Date": None}
+            figure.savefig(path, dpi=100, metadata=meta)
+
+
+def _lines(
+    axes: Any, cases: Sequence[Case], values: Sequence[float], scores: Scores, score: str
+) -> None:
+    for colour, model in enumerate(SWEPT):
+        for scenario, style in (("federated", "-o"), ("alone", "--s")):
+            found = [scores.of(case, model, scenario, score)[:1] or [np.nan] for case in cases]
+            label = f"{RECIPES[model].title}, {scenario}"
+            axes.plot(values, found, style, color=f"C{colour}", label=label)
+    reference, key = ("random", "tss") if score == "tss" else ("oracle", "dss")
+    found = [scores.of(case, reference, "", key)[:1] or [np.nan] for case in cases]
+    axes.plot(values, found, ":", color="0.4", label="random topics" if key == "tss" else "oracle")

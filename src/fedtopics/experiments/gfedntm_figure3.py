@@ -1,0 +1,169 @@
+"""gFedNTM, section 4.1 and figure 3: what pooling or federating brings, on topics that are known.
+
+Documents are drawn from topics of which the clients share some. Each client trains a model alone,
+all of them a federated one, and for comparison one has all documents. TSS says how well the true
+topics are found, DSS how well the similarities of documents are.
+
+References
+----------
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1, equations 4 to 6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fedtopics import __version__
+from fedtopics.experiments.figure3_runs import (
+    REFERENCES,
+    Case,
+    OnEvent,
+    Recipe,
+    Task,
+    reference,
+    run,
+    study_of,
+)
+from fedtopics.experiments.report import require
+
+SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
+ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B
+CLIENTS = tuple(f"client{number}" for number in range(5))
+RECIPES = {
+    "paper": Recipe("ProdLDA, as in the paper", {"preset": "paper"}),
+    "prodlda": Recipe("ProdLDA", {}),
+    "lda": Recipe("LDA", {"name": "lda", "initialisation": "anchors", "max_rounds": 100}),
+}
+SWEPT = ("lda",)  # models of the other settings than the first
+QUICK: dict[str, Any] = {"max_rounds": 40}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the experiment is run.
+
+    Parameters
+    ----------
+    out : path, optional
+        Folder of the results; see `folder`.
+    seeds : int
+        Of the first setting; the others have one.
+    quick : bool
+        Fewer documents and rounds: whether it runs, not what is true.
+    models : tuple of str
+        Which to train now; by default all.
+    """
+
+    out: Path | None = None
+    seeds: int = 3
+    quick: bool = False
+    models: tuple[str, ...] = field(default=tuple(RECIPES))
+
+    @property
+    def folder(self) -> Path:
+        """Where it all goes."""
+        return self.out or Path(f"runs/gfedntm-figure3{'-quick' if self.quick else ''}")
+
+    @property
+    def cases(self) -> list[Case]:
+        """The corpora: the first setting, then A, then B."""
+        first = Case(n_documents=1000, n_validation=100) if self.quick else Case()
+        if self.quick:
+            return [first, replace(first, shared=40)]
+        a = [replace(first, shared=shared) for shared in SHARED]
+        b = [replace(first, eta=eta) for eta in ETAS]
+        return list(dict.fromkeys([first, *a, *b]))
+
+    @property
+    def command(self) -> str:
+        """What repeats it."""
+        options = " --quick" if self.quick else f" --seeds {self.seeds}"
+        return f"fedtopics reproduce gfedntm-figure3{options}"
+
+    def recipe(self, model: str) -> Recipe:
+        """Return a model's recipe."""
+        recipe = RECIPES[model]
+        return replace(recipe, method={**recipe.method, **QUICK}) if self.quick else recipe
+
+
+def tasks(settings: Settings) -> Iterator[Task]:
+    """List the trainings, the most telling first."""
+    first, *others = settings.cases
+    everywhere = ("federated", "centralised", *CLIENTS)
+    for seed in range(1 if settings.quick else settings.seeds):
+        for model in settings.models:
+            for scenario in everywhere:
+                yield Task(first, model, scenario, seed)
+    for case in others:
+        for model in settings.models:
+            if model in SWEPT:
+                for scenario in ("federated", *CLIENTS):
+                    yield Task(case, model, scenario, 0)
+
+
+def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
+    """Train and score what is not yet there.
+
+    Parameters
+    ----------
+    settings : Settings
+    on_event : function
+        Called with {"event": "model", "name", "done", "models"} before each model, and with the
+        events of training.
+
+    Returns
+    -------
+    list of dict
+        A row a training or reference, with its scores.
+    """
+    require(matplotlib="matplotlib")
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    rows = _references(settings)
+    todo = list(tasks(settings))
+    for number, task in enumerate(todo):
+        where = f"K' = {task.case.shared}, eta = {task.case.eta:g}"
+        name = f"{task.model}, {where}, {task.scenario}, seed {task.seed}"
+        on_event({"event": "model", "name": name, "done": number, "models": len(todo)})
+        rows.append(_row(settings, task, on_event))
+    on_event({"event": "model", "name": "", "done": len(todo), "models": len(todo)})
+    return rows
+
+
+def _row(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]:
+    """Take a training's scores from the file, or train."""
+    recipe = settings.recipe(task.model)
+    made_of = study_of(recipe, task.seed).model_dump_json()
+    return _kept(settings, task, made_of, lambda: run(task, recipe, on_event))
+
+
+def _references(settings: Settings) -> list[dict[str, Any]]:
+    """Score what needs no training, for every corpus."""
+    return [
+        _kept(settings, Task(case, name, "", seed), "", partial(reference, name, case, seed))
+        for number, case in enumerate(settings.cases)
+        for seed in range(1 if settings.quick or number else settings.seeds)
+        for name in REFERENCES
+    ]
+
+
+def _kept(
+    settings: Settings, task: Task, made_of: str, work: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Take the scores of a task from the file, or do the work and keep them there."""
+    digest = hashlib.sha256(f"{__version__} {made_of}".encode()).hexdigest()[:16]
+    wanted = asdict(task) | {"made_of": digest}
+    path = settings.folder / "runs.jsonl"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    for line in lines:
+        if line.endswith("}") and wanted.items() <= (row := json.loads(line)).items():
+            return dict(row)
+    row = wanted | work()
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    return row
