@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,8 @@ class Scores:
                 row["scenario"] in scenarios and score in row
             ):
                 found.setdefault(row["seed"], []).append(row[score])
-        return [
-            float(np.mean(values)) for values in found.values() if len(values) == len(scenarios)
-        ]
+        complete = [values for values in found.values() if len(values) == len(scenarios)]
+        return [float(np.mean(values)) for values in complete]
 
     def readings(self, case: Case, scenario: str) -> dict[str, float]:
         """Return the paper's network's score under each reading, mean over clients and seeds."""
@@ -79,7 +79,7 @@ def tables(settings: Settings, rows: Rows) -> list[Table]:
 
 
 def _first_table(scores: Scores, case: Case) -> Table:
-    lines = [
+    lines: list[tuple[str, ...]] = [
         ("published", scenario, str(tss), f"{dss:,}", "-")
         for scenario, (tss, dss) in PUBLISHED.items()
     ]
@@ -92,10 +92,11 @@ def _first_table(scores: Scores, case: Case) -> Table:
             if cells[0] != "-":
                 lines.append((recipe.title, scenario, *cells))
     for name in ("random", "even", "oracle"):
-        tss, dss = (_spread(scores.of(case, name, "", score), 2) for score in ("tss", "dss"))
-        lines.append(
-            (name, "-", tss, "-" if name == "oracle" else dss, dss if name == "oracle" else "-")
+        tss, dss = (
+            _spread(scores.of(case, name, "", score), digits)
+            for score, digits in (("tss", 2), ("dss", 0))
         )
+        lines.append((name, "-", tss, *(("-", dss) if name == "oracle" else (dss, "-"))))
     title = f"K' = {case.shared}, eta = {case.eta:g}, {case.n_documents:,} documents a client"
     return Table(title, ("model", "scenario", "TSS of 50", "DSS", "DSS refined"), tuple(lines))
 
@@ -157,7 +158,7 @@ def sentences(settings: Settings, rows: Rows) -> Iterator[str]:
         )
         a = [gaps[replace(first, shared=k)] for k in SHARED if replace(first, shared=k) in gaps]
         if len(a) > 1:
-            falls = all(x > y for x, y in zip(a, a[1:], strict=False))
+            falls = all(x > y for x, y in pairwise(a))
             yield (
                 f"Claim 2, the gain shrinks with the number of shared topics ({title}): "
                 f"{'holds' if falls else 'does not hold throughout'}; TSS gains "
@@ -221,17 +222,20 @@ def _draw(paths: Sequence[Path], settings: Settings, scores: Scores) -> None:
     from matplotlib.figure import Figure
 
     first, *_ = settings.cases
-    shared = SHARED if not settings.quick else tuple(case.shared for case in settings.cases)
-    axes_of = [("K'", shared, "shared"), ("eta", ETAS, "eta")][: 1 if settings.quick else 2]
+    values_a = [case.shared for case in settings.cases] if settings.quick else [*SHARED]
+    axes_of: list[tuple[str, Sequence[float], list[Case]]] = [
+        ("K'", values_a, [replace(first, shared=shared) for shared in values_a])
+    ]
+    if not settings.quick:
+        axes_of.append(("eta", ETAS, [replace(first, eta=eta) for eta in ETAS]))
     with rc_context({"svg.hashsalt": "figure 3", "font.size": 11}):
         figure = Figure(figsize=(11, 4 * len(axes_of)), layout="constrained")
         grid = figure.subplots(len(axes_of), 2, squeeze=False)
-        for (name, values, key), pair in zip(axes_of, grid, strict=True):
-            cases = [replace(first, **{key: value}) for value in values]
+        for (name, values, cases), pair in zip(axes_of, grid, strict=True):
             for axes, score in zip(pair, ("dss_refined", "tss"), strict=True):
                 _lines(axes, cases, values, scores, score)
                 axes.set(xlabel=name, ylabel="DSS, refined" if score != "tss" else "TSS")
-                if key == "eta":
+                if name == "eta":
                     axes.set_xscale("log")
         grid[0][0].legend(fontsize=9)
         for path in paths:
