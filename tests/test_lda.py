@@ -32,7 +32,8 @@ Drawn = dict[int, list[sparse.csr_array]]
 
 
 def lda_study(**method: Any) -> Study:
-    small = {"name": "lda", "n_components": 6, "batch_size": 64, "max_rounds": 10}
+    small: dict[str, Any] = {"name": "lda", "n_components": 6, "batch_size": 64, "max_rounds": 10}
+    small["initialisation"] = "random"
     return Study.make(
         method=small | method, vocabulary={"min_document_frequency": 1}, checkpoint_every=3
     )

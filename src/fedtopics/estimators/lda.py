@@ -74,7 +74,7 @@ random_state
         learning: Literal["stochastic", "batch"] = "stochastic",
         learning_offset: float = 10.0,
         learning_decay: float = 0.6,
-        initialisation: Literal["random", "anchors"] = "random",
+        initialisation: Literal["random", "anchors"] = "anchors",
         start: Any = None,
         inner_steps: int = 20,
         batch_size: int = 1024,

@@ -32,6 +32,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+FIRST_TOPICS = (
+    'first topics: "random", or what is beside words that stand for one topic alone ("anchors"; '
+    "an exchange of sums more)"
+)
+
+
 class TopicSettings(BaseModel):
     """What all methods need that train topics on an agreed vocabulary."""
 
@@ -48,11 +54,7 @@ class TopicSettings(BaseModel):
     tolerance: float = Field(
         0.0, ge=0, description="stop when the weights change by less, relative to their norm"
     )
-    initialisation: Literal["random", "anchors"] = Field(
-        "random",
-        description='first topics: "random", or what stands beside words of one topic alone '
-        '("anchors"; an exchange of sums more)',
-    )
+    initialisation: Literal["random", "anchors"] = Field("random", description=FIRST_TOPICS)
     relevance: float | None = Field(
         None,
         ge=0,
@@ -169,6 +171,7 @@ class LDASettings(TopicSettings, LDAPrior):
         0.6, gt=0.5, le=1, description="of the weight of a stochastic round: kappa, as above"
     )
     batch_size: int = Field(1024, ge=1, description="documents of a stochastic round")
+    initialisation: Literal["random", "anchors"] = Field("anchors", description=FIRST_TOPICS)
     max_rounds: int = Field(200, ge=1, description="most rounds")
     title: ClassVar[str] = "lda"
     sees_embedding: ClassVar[bool] = False
