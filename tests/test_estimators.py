@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import check_estimator
 
-from fedtopics import CombinedTM, NeuralLDA, Policy, ProdLDA, ZeroShotTM
+from fedtopics import LDA, CombinedTM, NeuralLDA, Policy, ProdLDA, ZeroShotTM
 from fedtopics.corpus import Corpus, pool
 from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.metrics import purity
@@ -296,12 +296,11 @@ class OnNumbers(ProdLDA):
         super().fit(_as_documents(X))
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
+    def transform(self, X: Any) -> NDArray[np.float32]:  # type: ignore[override]  # noqa: N803
         return super().transform(_as_documents(X))
 
-    def _study(self) -> Any:
-        two_at_least = max(2, self.n_components)
-        return ProdLDA(**self.get_params() | {"n_components": two_at_least})._study()
+    def _study(self, **method: Any) -> Any:
+        return super()._study(n_components=max(2, self.n_components), **method)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -351,5 +350,5 @@ def test_scikit_learns_checks() -> None:
 def test_scikit_learns_checks_of_an_estimator_of_texts() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # most checks do not know texts
-        results = check_estimator(ProdLDA())
+        results = [*check_estimator(ProdLDA()), *check_estimator(LDA())]
     assert {r["status"] for r in results} == {"passed"}

@@ -91,13 +91,18 @@ class FederationSettings(BaseModel):
 
 
 def _method_name(given: Any) -> Any:
-    name = given.get("name") if isinstance(given, dict) else getattr(given, "name", None)
-    return "gfedntm" if name is None else name
+    if isinstance(given, dict):
+        return given.get("name", "gfedntm")
+    return getattr(given, "name", None)
 
 
 MethodSettings = Annotated[
     Annotated[GFedNTMSettings, Tag("gfedntm")] | Annotated[LDASettings, Tag("lda")],
-    Discriminator(_method_name),
+    Discriminator(
+        _method_name,
+        custom_error_type="method",
+        custom_error_message='a method is a table with name = "gfedntm" or "lda"',
+    ),
 ]
 
 
@@ -311,10 +316,10 @@ class Study(BaseModel):
         return _toml(self, "", example=False)
 
 
-def example_study() -> str:
-    """Return a commented study with every key, its default and its meaning."""
+def example_study(method: str = "gfedntm") -> str:
+    """Return a commented study of a method with every key, its default and its meaning."""
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
-    study = Study(name="example", clients=clients)
+    study = Study.make(name="example", clients=clients, method={"name": method})
     return "# A fedtopics study. What is commented out shows the default.\n\n" + _toml(
         study, "", example=True
     )
@@ -337,7 +342,8 @@ def _toml(model: BaseModel, table: str, *, example: bool) -> str:
                 body = _toml(entry, "", example=example)
                 tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
         else:
-            hidden = "# " if value is None or (example and value == info.default) else ""
+            usual = example and value == info.default and key != "name"
+            hidden = "# " if value is None or usual else ""
             lines.append(f"{hidden}{key} = {_plain(value, example)}  # {info.description}")
     return "\n".join(lines) + "\n" + "".join(tables)
 

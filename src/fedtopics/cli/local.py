@@ -57,12 +57,15 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option("--example", is_flag=True, help="Print a commented study file.")
-def run(study: Path | None, out: Path | None, resume: bool, example: bool) -> None:
+@click.option(
+    "--method", type=click.Choice(["gfedntm", "lda"]), default="gfedntm", help="Of the example."
+)
+def run(study: Path | None, out: Path | None, resume: bool, example: bool, method: str) -> None:
     """Run a study with all its clients on this machine."""
     from fedtopics.study import Study, example_study
 
     if example:
-        click.echo(example_study(), nl=False)
+        click.echo(example_study(method), nl=False)
         return
     if study is None:
         raise click.UsageError("Name a study file, or print one with --example.")

@@ -156,10 +156,15 @@ class GFedNTMSettings(TopicSettings, NetworkSettings, Choice):
         return find_network(self.network).sees_embedding
 
 
-class LDASettings(TopicSettings, LDAPrior):
-    """All parameters of federated LDA, as a study names them."""
+class LDAChoice(BaseModel):
+    """What a study's [method] begins with."""
 
     name: Literal["lda"] = Field("lda", description="the method")
+
+
+class LDASettings(TopicSettings, LDAPrior, LDAChoice):
+    """All parameters of federated LDA, as a study names them."""
+
     learning: Literal["stochastic", "batch"] = Field(
         "stochastic",
         description='"stochastic": a round is a minibatch; "batch": a round is all documents',
