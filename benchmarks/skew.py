@@ -67,7 +67,7 @@ def fitted(scenario: str, corpora: Mapping[str, Corpus], seed: int, rounds: int)
         "learning_rate": 0.005,
         "max_rounds": rounds,
         "dropout_theta": 0.2,  # these two are stated so that the table outlives the defaults
-        "log_counts": False,
+        "encoder_input": "counts",
     }
     clients = corpora if federated else {"all": pool(list(corpora.values()))}
     return train(Study.make(method=method, seed=seed), clients)

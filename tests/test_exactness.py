@@ -51,7 +51,7 @@ class Ordinary(nn.Module):
         super().__init__()
         k = network.settings.n_components
         self.prior = network.prior_variance
-        self.log_counts = network.settings.log_counts
+        self.settings = network.settings
         self.embedding_weight = network.settings.embedding_weight
         for name, tensor in network.initial_weights(seed).items():
             self.register_parameter(name, nn.Parameter(tensor.clone()))
@@ -60,11 +60,18 @@ class Ordinary(nn.Module):
         )
 
     def forward(self, x: Tensor, noise: Noise, embedding: Tensor | None = None) -> Tensor:
-        words = x.log1p() if self.log_counts else x
+        words = x
+        if self.settings.encoder_input == "log":
+            words = x.log1p()
+        elif self.settings.encoder_input == "shares":
+            words = 50 * x / x.sum(1, keepdim=True)
         hidden = functional.softplus(self.seen(words, embedding) + self.encoder_bias)
         hidden = functional.softplus(hidden @ self.hidden + self.hidden_bias) * noise.keep_hidden
         mu, log_variance = (hidden @ self.posterior).chunk(2, 1)
         mu, log_variance = self.norm_mu(mu), self.norm_log_variance(log_variance)
+        if self.settings.posterior_gain is not None:
+            gain, shift = self.posterior_gain.chunk(2), self.posterior_shift.chunk(2)
+            mu, log_variance = gain[0] * mu + shift[0], gain[1] * log_variance + shift[1]
         z = mu + noise.normal * (0.5 * log_variance).exp()
         theta = torch.softmax(z, 1) * noise.keep_theta
         reconstruction = -(x * self.log_probability(theta)).sum()
@@ -115,7 +122,9 @@ class OrdinaryCombinedTM(OrdinaryZeroShotTM):
 
 class OrdinaryNeuralLDA(Ordinary):
     def topics(self) -> Tensor:
-        over_topics = functional.batch_norm(self.beta_logits, None, None, training=True)
+        over_topics = self.beta_logits
+        if self.settings.normalise_topics:
+            over_topics = functional.batch_norm(over_topics, None, None, training=True)
         return torch.softmax(over_topics + self.word_bias, 1)
 
     def log_probability(self, theta: Tensor) -> Tensor:
@@ -221,6 +230,31 @@ def test_fifty_rounds_equal_one_process(
     weights = ordinary(model, plan, minibatches)
     assert weights.keys() == model.weights.keys()
     assert difference(model.weights, weights) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"encoder_input": "shares", "posterior_gain": 3.0, "alpha": 0.1},
+        {"network": "neurallda", "normalise_topics": False, "initialisation": "anchors"},
+    ],
+)
+def test_other_recipes_equal_one_process(
+    method: dict[str, Any], minibatches: dict[int, list[Batch]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[dict[str, Tensor]] = []
+    start = NeuralTopicModel.start_from
+
+    def remembered(self: NeuralTopicModel, weights: dict[str, Tensor], topics: Any) -> None:
+        start(self, weights, topics)
+        begun.append({name: weight.clone() for name, weight in weights.items()})
+
+    monkeypatch.setattr(NeuralTopicModel, "start_from", remembered)
+    plan = study(precision="float64", **method)
+    model = train(plan, subjects(SIZES))
+    if begun:
+        monkeypatch.setattr(NeuralTopicModel, "initial_weights", lambda *_: begun[0])
+    assert difference(model.weights, ordinary(model, plan, minibatches)) < 1e-6
 
 
 def test_float32_stays_near_one_process(minibatches: dict[int, list[Batch]]) -> None:

@@ -308,7 +308,7 @@ def test_refined_theta_and_its_readouts() -> None:
     plain, mean = neural.transform(documents), neural.transform(documents, refine=True)
     root = neural.transform(documents, refine=True, readout="root")
     bag = neural.count(Corpus.of(documents))[:5]
-    posterior = infer(bag, np.maximum(neural.beta.T, np.exp(-40)), 1 / 4, 20, plain[:5])
+    posterior = infer(bag, np.maximum(neural.beta.T, np.exp(-40)), 1.0, 20, plain[:5])
     np.testing.assert_allclose(mean[:5], posterior.mean, rtol=1e-5)
     np.testing.assert_allclose(root[:5], posterior.root, rtol=1e-5)
     assert (mean[5] == root[5]).all() and (mean[5] == 0.25).all()

@@ -225,6 +225,7 @@ class ServerOptimizer:
         self, name: OptimizerName, weights: Tensors, learning_rate: float, beta1: float
     ) -> None:
         self.weights = weights
+        self._rate = learning_rate
         parameters = list(weights.values())
         self._torch: torch.optim.Optimizer
         if name in ("adam", "fedadam"):
@@ -234,8 +235,19 @@ class ServerOptimizer:
         else:
             self._torch = torch.optim.SGD(parameters, lr=learning_rate)
 
-    def step(self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int) -> None:
-        """Change the weights, given the gradients summed over documents (equation 2)."""
+    def step(
+        self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int, part: float = 1.0
+    ) -> None:
+        """Change the weights, given the gradients summed over documents (equation 2).
+
+        Parameters
+        ----------
+        gradients : mapping of weight to gradient
+        documents : int
+        part : float
+            Of the learning rate.
+        """
+        self._torch.param_groups[0]["lr"] = self._rate * part
         for name, weight in self.weights.items():
             gradient = gradients[name]
             if weight.grad is None:

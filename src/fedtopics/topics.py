@@ -127,7 +127,7 @@ class TopicModel:
         documents : whatever `Corpus.of` takes
         refine : bool
             Let each document's own words correct what the encoder said of it, by twenty variational
-            steps of LDA with these topics and the prior 1 / n_topics. It takes longer, and is
+            steps of LDA with these topics and the model's prior of theta. It takes longer, and is
             closer for documents that are mixtures; the words alone count, not embeddings.
         readout : {"mean", "root"}, optional
             Of a refined theta, or one of LDA: the mean of the posterior, which is the default, or
@@ -153,7 +153,11 @@ class TopicModel:
             raise StudyError("An encoder gives no posterior to read out; give refine=True as well.")
         worded = np.flatnonzero(np.diff(counts.indptr))
         theta[worded] = refined(
-            counts[worded], self.beta, 1 / self.n_topics, theta[worded], readout or "mean"
+            counts[worded],
+            self.beta,
+            self.inference.settings.theta_prior,
+            theta[worded],
+            readout or "mean",
         )
         return theta
 

@@ -28,8 +28,14 @@ class ProdLDA(TopicEstimator):
     learn_prior, word_bias : bool, optional
         Train the prior's mean and variance, default False; a bias a word in the decoder, default
         True.
-    log_counts : bool, optional
-        The encoder sees log(1 + count); default True.
+    encoder_input : {"log", "counts", "shares"}, optional
+        What the encoder sees of a word: log(1 + count), which is the default, its count, or its
+        share of the document.
+    posterior_gain : float, optional
+        Learn how far the posterior's normalised means spread, from this factor on; by default they
+        keep a deviation of 1.
+    normalise_topics : bool, optional
+        NeuralLDA normalises the logits of each word over the topics; default True.
     embedding_weight : float, optional
         Of an embedding's direction in the loss, in nats for each word of an average document;
         default 3, and 0 in the paper's networks.
@@ -40,6 +46,8 @@ class ProdLDA(TopicEstimator):
         The server's.
     learning_rate : float, optional
         By default 0.005.
+    learning_rate_decay : {"none", "linear"}
+        "linear" lets it fall to a hundredth at the last round.
     batch_size : int, optional
         Documents of a round, over all clients; by default 256.
     batch_split : {"proportional", "fixed"}
@@ -111,11 +119,14 @@ class ProdLDA(TopicEstimator):
         alpha: float | None = None,
         learn_prior: bool | None = None,
         word_bias: bool | None = None,
-        log_counts: bool | None = None,
+        encoder_input: Literal["log", "counts", "shares"] | None = None,
+        posterior_gain: float | None = None,
+        normalise_topics: bool | None = None,
         embedding_weight: float | None = None,
         norm: Literal["sync", "server", "local"] = "sync",
         optimizer: OptimizerName = "adam",
         learning_rate: float | None = None,
+        learning_rate_decay: Literal["none", "linear"] = "none",
         batch_size: int | None = None,
         batch_split: Literal["proportional", "fixed"] = "proportional",
         local_steps: int = 1,
@@ -141,11 +152,14 @@ class ProdLDA(TopicEstimator):
         self.alpha = alpha
         self.learn_prior = learn_prior
         self.word_bias = word_bias
-        self.log_counts = log_counts
+        self.encoder_input = encoder_input
+        self.posterior_gain = posterior_gain
+        self.normalise_topics = normalise_topics
         self.embedding_weight = embedding_weight
         self.norm = norm
         self.optimizer = optimizer
         self.learning_rate = learning_rate
+        self.learning_rate_decay = learning_rate_decay
         self.batch_size = batch_size
         self.batch_split = batch_split
         self.local_steps = local_steps

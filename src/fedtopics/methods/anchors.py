@@ -23,11 +23,11 @@ from scipy import sparse
 from scipy.optimize import nnls
 
 from fedtopics.aggregation import Template
-from fedtopics.errors import StudyError
 from fedtopics.networks import to_tensor
 
 WIDTH = 300  # of the projection
-RAREST = 0.006  # an anchor's share of the documents: rarer words say too little
+RAREST, FEWEST = 0.006, 20  # an anchor's share of the documents, and how many: rarer ones are noise
+CANDIDATES = 3  # a topic, at least, however rare
 HEAVY = 10.0  # by how much mixtures are held to sum to 1; more changes nothing
 TINY = 1e-300
 
@@ -83,21 +83,14 @@ def first_topics(ask: Ask, n_topics: int, n_words: int, documents: int) -> NDArr
     float64 array of shape (n_topics, n_words)
         Rows sum to 1; words that never stand beside another are 0.
 
-    Raises
-    ------
-    StudyError
-        If fewer words than topics are frequent enough to be anchors.
     """
     template: Template = {
         "projections": (n_words, WIDTH), "mass": (n_words,), "frequency": (n_words,),
     }  # fmt: skip
     sums = ask("projections", template)
-    frequent = np.flatnonzero(sums["frequency"] >= max(RAREST * documents, 1))
-    if len(frequent) < n_topics:
-        raise StudyError(
-            f"Only {len(frequent)} words are in {RAREST:.1%} of the documents, too few for "
-            f'the anchors of {n_topics} topics; set initialisation = "random".'
-        )
+    by_frequency = np.argsort(-sums["frequency"], kind="stable")
+    n_frequent = int((sums["frequency"] >= max(RAREST * documents, FEWEST)).sum())
+    frequent = np.sort(by_frequency[: max(n_frequent, CANDIDATES * n_topics)])
     mass = sums["mass"]
     # In torch's memory, where it lies as on every other engine.
     rows = to_tensor(sums["projections"] / np.maximum(mass, TINY)[:, None], torch.float64)

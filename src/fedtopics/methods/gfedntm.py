@@ -50,6 +50,8 @@ from fedtopics.passes import (
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import TextRules, VocabularyLimits
 
+SLOWEST = 0.01  # of the learning rate
+
 
 class GFedNTM:
     """The server's half.
@@ -204,7 +206,10 @@ class GFedNTM:
         """Move the weights; return the change relative to their norm."""
         measured = self.settings.tolerance > 0
         before = {n: w.clone() for n, w in state.weights.items()} if measured else {}
-        state.optimizer.step(update.gradients, update.documents)
+        part = 1.0
+        if self.settings.learning_rate_decay == "linear":
+            part = max(1 - (state.round - 1) / self.settings.max_rounds, SLOWEST)
+        state.optimizer.step(update.gradients, update.documents, part)
         state.average(update.sums, update.documents)
         if not measured:
             return np.inf

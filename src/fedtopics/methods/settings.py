@@ -25,7 +25,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "relevance": 1.0,
         "learning_rate": 0.002,
         "batch_size": 64,
-        "log_counts": False,
+        "encoder_input": "counts",
         "embedding_weight": 0.0,
         "max_rounds": 5000,
     },
@@ -103,6 +103,9 @@ class GFedNTMSettings(TopicSettings, NetworkSettings, Choice):
         "adam", description="the server's; fedavg and fedadam go with local_steps > 1"
     )
     learning_rate: float = Field(0.005, gt=0, description="of the server's optimiser")
+    learning_rate_decay: Literal["none", "linear"] = Field(
+        "none", description='"linear": the learning rate falls to a hundredth at max_rounds'
+    )
     beta1: float = Field(
         0.99, ge=0, lt=1, description='decay of Adam\'s first moment; with norm "server" 0.9'
     )

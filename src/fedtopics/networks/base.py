@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from fedtopics.embeddings import EmbeddingSettings
 from fedtopics.kernels import Projection
 
 Tensors = dict[str, Tensor]
+EncoderInput = Literal["counts", "log", "shares"]
+USUAL_LENGTH = 50  # words: shares are as large as the counts of such a document
 
 
 class NetworkSettings(BaseModel):
@@ -33,7 +35,20 @@ class NetworkSettings(BaseModel):
     alpha: float = Field(1.0, gt=0, description="Dirichlet prior of theta")
     learn_prior: bool = Field(False, description="train the prior's mean and variance")
     word_bias: bool = Field(True, description="a bias per word in the decoder")
-    log_counts: bool = Field(True, description="the encoder sees log(1 + count), not counts")
+    encoder_input: EncoderInput = Field(
+        "log",
+        description='what the encoder sees of a word: its count ("counts"), log(1 + count) '
+        '("log"), or its share of the document ("shares")',
+    )
+    posterior_gain: float | None = Field(
+        None,
+        gt=0,
+        description="learn how far the posterior's normalised means spread, from this factor on; "
+        "by default they keep a deviation of 1",
+    )
+    normalise_topics: bool = Field(
+        True, description="neurallda normalises the logits of each word over the topics"
+    )
     embedding_weight: float = Field(
         3.0,
         ge=0,
@@ -44,6 +59,11 @@ class NetworkSettings(BaseModel):
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="of documents, for networks that see them"
     )
+
+    @property
+    def theta_prior(self) -> float:
+        """The value of alpha."""
+        return self.alpha
 
 
 @dataclass(frozen=True)
@@ -97,13 +117,18 @@ class Batch:
         noise: Noise | None = None,
         dtype: torch.dtype = torch.float32,
         embedding: NDArray[np.floating[Any]] | None = None,
-        log_counts: bool = False,
+        encoder_input: EncoderInput = "counts",
     ) -> Batch:
         """Make a batch of rows of a bag of words (n, n_words), and of embeddings (n, dimension)."""
         n, n_words = bag.shape
         values = torch.from_numpy(bag.data).to(dtype)
         lengths = torch.from_numpy(bag.sum(1)).to(dtype)
-        seen = values.log1p() if log_counts else values
+        seen = values
+        if encoder_input == "log":
+            seen = values.log1p()
+        elif encoder_input == "shares":
+            each = torch.from_numpy(np.diff(bag.indptr))
+            seen = USUAL_LENGTH * values / lengths.repeat_interleave(each)
         bag = sparse.csr_array((seen.numpy(), bag.indices, bag.indptr), bag.shape)
         present = np.zeros(n_words, bool)
         present[bag.indices] = True

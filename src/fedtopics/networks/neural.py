@@ -95,6 +95,10 @@ class NeuralTopicModel(ABC):
         if self.settings.layer_norm:  # batch normalisation would take it away again
             bound = self.settings.hidden[1] ** -0.5
             weights["posterior_bias"] = self.uniform(generator, bound, 2 * k)
+        if self.settings.posterior_gain is not None:
+            gain = torch.ones(2 * k, dtype=self.dtype)
+            gain[:k] = self.settings.posterior_gain
+            weights |= {"posterior_gain": gain, "posterior_shift": torch.zeros_like(gain)}
         if self.settings.word_bias:
             weights["word_bias"] = torch.zeros(self.n_words, dtype=self.dtype)
         if self.settings.learn_prior:
@@ -150,7 +154,7 @@ class NeuralTopicModel(ABC):
         """Make a batch of rows of a bag of words and of embeddings, as the network sees them."""
         if not self.sees_embedding:
             embedding = None
-        return Batch.of(bag, noise, self.dtype, embedding, self.settings.log_counts)
+        return Batch.of(bag, noise, self.dtype, embedding, self.settings.encoder_input)
 
     def draw(self, rng: np.random.Generator, n: int) -> Noise:
         """Draw the noise of one pass over n documents."""
@@ -180,12 +184,12 @@ class NeuralTopicModel(ABC):
         return theta
 
     def start_from(self, weights: Tensors, topics: NDArray[np.float64]) -> None:
-        """Begin with topics instead of noise, in place.
+        """Begin with topics instead of noise, in place: the decoder's, and what hidden units see.
 
         Parameters
         ----------
         weights : tensors
-            First weights; those of the decoder change.
+            First weights.
         topics : float64 array of shape (n_topics, n_words)
             Rows sum to 1; there may be zeros.
 
@@ -202,6 +206,9 @@ class NeuralTopicModel(ABC):
         logits = np.log(topics + SMALLEST_SHARE)
         logits -= logits.mean(1, keepdims=True)
         weights["beta_logits"].copy_(torch.from_numpy(logits))
+        if self.sees_words and len(topics) <= self.settings.hidden[0]:
+            shares = topics / np.maximum(topics.sum(0), SMALLEST_SHARE)
+            weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
 
     def theta(self, weights: Tensors, shared: Mapping[str, Tensors], batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
@@ -217,22 +224,27 @@ class NeuralTopicModel(ABC):
 
         Without noise, theta is the softmax of mu.
         """
-        if self.settings.layer_norm:
-            hidden, _ = self._hidden(weights, batch, {}, {})
-            shape = (self.settings.n_components,)
-            mu, log_variance = (
-                functional.layer_norm(part, shape, eps=EPSILON)
-                for part in (hidden["posterior"] + weights["posterior_bias"]).chunk(2, 1)
-            )
-        else:
-            normal = (carried["posterior"] - shared["mean"]) * shared["scale"]
-            mu, log_variance = normal.chunk(2, 1)
+        normal = self._normalised(weights, batch, carried, shared)
+        if "posterior_gain" in weights:
+            normal = normal * weights["posterior_gain"] + weights["posterior_shift"]
+        mu, log_variance = normal.chunk(2, 1)
         if batch.noise is None:
             theta = torch.softmax(mu, 1)
         else:
             z = mu + batch.noise.normal * (0.5 * log_variance).exp()
             theta = torch.softmax(z, 1) * batch.noise.keep_theta
         return {"theta": theta, "mu": mu, "log_variance": log_variance}
+
+    def _normalised(
+        self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors
+    ) -> Tensor:
+        """Return mu and log_variance side by side, each of mean 0 and variance 1."""
+        if not self.settings.layer_norm:
+            return (carried["posterior"] - shared["mean"]) * shared["scale"]
+        hidden, _ = self._hidden(weights, batch, {}, {})
+        shape = (self.settings.n_components,)
+        halves = (hidden["posterior"] + weights["posterior_bias"]).chunk(2, 1)
+        return torch.cat([functional.layer_norm(half, shape, eps=EPSILON) for half in halves], 1)
 
     def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
         """Return how far theta's mixture of centres points away from the embeddings, summed.

@@ -20,7 +20,9 @@ class NeuralLDA(NeuralTopicModel):
     """LDA with an encoder: a document's words come from theta @ softmax(rows).
 
     Each word's logits are normalised over the topics, which needs no document: a pass has one cut
-    less than ProdLDA's. A subclass with other rows overrides `draw_decoder` and `rows`.
+    less than ProdLDA's. Where a word belongs to one topic of many, that keeps the topic from
+    saying so (``normalise_topics = False``). A subclass with other rows overrides `draw_decoder`
+    and `rows`.
     """
 
     name = "neurallda"
@@ -28,6 +30,8 @@ class NeuralLDA(NeuralTopicModel):
     def rows(self, weights: Tensors) -> Tensor:
         """Return the logits of the topics' words, shape (n_topics, n_words)."""
         logits = weights["beta_logits"]
+        if not self.settings.normalise_topics:
+            return logits
         centred = logits - logits.mean(0)
         return centred * (centred.square().mean(0) + EPSILON).rsqrt()
 
