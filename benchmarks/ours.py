@@ -50,13 +50,10 @@ def peak_mb() -> float:
 
 def fit(arguments: argparse.Namespace, parts: dict[str, Corpus]) -> tuple[TopicModel, list[float]]:
     """Train; return the model and the seconds of each round."""
+    kind = {"name": "lda"} if arguments.name == "lda" else {"network": arguments.name}
     study = Study.make(
         seed=arguments.seed,
-        method={
-            "network": arguments.name,
-            "n_components": arguments.topics,
-            "coherence": arguments.within,
-        },
+        method={**kind, "n_components": arguments.topics, "coherence": arguments.within},
         vocabulary={"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1},
     )
     seconds: list[float] = []

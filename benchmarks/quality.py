@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "quality.jsonl"
 WORK = HERE.parent / ".bench"  # prepared documents: they are not ours to keep in the repository
 SETTINGS = (("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50))
-OURS = ("zeroshottm", "combinedtm", "prodlda")
+OURS = ("zeroshottm", "combinedtm", "prodlda", "lda")
 CLIENTS = ("pooled", "node", "even")
 PEERS = (
     "tomotopy", "keynmf", "bertopic-merged", "bertopic-merged-even", "fastopic",
