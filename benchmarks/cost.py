@@ -1,0 +1,119 @@
+"""What a topic model costs in rounds and bytes until it is so good: LDA and networks, federated.
+
+The synthetic experiment's corpus (K' = 10, eta = 0.01), a server and five client processes over
+mutual TLS. Each model is trained with more and more rounds until its topics have the wanted
+similarity to the true ones (TSS). Bytes are a client's: what its ledger says that left, and what the
+server sent it. Results are kept in ``benchmarks/results/cost.jsonl``.
+
+    python benchmarks/cost.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from federated import NAMES, events_of, prepare, run
+from fedtopics import TopicModel
+from fedtopics.datasets import SyntheticClients, synthetic_lda
+from fedtopics.experiments.gfedntm_figure3 import RECIPES
+from fedtopics.metrics import topic_similarity
+from fedtopics.privacy import summarise_ledger
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "cost.jsonl"
+WANTED = 44.0  # TSS of 50
+ROUNDS = {"lda": (1, 2, 5, 10, 20), "ntm": (1, 50, 200, 1000), "prodlda": (200, 500, 1000, 2000)}
+STUDY = """name = "cost"
+checkpoint_every = 1000000
+
+[method]
+n_components = 50
+coherence = "nothing"
+{method}
+
+[vocabulary]
+max_document_share = 1.0
+min_document_frequency = 1
+"""
+
+
+def study(model: str, rounds: int) -> str:
+    """Return a study of a model of the experiment, with so many rounds."""
+    method = {**RECIPES[model].method, "max_rounds": rounds}
+    return STUDY.format(method="\n".join(f"{k} = {json.dumps(v)}" for k, v in method.items()))
+
+
+def summarise(out: Path, drawn: SyntheticClients) -> dict[str, Any]:
+    """Return TSS, and one client's bytes."""
+    model = TopicModel.from_pretrained(out / "model")
+    tss = topic_similarity(drawn.beta, model.beta, drawn.words, model.vocabulary.words)
+    ledger = {
+        row["function"]: row["bytes"] for row in summarise_ledger(out / NAMES[0] / "ledger.jsonl")
+    }
+    once = sum(ledger.get(name, 0) for name in ("vocabulary", "adopt", "projections"))
+    end = sum(ledger.get(name, 0) for name in ("shares", "word_sums", "pairs"))
+    rounds = [event for event in events_of(out) if event["event"] == "round"]
+    return {
+        "tss": tss,
+        "once": once,
+        "rounds_out": sum(ledger.values()) - once - end,
+        "rounds_in": sum(event["bytes_sent"] for event in rounds) / len(NAMES),
+        "end": end,
+    }
+
+
+def measure(folder: Path, drawn: SyntheticClients) -> list[dict[str, Any]]:
+    """Train what was not trained yet, each model until it is good enough."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    found = [json.loads(line) for line in lines]
+    for model, numbers in ROUNDS.items():
+        for rounds in numbers:
+            rows = [r for r in found if (r["model"], r["rounds"]) == (model, rounds)]
+            if not rows:
+                out = run(folder, study(model, rounds))
+                rows = [{"model": model, "rounds": rounds} | summarise(out, drawn)]
+                found += rows
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(rows[0]) + "\n")
+            sys.stderr.write(f"{rows[0]}\n")
+            if rows[0]["tss"] >= WANTED:
+                break
+    return found
+
+
+def report(found: list[dict[str, Any]]) -> str:
+    """Return the table."""
+    lines = [
+        f"To a TSS of {WANTED:g} of 50, five clients of 10,000 documents, 5,000 words, 50 topics, "
+        "seed 0. MB of one client. Command: `make bench-cost`.",
+        "",
+        "| model | rounds | TSS | out, before | out, rounds | in, rounds | out, at the end |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in found:
+        sizes = (row[part] / 1e6 for part in ("once", "rounds_out", "rounds_in", "end"))
+        cells = " | ".join(f"{size:,.1f}" for size in sizes)
+        lines.append(
+            f"| {RECIPES[row['model']].title} | {row['rounds']:,} | {row['tss']:.2f} | {cells} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    drawn = synthetic_lda(n_validation=1)
+    bags = dict(zip(NAMES, (docs.counts for docs in drawn.training.values()), strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder), bags)
+        table = report(measure(Path(folder), drawn))
+    RESULTS.with_suffix(".md").write_text(table)
+    sys.stdout.write(table)
+
+
+if __name__ == "__main__":
+    main()
