@@ -2,8 +2,8 @@
 
 The synthetic experiment's corpus (K' = 10, eta = 0.01), a server and five client processes over
 mutual TLS. Each model is trained with more and more rounds until its topics have the wanted
-similarity to the true ones (TSS). Bytes are a client's: what its ledger says that left, and what the
-server sent it. Results are kept in ``benchmarks/results/cost.jsonl``.
+similarity to the true ones (TSS). Bytes are a client's: what left by its ledger,
+and what the server sent it. Results are kept in ``benchmarks/results/cost.jsonl``.
 
     python benchmarks/cost.py
 """
@@ -51,10 +51,10 @@ def study(model: str, rounds: int) -> str:
 def summarise(out: Path, drawn: SyntheticClients) -> dict[str, Any]:
     """Return TSS, and one client's bytes."""
     model = TopicModel.from_pretrained(out / "model")
-    tss = topic_similarity(drawn.beta, model.beta, drawn.words, model.vocabulary.words)
-    ledger = {
-        row["function"]: row["bytes"] for row in summarise_ledger(out / NAMES[0] / "ledger.jsonl")
-    }
+    words = [f"w{number}" for number in range(len(drawn.words))]  # as `tokenised` calls them
+    tss = topic_similarity(drawn.beta, model.beta, words, model.vocabulary.words)
+    lines = summarise_ledger(out / NAMES[0] / "ledger.jsonl")
+    ledger = {row["function"]: row["bytes"] for row in lines}
     once = sum(ledger.get(name, 0) for name in ("vocabulary", "adopt", "projections"))
     end = sum(ledger.get(name, 0) for name in ("shares", "word_sums", "pairs"))
     rounds = [event for event in events_of(out) if event["event"] == "round"]
