@@ -186,7 +186,10 @@ def test_a_study_without_clients_has_no_documents() -> None:
         ("[method]\nn_components = 2.5", "'method.n_components' is 2.5"),
         ("[method]\nhidden = [0, 5]", "'method.hidden"),
         ("[method]\ndropout = 1.0", "'method.dropout' is 1.0"),
-        ("[method]\npreset = 'best'", "'method.preset' is 'best': .* 'default' or 'paper'"),
+        (
+            "[method]\npreset = 'best'",
+            "'method.preset' is 'best': .* 'default', 'paper' or 'mixtures'",
+        ),
         ("[method]\npreset = ['paper']", "'method.preset' is"),
         ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
         ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; known: prodlda, neurall"),

@@ -15,10 +15,11 @@ class ProdLDA(TopicEstimator):
     ----------
     n_components : int, default 20
         Number of topics.
-    preset : {"default", "paper"}
+    preset : {"default", "paper", "mixtures"}
         Values of the parameters that are None. "paper" drops a part of theta, takes minibatches of
         64, more and smaller steps, has no bias per word, learns its prior, sees counts as they
-        are, does not reconstruct embeddings, and reads topics by probability.
+        are, does not reconstruct embeddings, and reads topics by probability. "mixtures" begins
+        with anchors, for documents that mix topics with words of their own.
     hidden : (int, int), optional
         Units of the two hidden layers; default (100, 100).
     dropout, dropout_theta : float, optional
@@ -112,7 +113,7 @@ class ProdLDA(TopicEstimator):
         self,
         n_components: int = 20,
         *,
-        preset: Literal["default", "paper"] = "default",
+        preset: Literal["default", "paper", "mixtures"] = "default",
         hidden: tuple[int, int] | None = None,
         dropout: float | None = None,
         dropout_theta: float | None = None,

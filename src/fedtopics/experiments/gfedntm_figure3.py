@@ -38,9 +38,10 @@ CLIENTS = tuple(f"client{number}" for number in range(5))
 RECIPES = {
     "paper": Recipe("ProdLDA, as in the paper", {"preset": "paper"}),
     "prodlda": Recipe("ProdLDA", {}),
-    "lda": Recipe("LDA", {"name": "lda", "initialisation": "anchors", "max_rounds": 100}),
+    "ntm": Recipe("NeuralLDA for mixtures", {"network": "neurallda", "preset": "mixtures"}),
+    "lda": Recipe("LDA", {"name": "lda", "max_rounds": 100}),
 }
-SWEPT = ("lda",)  # models of the other settings than the first
+SWEPT = ("lda", "ntm")  # models of the other settings than the first
 QUICK: dict[str, Any] = {"max_rounds": 40}
 
 

@@ -29,6 +29,16 @@ PRESETS: dict[str, dict[str, Any]] = {
         "embedding_weight": 0.0,
         "max_rounds": 5000,
     },
+    # For documents that mix topics with words of their own, as LDA draws them: docs/models.md.
+    "mixtures": {
+        "alpha": 0.1,
+        "dropout": 0.0,
+        "initialisation": "anchors",
+        "learning_rate_decay": "linear",
+        "normalise_topics": False,
+        "posterior_gain": 1.5,
+        "max_rounds": 2500,
+    },
 }
 
 
@@ -77,8 +87,10 @@ class Choice(BaseModel):
         "prodlda",
         description='the neural topic model: "prodlda", "neurallda", "combinedtm" or "zeroshottm"',
     )
-    preset: Literal["default", "paper"] = Field(
-        "default", description='"paper" takes the authors\' settings where none is given'
+    preset: Literal["default", "paper", "mixtures"] = Field(
+        "default",
+        description='for what is not given: "paper" takes the authors\' settings, "mixtures" such '
+        "for documents that mix topics with words of their own",
     )
 
     @field_validator("network")

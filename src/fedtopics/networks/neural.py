@@ -19,7 +19,7 @@ from fedtopics.errors import StudyError
 from fedtopics.kernels import EPSILON
 from fedtopics.networks.base import Batch, NetworkSettings, Noise, Stage, Tensors
 
-SMALLEST_SHARE = 2e-6  # of a word in a first topic, so that it has a logarithm
+SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 
 
 class NeuralTopicModel(ABC):
@@ -46,6 +46,8 @@ class NeuralTopicModel(ABC):
     name: ClassVar[str]
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
+    first_topics_alike: ClassVar[float] = 0.0
+    """How much of all topics each one has when training begins with given ones."""
     finish_weights: ClassVar[frozenset[str]] = frozenset()
     """Weights that a stage's `finish` alone uses, and clients do not get."""
 
@@ -203,7 +205,8 @@ class NeuralTopicModel(ABC):
                 f"The network {self.name!r} has no beta_logits to begin with; set initialisation "
                 '= "random".'
             )
-        logits = np.log(topics + SMALLEST_SHARE)
+        alike = self.first_topics_alike
+        logits = np.log((1 - alike) * topics + alike * topics.mean(0) + SMALLEST_SHARE)
         logits -= logits.mean(1, keepdims=True)
         weights["beta_logits"].copy_(torch.from_numpy(logits))
         if self.sees_words and len(topics) <= self.settings.hidden[0]:

@@ -25,6 +25,7 @@ class ProdLDA(NeuralTopicModel):
     """
 
     name = "prodlda"
+    first_topics_alike = 0.6  # a product of sharp topics leaves documents of two topics no word
     finish_weights = frozenset({"beta_logits"})
 
     def __init__(
