@@ -299,8 +299,8 @@ class OnNumbers(ProdLDA):
     def transform(self, X: Any) -> NDArray[np.float32]:  # type: ignore[override]  # noqa: N803
         return super().transform(_as_documents(X))
 
-    def _study(self, **method: Any) -> Any:
-        return super()._study(n_components=max(2, self.n_components), **method)
+    def _method(self, given: dict[str, Any]) -> dict[str, Any]:
+        return super()._method(given | {"n_components": max(2, self.n_components)})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

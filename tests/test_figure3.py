@@ -31,6 +31,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Settings, "cases", [TINY, replace(TINY, shared=40)])
     recipes = {name: replace(RECIPES[name], method=given) for name, given in TINY_METHOD.items()}
+    monkeypatch.setattr(experiment, "RECIPES", recipes)
     monkeypatch.setattr(Settings, "recipe", lambda _, model: recipes[model])
     monkeypatch.setattr(experiment, "SWEPT", ("lda",))
     return tmp_path
@@ -59,6 +60,11 @@ def test_from_nothing_to_a_figure_and_again(
     rows = [json.loads(line) for line in (tiny / "out/runs.jsonl").read_text().splitlines()]
     assert len(rows) == 20 + 2 * 3
 
+    assert fedtopics(*arguments[:-2], "--out", "out") == 0, "shows what was trained before as well"
+    assert page == (tiny / "out/figure3.md").read_text()
+    with (tiny / "out/runs.jsonl").open("a") as file:
+        file.write('{"model": "lda", "half a li')
+    capsys.readouterr()
     monkeypatch.setattr(experiment, "run", lambda *_: pytest.fail("is there already"))
     monkeypatch.setattr(experiment, "reference", lambda *_: pytest.fail("is there already"))
     assert fedtopics(*arguments, "--out", "out", "--json") == 0
@@ -145,6 +151,6 @@ def test_the_table_has_what_is_there() -> None:
     rows.append(row(Case(), "paper", "centralised", 34.4, 2000, readings=readings))
     first, read, a, _ = tables(settings, rows)
     assert ("LDA", "federated", "47.00", "100", "50") in first.rows
-    assert ("ProdLDA, as in the paper", "centralised", "34.40", "2,000", "1,000") in first.rows
+    assert ("ProdLDA, the paper's settings", "centralised", "34.40", "2,000", "1,000") in first.rows
     assert read.rows[0] == ("centralised", "8.75", "8.75", "8.75", "8.75", "8.68")
     assert a.rows[0][:5] == ("5", "49.00", "50", "40.00", "100")

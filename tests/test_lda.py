@@ -79,16 +79,19 @@ def pooled(plan: Study, drawn: Drawn, n_words: int, documents: int) -> NDArray[n
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     """The minibatches that the clients draw, by round."""
     seen: Drawn = {}
-    ask = LDAClient.expected_counts
+    some, every = LDAClient.expected_counts, LDAClient.all_expected_counts
 
     def asked(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
         rows = self.minibatch(vocabulary, round)
-        if self.settings.learning == "batch":
-            rows = self.minibatches.known
         seen.setdefault(round, []).append(self.bag[rows])
-        return ask(self, vocabulary, round, topics)
+        return some(self, vocabulary, round, topics)
+
+    def asked_all(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
+        seen.setdefault(round, []).append(self.bag[self.minibatches.known])
+        return every(self, vocabulary, round, topics)
 
     monkeypatch.setattr(LDAClient, "expected_counts", asked)
+    monkeypatch.setattr(LDAClient, "all_expected_counts", asked_all)
     return seen
 
 
@@ -185,10 +188,10 @@ def test_a_posterior_is_that_of_the_papers_loop() -> None:
     np.testing.assert_allclose(found, counts[words], rtol=1e-9)
     np.testing.assert_allclose(found.sum(1), x.sum(0)[words], rtol=1e-12)
     assert posterior.bound(bag, 0.1) == pytest.approx(bound, rel=1e-10)
-    np.testing.assert_allclose(posterior.mean[4], 1 / 3)
+    np.testing.assert_allclose(posterior.read("mean")[4], 1 / 3)
     roots = np.exp(gammaln(gamma + 0.5) - gammaln(gamma))
     expected = roots**2 / (roots**2).sum(1, keepdims=True)
-    np.testing.assert_allclose(posterior.root, expected, rtol=1e-9)
+    np.testing.assert_allclose(posterior.read("root"), expected, rtol=1e-9)
 
 
 SYNTHETIC: dict[str, Any] = {
@@ -219,8 +222,8 @@ def test_words_that_few_documents_have_are_not_counted() -> None:
     replies = []
 
     class Watched(LDAClient):
-        def expected_counts(self, *given: Any, **named: Any) -> Any:
-            reply = super().expected_counts(*given, **named)
+        def all_expected_counts(self, *given: Any, **named: Any) -> Any:
+            reply = super().all_expected_counts(*given, **named)
             replies.append((self.name, reply["counts"].dense()))
             return reply
 
@@ -262,22 +265,37 @@ def test_topics_that_cannot_be_begun_with(given: Any) -> None:
         LDA(2, start=(np.ones((3, 2)), ["a", "b"])).fit([["a", "b"]] * 20)
 
 
-def test_partial_fit_goes_on_with_new_documents() -> None:
+def test_partial_fit_counts_each_new_document_once() -> None:
     corpora = subjects({"a": 200, "b": 200})
-    new = subjects({"a": 100}, seed=1)
+    new = subjects({"a": 130, "c": 30}, seed=1)  # c has not been there before
     model = LDA(4, max_rounds=20, batch_size=100, coherence="nothing").fit_clients(corpora)
     words, before = model.vocabulary_, model.model_
-    model.partial_fit_clients(new)
+    model.partial_fit_clients(new, policies=dict.fromkeys(new, OPEN_POLICY))
     assert model.vocabulary_ == words
-    assert model.model_.info == {**before.info, "rounds": 21, "seen": before.info["seen"] + 100}
-    weight = 31**-0.6  # of round 21: what was learned before stays by the rest
-    total = before.weights["pseudo_counts"].sum().item()
-    occurrences = model.model_.word_sums.sum() / 100 * 500
-    expected = (1 - weight) * total + weight * (occurrences + len(words))
-    assert model.model_.weights["pseudo_counts"].sum().item() == pytest.approx(expected, rel=0.05)
-    assert model.n_components == 4
-    with pytest.raises(StudyError, match="forgets"):
-        model.set_params(learning="batch").partial_fit_clients(new)
+    # Of c's words only those in common are known; a document without any counts nothing.
+    used = sum(bool({*doc} & {*words}) for corpus in new.values() for doc in tokens_of(corpus))
+    assert model.model_.info == {**before.info, "rounds": 21, "seen": before.info["seen"] + used}
+    learned = model.model_.weights["pseudo_counts"] - before.weights["pseudo_counts"]
+    known = set(words)
+    for column, word in enumerate(words[:30]):
+        occurrences = sum(doc.count(word) for corpus in new.values() for doc in tokens_of(corpus))
+        assert learned[column].sum().item() == pytest.approx(occurrences), word
+    total = sum(w in known for corpus in new.values() for doc in tokens_of(corpus) for w in doc)
+    assert learned.sum().item() == pytest.approx(total)
+
+
+def test_partial_fit_keeps_to_the_policy() -> None:
+    model = LDA(4, max_rounds=5, coherence="nothing").fit_clients(subjects({"a": 200, "b": 200}))
+    before = model.model_.weights["pseudo_counts"].clone()
+    new = subjects({"a": 30}, seed=1)
+    frequency = dict.fromkeys(model.vocabulary_, 0)
+    for document in tokens_of(new["a"]):
+        for word in set(document) & frequency.keys():
+            frequency[word] += 1
+    model.partial_fit_clients(new)  # whose policy asks for five documents a word
+    learned = (model.model_.weights["pseudo_counts"] - before).sum(1)
+    for column, word in enumerate(model.vocabulary_):
+        assert (learned[column] > 0) == (frequency[word] >= 5), word
 
 
 def test_partial_fit_of_an_unfitted_one_is_fit() -> None:
@@ -309,8 +327,91 @@ def test_refined_theta_and_its_readouts() -> None:
     root = neural.transform(documents, refine=True, readout="root")
     bag = neural.count(Corpus.of(documents))[:5]
     posterior = infer(bag, np.maximum(neural.beta.T, np.exp(-40)), 1.0, 20, plain[:5])
-    np.testing.assert_allclose(mean[:5], posterior.mean, rtol=1e-5)
-    np.testing.assert_allclose(root[:5], posterior.root, rtol=1e-5)
+    np.testing.assert_allclose(mean[:5], posterior.read("mean"), rtol=1e-5)
+    np.testing.assert_allclose(root[:5], posterior.read("root"), rtol=1e-5)
     assert (mean[5] == root[5]).all() and (mean[5] == 0.25).all()
     with pytest.raises(StudyError, match="give refine=True"):
         neural.transform(documents, readout="root")
+    with pytest.raises(StudyError, match="readout='median' is unknown; choose from mean, root"):
+        neural.transform(documents, refine=True, readout="median")
+
+
+def test_readouts_of_lda() -> None:
+    corpora = subjects({"a": 120, "b": 120})
+    model = train(lda_study(n_components=4), corpora)
+    documents = tokens_of(corpora["a"])[:5]
+    plain = model.transform(documents)
+    for theta in (
+        model.transform(documents, readout="mean"),
+        model.transform(documents, refine=True),
+    ):
+        assert theta.tobytes() == plain.tobytes()
+    root = model.transform(documents, readout="root")
+    assert (root.max(1) > plain.max(1)).all(), "the mean is drawn to the middle"
+
+
+def half(**method: Any) -> tuple[LDAClient, str, NDArray[np.float64]]:
+    plan = lda_study(n_components=2, **method)
+    given = plan.method, plan.text, plan.vocabulary, plan.seed
+    client = LDAClient("a", subjects({"a": 60})["a"], *given)
+    words = client.vocabulary()["words"]
+    client.adopt(words, 60, 10.0)
+    return client, client._fingerprint, np.full((len(words), 2), 0.9 / len(words))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda topics: topics[:-1],
+        lambda topics: np.repeat(topics, 3, axis=1),
+        lambda topics: topics.astype(np.float32),
+        lambda topics: np.where(topics > 0, np.nan, topics),
+        lambda topics: topics * 0,
+        lambda topics: topics * 1e9,
+        lambda topics: topics.tolist(),
+    ],
+)
+def test_topics_that_are_none_get_no_reply(spoil: Any) -> None:
+    client, vocabulary, topics = half()
+    client.expected_counts(vocabulary, 1, topics)
+    spoiled = spoil(topics)
+    for ask in (
+        lambda: client.expected_counts(vocabulary, 1, spoiled),
+        lambda: client.all_expected_counts(vocabulary, 1, spoiled),
+        lambda: client.shares(vocabulary, topics=spoiled),
+        lambda: client.word_sums(vocabulary, topics=spoiled),
+    ):
+        with pytest.raises(StudyError, match="was sent topics that are none"):
+            ask()
+
+
+def test_many_topics_and_short_documents_do_not_underflow() -> None:
+    x = sparse.csr_array(np.eye(3, 5))
+    posterior = infer(x, np.full((5, 2000), 1e-6), 1e-4, 20)
+    np.testing.assert_allclose(posterior.read("mean"), 1 / 2000, rtol=1e-6)
+    assert np.isfinite(posterior.bound(x, 1e-4))
+
+
+def test_starting_with_topics_of_other_words() -> None:
+    with pytest.raises(StudyError, match="no word that the clients agreed on"):
+        LDA(2, start=(np.ones((2, 2)), ["x", "y"])).fit_clients(subjects({"a": 60, "b": 60}))
+
+
+def test_a_minibatch_stands_for_all_documents(drawn: Drawn) -> None:
+
+    corpora = subjects({"a": 60, "b": 60})
+    plan = lda_study(batch_split="fixed", batch_size=20, max_rounds=1, learning_offset=0)
+    model = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY))
+    x = sparse.vstack(drawn[1])
+    occurrences = x.sum() * 120 / 40  # as if all 120 documents were like the 40
+    prior = len(model.vocabulary) * 6 / 6
+    assert model.weights["pseudo_counts"].sum().item() == pytest.approx(occurrences + prior)
+
+
+def test_a_stop_by_tolerance() -> None:
+    events: list[dict[str, Any]] = []
+    plan = lda_study(learning="batch", tolerance=0.05, max_rounds=100, coherence="nothing")
+    train(plan, subjects({"a": 120, "b": 120}), on_event=events.append)
+    stopped = [event for event in events if event["event"] == "stopped"]
+    assert len(stopped) == 1 and 2 < stopped[0]["round"] < 100
+    assert "less than the tolerance" in stopped[0]["reason"]

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedtopics.networks import Tensors
 
 Readout = Literal["mean", "root"]
+READOUTS: tuple[Readout, ...] = ("mean", "root")
 SMALLEST = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
 REFINEMENT = 20  # steps
 
@@ -125,12 +126,6 @@ class VariationalLDA:
         counts = weights["pseudo_counts"]
         return (counts / counts.sum(0)).T
 
-    def topic_weights(self, pseudo_counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return exp(E[log beta]), shape (n_words, n_topics)."""
-        expected = digamma(pseudo_counts) - digamma(pseudo_counts.sum(0))
-        weights: NDArray[np.float64] = np.maximum(np.exp(expected), SMALLEST)
-        return weights
-
     def infer(
         self,
         weights: Tensors,
@@ -139,11 +134,30 @@ class VariationalLDA:
         embeddings: NDArray[Any] | None,
     ) -> NDArray[np.float64]:
         """Return the mean of each document's posterior, shape (n, n_topics)."""
+        return self.read_out(weights, counts, "mean")
+
+    def read_out(
+        self, weights: Tensors, counts: sparse.csr_array, readout: Readout
+    ) -> NDArray[np.float64]:
+        """Return a theta of each document's posterior, shape (n, n_topics)."""
         from fedtopics.variational import infer
 
-        topics = self.topic_weights(weights["pseudo_counts"].numpy())
+        topics = topic_weights(weights["pseudo_counts"].numpy())
         settings = self.settings
-        return infer(counts, topics, settings.theta_prior, settings.inner_steps).mean
+        return infer(counts, topics, settings.theta_prior, settings.inner_steps).read(readout)
+
+
+def topic_weights(pseudo_counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return exp(E[log beta]) of topics that are Dirichlet distributed, shape (n_words, n_topics).
+
+    Parameters
+    ----------
+    pseudo_counts : float64 array of shape (n_words, n_topics)
+        A column is a topic's parameter, lambda in the references.
+    """
+    expected = digamma(pseudo_counts) - digamma(pseudo_counts.sum(0))
+    weights: NDArray[np.float64] = np.maximum(np.exp(expected), SMALLEST)
+    return weights
 
 
 def refine(
@@ -178,5 +192,4 @@ def refine(
     """
     from fedtopics.variational import infer
 
-    posterior = infer(counts, np.maximum(beta.T, SMALLEST), alpha, steps, theta)
-    return posterior.mean if readout == "mean" else posterior.root
+    return infer(counts, np.maximum(beta.T, SMALLEST), alpha, steps, theta).read(readout)

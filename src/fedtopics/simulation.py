@@ -31,7 +31,7 @@ def train(
     resume: bool = False,
     policies: Mapping[str, Policy] | None = None,
     on_event: OnEvent | None = None,
-    start: Start | None = None,
+    start: Any = None,
 ) -> TopicModel:
     """Train a study's topic model on clients that are all in this process.
 
@@ -48,8 +48,8 @@ def train(
         By default the files that the study names, or else the default policy.
     on_event : function, optional
         Called with each event of the run.
-    start : Start, optional
-        A model to begin with, if the method can.
+    start : TopicModel, (beta, words) or Start, optional
+        Topics to begin with, if the method can.
 
     Returns
     -------
@@ -62,6 +62,7 @@ def train(
     for name in documents:
         check_client_name(name)
     study = study.with_clients(documents)
+    begun = None if start is None else Start.of(start)
     folder = None if out is None else Path(out)
     run = RunFolder(folder, study.fingerprint, study.checkpoint_every, resume, on_event)
     if folder is not None:
@@ -75,7 +76,7 @@ def train(
             name: _door(study, name, data, rules.get(name, Policy()), ledgers[name], on_event)
             for name, data in documents.items()
         }
-        model = study.server_half(start).train(LocalClients(doors), run)
+        model = study.server_half(begun).train(LocalClients(doors), run)
         if folder is not None:
             model.save_pretrained(folder / "model")
         run.event("finished")

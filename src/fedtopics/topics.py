@@ -22,7 +22,7 @@ from fedtopics import __version__
 from fedtopics.corpus import Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import ModelError, StudyError
-from fedtopics.inference import Inference, LDAPrior, Readout, VariationalLDA
+from fedtopics.inference import READOUTS, Inference, LDAPrior, Readout, VariationalLDA
 from fedtopics.inference import refine as refined
 from fedtopics.networks import NetworkSettings, Tensors, find_network
 from fedtopics.reading import USUAL, Reading
@@ -126,9 +126,10 @@ class TopicModel:
         ----------
         documents : whatever `Corpus.of` takes
         refine : bool
-            Let each document's own words correct what the encoder said of it, by twenty variational
+            Let each document's own words correct what an encoder said of it, by twenty variational
             steps of LDA with these topics and the model's prior of theta. It takes longer, and is
-            closer for documents that are mixtures; the words alone count, not embeddings.
+            closer for documents that are mixtures; the words alone count, not embeddings. What LDA
+            says of a document is of that kind already, and stays.
         readout : {"mean", "root"}, optional
             Of a refined theta, or one of LDA: the mean of the posterior, which is the default, or
             the theta that is closest to it in Hellinger's distance.
@@ -142,23 +143,24 @@ class TopicModel:
         Raises
         ------
         StudyError
-            If there is no posterior to read out: a network's, without `refine`.
+            If `readout` is unknown, or there is no posterior to read out: a network's, without
+            `refine`.
         """
+        if readout not in (None, *READOUTS):
+            raise StudyError(f"readout={readout!r} is unknown; choose from {', '.join(READOUTS)}.")
         corpus = self.embedded(Corpus.of(documents))
         counts = self.count(corpus)
         theta, _ = self._theta(counts, corpus.embeddings)
-        if not refine and readout is None:
-            return theta
-        if not refine and not isinstance(self.inference, VariationalLDA):
-            raise StudyError("An encoder gives no posterior to read out; give refine=True as well.")
         worded = np.flatnonzero(np.diff(counts.indptr))
-        theta[worded] = refined(
-            counts[worded],
-            self.beta,
-            self.inference.settings.theta_prior,
-            theta[worded],
-            readout or "mean",
-        )
+        if isinstance(self.inference, VariationalLDA):
+            if readout == "root":
+                theta[worded] = self.inference.read_out(self.weights, counts[worded], readout)
+        elif refine:
+            prior = self.inference.settings.theta_prior
+            given = counts[worded], self.beta, prior, theta[worded]
+            theta[worded] = refined(*given, readout or "mean")
+        elif readout is not None:
+            raise StudyError("An encoder gives no posterior to read out; give refine=True as well.")
         return theta
 
     def main_topics(self, documents: Any) -> NDArray[np.int64]:

@@ -13,9 +13,10 @@ Online Learning for Latent Dirichlet Allocation, NIPS 2010, algorithm 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,7 +25,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
+Readout = Literal["mean", "root"]
 CHUNK = 64  # documents that a thread takes at once
+Floats = NDArray[np.float64]
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function; keep what was compiled on disk, where it can be written."""
+    fast: Callable[..., Any]
+    try:
+        fast = njit(function, nogil=True, fastmath=True, cache=True)
+    except RuntimeError:  # neither the package's folder nor a home can be written
+        fast = njit(function, nogil=True, fastmath=True)
+    return fast
 
 
 @dataclass(frozen=True)
@@ -33,42 +46,42 @@ class Posterior:
 
     Parameters
     ----------
-    gamma : float array of shape (n, n_topics)
+    gamma : float64 array of shape (n, n_topics)
         Parameters of each document's Dirichlet distribution.
-    topics : float array of shape (n, n_topics)
-        exp(psi(gamma)).
+    topics : float64 array of shape (n, n_topics)
+        exp(psi(gamma) - scale).
+    scale : float64 array of shape (n,)
+        Keeps `topics` from underflow.
     ratios : CSR array of shape (n, n_words)
         Each count, divided by the document's weight of the word.
     """
 
-    gamma: NDArray[np.floating[Any]]
-    topics: NDArray[np.floating[Any]]
+    gamma: Floats
+    topics: Floats
+    scale: Floats
     ratios: sparse.csr_array
 
-    @property
-    def mean(self) -> NDArray[np.float64]:
-        """The expected theta, shape (n, n_topics)."""
-        wide = self.gamma.astype(np.float64)
-        mean: NDArray[np.float64] = wide / wide.sum(1, keepdims=True)
-        return mean
+    def read(self, readout: Readout) -> Floats:
+        """Return a theta for each document, shape (n, n_topics).
 
-    @property
-    def root(self) -> NDArray[np.float64]:
-        """The theta closest to the posterior in Hellinger's distance, shape (n, n_topics).
-
-        It is the squared expectation of the roots of theta, normalised.
+        Parameters
+        ----------
+        readout : {"mean", "root"}
+            The mean, or the theta that is closest to the posterior in Hellinger's distance: the
+            squared expectation of the roots of theta, normalised.
         """
-        wide = self.gamma.astype(np.float64)
-        squares = np.exp(2 * (gammaln(wide + 0.5) - gammaln(wide)))
-        root: NDArray[np.float64] = squares / squares.sum(1, keepdims=True)
-        return root
+        theta = self.gamma
+        if readout == "root":
+            theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
+        normal: Floats = theta / theta.sum(1, keepdims=True)
+        return normal
 
-    def word_counts(self, weights: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def word_counts(self, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Return how many occurrences of each word are expected to be of each topic.
 
         Parameters
         ----------
-        weights : float array of shape (n_words, n_topics)
+        weights : float64 array of shape (n_words, n_topics)
             Those that the posterior was found with.
 
         Returns
@@ -78,30 +91,29 @@ class Posterior:
         counts : float64 array of shape (n_present, n_topics)
         """
         words = np.unique(self.ratios.indices).astype(np.int64)
-        sums = self.ratios.astype(np.float64).T @ self.topics.astype(np.float64)
-        return words, sums[words] * weights[words]
+        return words, (self.ratios.T @ self.topics)[words] * weights[words]
 
     def bound(self, counts: sparse.csr_array, alpha: float) -> float:
         """Return the evidence lower bound of the documents' words, summed (nats).
 
         It is that of the paper without the terms of the topics, which no document has a part in.
         """
-        wide = self.gamma.astype(np.float64)
-        total = wide.sum(1)
-        expected = digamma(wide) - digamma(total)[:, None]
-        words = counts.data @ (np.log(counts.data) - np.log(self.ratios.data.astype(np.float64)))
-        words -= counts.sum(1) @ digamma(total)
-        prior = ((alpha - wide) * expected + gammaln(wide)).sum() - gammaln(total).sum()
-        k = wide.shape[1]
-        return float(words + prior + len(wide) * (gammaln(k * alpha) - k * gammaln(alpha)))
+        total = self.gamma.sum(1)
+        expected = digamma(self.gamma) - digamma(total)[:, None]
+        words = counts.data @ (np.log(counts.data) - np.log(self.ratios.data))
+        words += counts.sum(1) @ (self.scale - digamma(total))
+        prior = ((alpha - self.gamma) * expected + gammaln(self.gamma)).sum()
+        n, k = self.gamma.shape
+        of_alpha = gammaln(k * alpha) - k * gammaln(alpha)
+        return float(words + prior - gammaln(total).sum() + n * of_alpha)
 
 
 def infer(
     counts: sparse.csr_array,
-    weights: NDArray[Any],
+    weights: Floats,
     alpha: float,
     steps: int,
-    start: NDArray[Any] | None = None,
+    start: NDArray[np.floating[Any]] | None = None,
 ) -> Posterior:
     """Find the topics of documents.
 
@@ -111,27 +123,29 @@ def infer(
     Parameters
     ----------
     counts : CSR array of shape (n, n_words)
-    weights : float32 or float64 array of shape (n_words, n_topics)
-        exp(E[log beta]), or beta itself. Its dtype is that of the arithmetic.
+    weights : float64 array of shape (n_words, n_topics)
+        exp(E[log beta]), or beta itself; not 0.
     alpha : float
         Dirichlet prior of theta.
     steps : int
     start : float array of shape (n, n_topics), optional
         A theta to begin with; by default an even one.
     """
-    dtype, (n, k) = weights.dtype, (counts.shape[0], weights.shape[1])
+    (n, n_words), k = counts.shape, weights.shape[1]
+    if len(weights) != n_words:
+        raise ValueError(f"{n_words} words have {len(weights)} weights")
     lengths = counts.sum(1, dtype=np.float64)[:, None]
-    gamma = np.empty((n, k), dtype)
+    gamma = np.empty((n, k))
     gamma[:] = alpha + lengths * (1 / k if start is None else start)
-    topics = np.empty_like(gamma)
-    data = counts.data.astype(dtype)
+    topics, scale = np.empty_like(gamma), np.empty(n)
+    data = counts.data.astype(np.float64)
     ratios = np.empty_like(data)
-    fixed = np.ascontiguousarray(weights), dtype.type(alpha), steps
+    weights = np.ascontiguousarray(weights, np.float64)
 
     def of_chunk(first: int) -> None:
         _settle(
-            counts.indptr, counts.indices, data, *fixed, first, min(first + CHUNK, n),
-            gamma, topics, ratios,
+            counts.indptr, counts.indices, data, weights, alpha, steps, first,
+            min(first + CHUNK, n), gamma, topics, scale, ratios,
         )  # fmt: skip
 
     chunks = range(0, n, CHUNK)
@@ -143,26 +157,47 @@ def infer(
         for first in chunks:
             of_chunk(first)
     scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
-    return Posterior(gamma, topics, scaled)
+    return Posterior(gamma, topics, scale, scaled)
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@compiled
+def _exp_digamma(gamma: Any, topics: Any) -> float:
+    """Write exp(psi(gamma) - scale) into topics; return the scale.
+
+    By psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5) and the asymptotic series, without a branch
+    and with one division for two terms: this is a third of all work.
+    """
+    scale = -math.inf
+    for topic in range(len(gamma)):
+        x = gamma[topic]
+        pairs = (2 * x + 1) / (x * (x + 1)) + (2 * x + 5) / ((x + 2) * (x + 3))
+        pairs += (2 * x + 9) / ((x + 4) * (x + 5))
+        y = x + 6
+        square = 1 / (y * y)
+        tail = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square / 240)))
+        topics[topic] = -0.5 / y - tail - pairs
+        scale = max(scale, topics[topic])
+    for topic in range(len(gamma)):
+        topics[topic] = (gamma[topic] + 6) * math.exp(topics[topic] - scale)
+    return scale
+
+
+@compiled
 def _settle(
-    ends: Any, words: Any, counts: Any, weights: Any, alpha: Any, steps: int, first: int, last: int,
-    gamma: Any, topics: Any, ratios: Any,
+    ends: Any, words: Any, counts: Any, weights: Any, alpha: float, steps: int, first: int,
+    last: int, gamma: Any, topics: Any, scale: Any, ratios: Any,
 ) -> None:  # fmt: skip
     """Take the steps for documents first to last - 1, in place."""
     k = weights.shape[1]
-    sums = np.empty(k, weights.dtype)
+    sums = np.empty(k)
     for document in range(first, last):
         own = topics[document]
-        for topic in range(k):
-            own[topic] = _exp_digamma(gamma[document, topic])
+        scale[document] = _exp_digamma(gamma[document], own)
         for step in range(steps + 1):
             sums[:] = 0
             for place in range(ends[document], ends[document + 1]):
                 row = weights[words[place]]
-                weight = weights.dtype.type(0)
+                weight = 0.0
                 for topic in range(k):
                     weight += own[topic] * row[topic]
                 ratio = counts[place] / weight
@@ -173,18 +208,4 @@ def _settle(
                 break
             for topic in range(k):
                 gamma[document, topic] = alpha + own[topic] * sums[topic]
-                own[topic] = _exp_digamma(gamma[document, topic])
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _exp_digamma(x: Any) -> Any:
-    """Return exp(psi(x)), by psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5) and a series.
-
-    Without a branch and with one division for two terms: this is a third of all work.
-    """
-    pairs = (2 * x + 1) / (x * (x + 1)) + (2 * x + 5) / ((x + 2) * (x + 3))
-    pairs += (2 * x + 9) / ((x + 4) * (x + 5))
-    y = x + 6
-    square = 1 / (y * y)
-    tail = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square / 240)))
-    return y * math.exp(-0.5 / y - tail - pairs)
+            scale[document] = _exp_digamma(gamma[document], own)

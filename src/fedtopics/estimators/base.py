@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.corpus import Corpus
 from fedtopics.inference import Readout
-from fedtopics.methods.lda import Start
 from fedtopics.privacy import OPEN_POLICY, Policy
 from fedtopics.simulation import train
 from fedtopics.study import Study
@@ -98,21 +97,20 @@ class TopicEstimator(
         clients: Mapping[str, Any],
         policies: Mapping[str, Policy],
         out: str | Path | None = None,
-        start: Start | None = None,
-        **method: Any,
+        start: Any = None,
     ) -> Self:
         corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
-        study = self._study(**method)
-        if start is None and getattr(self, "start", None) is not None:
-            start = Start.of(self.start)
+        study = self._study()
+        if start is None:
+            start = getattr(self, "start", None)
         self.model_: TopicModel = train(study, corpora, policies=policies, out=out, start=start)
         self.topics_ = self.model_.topics()
         self.beta_ = self.model_.beta
         self.vocabulary_ = self.model_.vocabulary.words
         return self
 
-    def _study(self, **method: Any) -> Study:
-        given = self.get_params() | method
+    def _study(self) -> Study:
+        given = self.get_params()
         given.pop("start", None)
         seed = given.pop("random_state")
         text = {"stop_words": given.pop("stop_words")}

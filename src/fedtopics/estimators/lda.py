@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-from fedtopics.corpus import Corpus
-from fedtopics.errors import StudyError
 from fedtopics.estimators.base import ALONE, TopicEstimator
 from fedtopics.methods.lda import Start
 from fedtopics.privacy import OPEN_POLICY, Policy
@@ -16,8 +14,8 @@ from fedtopics.privacy import OPEN_POLICY, Policy
 class LDA(TopicEstimator):
     """Latent Dirichlet allocation by variational Bayes, alone, centralised or federated.
 
-    A federation trains exactly the model of the pooled documents, in fewer rounds and bytes than a
-    neural topic model.
+    A federation trains exactly the model of the pooled documents (but for words that are rarer at a
+    client than its policy allows), in fewer rounds and bytes than a neural topic model.
 
     Parameters
     ----------
@@ -130,23 +128,14 @@ random_state
     ) -> Self:
         """Train on new documents of clients, of the same or of others; no words leave them.
 
+        Each document counts once, as much as one of those before.
+
         Parameters
         ----------
         clients, policies
             As for `fit_clients`.
-
-        Raises
-        ------
-        StudyError
-            If `learning` is "batch", which forgets what it does not see.
         """
         if not hasattr(self, "model_"):
             return self.fit_clients(clients, policies=policies)
-        if self.learning == "batch":
-            raise StudyError(
-                'Batch learning forgets earlier documents; new ones need learning="stochastic".'
-            )
-        corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
-        rounds = -(-sum(map(len, corpora.values())) // self.batch_size)
         start = replace(Start.of(self.model_), further=self.model_)
-        return self._fit(corpora, policies or {}, start=start, max_rounds=rounds)
+        return self._fit(clients, policies or {}, start=start)

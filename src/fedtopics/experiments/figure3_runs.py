@@ -21,7 +21,6 @@ from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 
 N_TOPICS = 50
-ORACLE_STEPS = 100
 REFERENCES = ("random", "even", "oracle")
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -160,5 +159,5 @@ def _oracle(truth: SyntheticClients) -> NDArray[np.float64]:
     for documents in truth.validation.values():
         start = np.full((len(documents), N_TOPICS), 1 / N_TOPICS)
         counts = documents.counts.astype(np.float64)
-        parts.append(refine(counts, truth.beta, 1 / N_TOPICS, start, "root", ORACLE_STEPS))
+        parts.append(refine(counts, truth.beta, 1 / N_TOPICS, start, "root"))
     return np.concatenate(parts)

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,18 @@ from fedtopics.experiments.figure3_runs import (
     study_of,
 )
 from fedtopics.experiments.report import require
+from fedtopics.runs import cut_half_line
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B
 CLIENTS = tuple(f"client{number}" for number in range(5))
 RECIPES = {
-    "paper": Recipe("ProdLDA, as in the paper", {"preset": "paper"}),
+    "paper": Recipe("ProdLDA, the paper's settings", {"preset": "paper"}),
     "prodlda": Recipe("ProdLDA", {}),
+    "prodlda-mixtures": Recipe(
+        "ProdLDA for mixtures",
+        {"preset": "mixtures", "posterior_gain": 4.0, "encoder_input": "shares"},
+    ),
     "ntm": Recipe("NeuralLDA for mixtures", {"network": "neurallda", "preset": "mixtures"}),
     "lda": Recipe("LDA", {"name": "lda", "max_rounds": 100}),
 }
@@ -126,7 +130,9 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     require(matplotlib="matplotlib")
     settings.folder.mkdir(parents=True, exist_ok=True)
     rows = _references(settings)
-    todo = list(tasks(settings))
+    every = tasks(replace(settings, models=tuple(RECIPES)))
+    rows += [row for task in every if (row := _known(settings, task)) is not None]
+    todo = [task for task in tasks(settings) if _known(settings, task) is None]
     for number, task in enumerate(todo):
         where = f"K' = {task.case.shared}, eta = {task.case.eta:g}"
         name = f"{task.model}, {where}, {task.scenario}, seed {task.seed}"
@@ -137,34 +143,48 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
 
 
 def _row(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]:
-    """Take a training's scores from the file, or train."""
+    """Train, and keep the scores."""
     recipe = settings.recipe(task.model)
-    made_of = study_of(recipe, task.seed).model_dump_json()
-    return _kept(settings, task, made_of, lambda: run(task, recipe, on_event))
+    return _keep(settings, _name(settings, task) | run(task, recipe, on_event))
 
 
 def _references(settings: Settings) -> list[dict[str, Any]]:
     """Score what needs no training, for every corpus."""
-    return [
-        _kept(settings, Task(case, name, "", seed), "", partial(reference, name, case, seed))
-        for number, case in enumerate(settings.cases)
-        for seed in range(1 if settings.quick or number else settings.seeds)
-        for name in REFERENCES
-    ]
+    rows = []
+    for number, case in enumerate(settings.cases):
+        for seed in range(1 if settings.quick or number else settings.seeds):
+            for name in REFERENCES:
+                task = Task(case, name, "", seed)
+                row = _known(settings, task)
+                if row is None:
+                    row = _keep(settings, _name(settings, task) | reference(name, case, seed))
+                rows.append(row)
+    return rows
 
 
-def _kept(
-    settings: Settings, task: Task, made_of: str, work: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
-    """Take the scores of a task from the file, or do the work and keep them there."""
+def _name(settings: Settings, task: Task) -> dict[str, Any]:
+    """Return what says which task it is, and what its model is made of."""
+    made_of = ""
+    if task.model in RECIPES:
+        made_of = study_of(settings.recipe(task.model), task.seed).model_dump_json()
     digest = hashlib.sha256(f"{__version__} {made_of}".encode()).hexdigest()[:16]
-    wanted = asdict(task) | {"made_of": digest}
+    return asdict(task) | {"made_of": digest}
+
+
+def _known(settings: Settings, task: Task) -> dict[str, Any] | None:
+    """Return the scores that the file has of a task."""
     path = settings.folder / "runs.jsonl"
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    for line in lines:
+    wanted = _name(settings, task)
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         if line.endswith("}") and wanted.items() <= (row := json.loads(line)).items():
             return dict(row)
-    row = wanted | work()
+    return None
+
+
+def _keep(settings: Settings, row: dict[str, Any]) -> dict[str, Any]:
+    path = settings.folder / "runs.jsonl"
+    if path.exists():
+        cut_half_line(path)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
     return row

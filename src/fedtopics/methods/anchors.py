@@ -49,7 +49,7 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     -------
     mapping
         ``projections`` (n_words, WIDTH): of the co-occurrence; ``mass`` (n_words,): its row sums;
-        ``frequency`` (n_words,): documents.
+        ``frequency`` (n_words,): documents in which it has another beside it.
     """
     n_words = counts.shape[1]
     rng = np.random.default_rng([seed, WIDTH])
@@ -66,7 +66,7 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     return {
         "projections": beside,
         "mass": np.bincount(counts.indices, by_words, n_words).astype(np.float64),
-        "frequency": np.bincount(counts.indices, minlength=n_words).astype(np.float64),
+        "frequency": np.bincount(counts.indices, by_pairs > 0, n_words).astype(np.float64),
     }
 
 
@@ -125,5 +125,8 @@ def _recover(
         mixtures[word], _ = nnls(corners, np.append(targets[word], one))
     mixtures /= np.maximum(mixtures.sum(1, keepdims=True), TINY)
     topics = (mixtures * mass[:, None]).T
+    # A topic of no word, which fewer different words than topics leave, begins anywhere.
+    empty = topics.sum(1) == 0
+    topics[empty] = np.random.default_rng(0).gamma(1, size=(int(empty.sum()), len(mass)))
     found: NDArray[np.float64] = topics / np.maximum(topics.sum(1, keepdims=True), TINY)
     return found

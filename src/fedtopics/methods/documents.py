@@ -57,6 +57,7 @@ class TopicClient(ABC, Generic[Settings]):
         self.settings = settings
         self.min_documents = min_documents
         self._rarest = max(limits.min_document_frequency, min_document_frequency)
+        self._rarest_allowed = min_document_frequency
         self._seed = (seed, int.from_bytes(name.encode()))
         self._corpus = corpus
         self._text = text
@@ -141,9 +142,10 @@ class TopicClient(ABC, Generic[Settings]):
         Leaves the client
             For each word that enough of the documents have: 300 random mixtures of how often
             other words stand in a document with it, the number of documents, and its summed share
-            of their words; zeros for other words.
+            of their words; zeros for other words. Where texts are short or words few, that is as
+            good as counts of pairs of words, down to one document.
         """
-        self._check(vocabulary)
+        self.check(vocabulary)
         sums = project(self.frequent(), self._seed[0])
         return sums | {"documents": self.bag.shape[0]}
 
@@ -153,7 +155,7 @@ class TopicClient(ABC, Generic[Settings]):
         Leaves the client
             n_topics numbers and the number of documents.
         """
-        self._check(vocabulary)
+        self.check(vocabulary)
         total = np.zeros(self.settings.n_components)
         for _, theta in self.thetas(**model):
             total += theta.sum(0)
@@ -167,11 +169,11 @@ class TopicClient(ABC, Generic[Settings]):
             the number of documents.
         """
         # Apart from `shares`, which the server sees one by one: of these it needs the sum alone.
-        self._check(vocabulary)
+        self.check(vocabulary)
         total = np.zeros((self.settings.n_components, self.bag.shape[1]))
         for rows, theta in self.thetas(**model):
             total += theta.T @ self.bag[rows]
-        total[:, self._rare] = 0
+        total[:, self._frequency < self._rarest] = 0
         return {"sums": total, "documents": len(self.minibatches.known)}
 
     def pairs(
@@ -183,7 +185,7 @@ class TopicClient(ABC, Generic[Settings]):
             For each pair of words of a topic, the number of windows or documents that hold both;
             the numbers of windows and documents.
         """
-        self._check(vocabulary)
+        self.check(vocabulary)
         asked = fingerprint([*words, *map(str, topics.ravel().tolist())])
         if (
             not is_usual(words, topics, windows, self.settings.coherence)
@@ -201,24 +203,23 @@ class TopicClient(ABC, Generic[Settings]):
 
     def minibatch(self, vocabulary: str, number: int) -> Documents:
         """Return the documents of a round."""
-        self._check(vocabulary)
+        self.check(vocabulary)
         return self.minibatches.draw(number, self._size)
 
     @property
-    def _rare(self) -> NDArray[np.bool_]:
-        """Whether a word is in too few documents to leave."""
-        frequency = np.bincount(self.bag.indices, minlength=self.bag.shape[1])
-        rare: NDArray[np.bool_] = frequency < self._rarest
-        return rare
+    def _frequency(self) -> NDArray[np.int64]:
+        """In how many documents each word is."""
+        return np.bincount(self.bag.indices, minlength=self.bag.shape[1])
 
     def frequent(self) -> sparse.csr_array:
-        """Return the bag of words without those that are in too few documents to leave."""
+        """Return the bag of words without those that are rarer than the policy allows."""
         kept = self.bag.copy()
-        kept.data[self._rare[kept.indices]] = 0
+        kept.data[self._frequency[kept.indices] < self._rarest_allowed] = 0
         kept.eliminate_zeros()
         return kept
 
-    def _check(self, vocabulary: str) -> None:
+    def check(self, vocabulary: str) -> None:
+        """Refuse a call for another vocabulary than the agreed one."""
         if vocabulary != self._fingerprint:
             raise StudyError(
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "

@@ -441,7 +441,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         Leaves the client
             The summed loss and the number of documents.
         """
-        self._check(vocabulary)
+        self.check(vocabulary)
         rows = self.minibatches.held
         total = 0.0
         for batch, given, used in self._evaluate(rows, weights, shared):

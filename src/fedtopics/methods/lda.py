@@ -2,7 +2,8 @@
 
 The E-step finds, document by document, how many occurrences of each word are expected to be of
 each topic. The M-step needs their sum over documents, no matter whose they are: five clients train
-exactly the model that one would train on all their documents. `LDA` is what the server executes,
+exactly the model that one would train on all their documents, but for words that are rarer at a
+client than its policy allows. `LDA` is what the server executes,
 `LDAClient` what a client executes.
 
 References
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from fedtopics.aggregation import Rows, Template
 from fedtopics.errors import StudyError
-from fedtopics.inference import LDAPrior, VariationalLDA
+from fedtopics.inference import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.base import Checkpoint, Clients, Run
 from fedtopics.methods.documents import TopicClient
 from fedtopics.methods.minibatches import Documents, in_order
@@ -32,6 +33,12 @@ from fedtopics.methods.server import Agreement, describe, reach_agreement
 from fedtopics.methods.settings import LDASettings
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import TextRules, VocabularyLimits
+
+if TYPE_CHECKING:
+    from fedtopics.variational import Posterior
+
+
+SLACK = 1e-9  # of a sum that is at most 1
 
 
 @dataclass(frozen=True)
@@ -61,17 +68,20 @@ class Start:
         StudyError
             If it is neither, or beta and words do not fit together.
         """
+        if isinstance(given, cls):
+            return given
         if isinstance(given, TopicModel):
             return cls(given.vocabulary.words, given.share[:, None] * given.beta)
         try:
             beta, words = given
             topics = np.asarray(beta, np.float64)
-            if topics.ndim != 2 or topics.shape[1] != len(words) or not (topics >= 0).all():
+            usable = np.isfinite(topics).all() and (topics >= 0).all() and topics.sum() > 0
+            if topics.ndim != 2 or topics.shape[1] != len(words) or not usable:
                 raise ValueError
         except (TypeError, ValueError):
             raise StudyError(
-                "To begin with topics, give a TopicModel, or a pair of beta, not negative, of "
-                "shape (n_topics, n_words), and its words."
+                "To begin with topics, give a TopicModel, or a pair of beta, not negative and not "
+                "all zero, of shape (n_topics, n_words), and its words."
             ) from None
         return cls(list(words), topics / topics.sum())
 
@@ -112,7 +122,6 @@ class LDA:
         self.limits = limits
         self.seed = seed
         self.start = start
-        self.inference = VariationalLDA(0, settings)
         if start is not None and len(start.topics) != settings.n_components:
             raise StudyError(
                 f"There are {len(start.topics)} topics to begin with, the study asks for "
@@ -131,11 +140,11 @@ class LDA:
         done = 0 if saved is None else saved.round
         topics = self._first(agreement) if saved is None else saved.arrays["pseudo_counts"]
         round_ = done
-        for round_ in run.rounds(done, settings.max_rounds):
+        last = settings.max_rounds if self._further is None else 1
+        for round_ in run.rounds(done, last):
             exchange = partial(self._exchange, agreement, topics, round_)
             found, report = clients.round(round_, exchange)
-            documents = self._seen + agreement.training
-            before, topics = topics, self._step(topics, found, documents, round_)
+            before, topics = topics, self._step(topics, found, agreement.training, round_)
             change = float(np.linalg.norm(topics - before) / np.linalg.norm(before))
             n = found["documents"]
             run.event("round", round=round_, loss=-found["bound"] / n, documents=n, **report)
@@ -154,8 +163,9 @@ class LDA:
     ) -> dict[str, Any]:
         """Let the clients do the E-step."""
         template: Template = {"counts": topics.shape, "bound": ()}
-        weights = self.inference.topic_weights(topics)
-        return agreement.sum("expected_counts", template, round=round_, topics=weights)
+        of_all = self.settings.learning == "batch" or self._further is not None
+        function = "all_expected_counts" if of_all else "expected_counts"
+        return agreement.sum(function, template, round=round_, topics=topic_weights(topics))
 
     def _step(
         self, topics: NDArray[np.float64], found: dict[str, Any], documents: int, round_: int
@@ -163,11 +173,13 @@ class LDA:
         """Do the M-step, as if all documents were like those of this round."""
         settings = self.settings
         counts: NDArray[np.float64] = found["counts"].dense()
+        if self._further is not None:  # each new document once: what was learned before stays
+            return topics + counts
         counts *= documents / found["documents"]
         counts += settings.topic_prior
         weight = 1.0
         if settings.learning == "stochastic":
-            weight = (settings.learning_offset + self._done + round_) ** -settings.learning_decay
+            weight = (settings.learning_offset + round_) ** -settings.learning_decay
         counts *= weight
         counts += (1 - weight) * topics
         return counts
@@ -186,6 +198,11 @@ class LDA:
             return kept
         else:
             topics = self.start.on(agreement.vocabulary.words)
+            if not topics.any():
+                raise StudyError(
+                    "The topics to begin with have no word that the clients agreed on; begin "
+                    "without them."
+                )
         words = agreement.documents * agreement.length
         return np.ascontiguousarray(settings.topic_prior + topics.T * words)
 
@@ -204,9 +221,7 @@ class LDA:
                 "seen": self._seen + agreement.training,
             },
         )
-        return describe(
-            agreement, self.settings, {"topics": self.inference.topic_weights(topics)}, make
-        )
+        return describe(agreement, self.settings, {"topics": topic_weights(topics)}, make)
 
 
 class LDAClient(TopicClient[LDASettings]):
@@ -219,14 +234,15 @@ class LDAClient(TopicClient[LDASettings]):
     method = "lda"
     version = 1
     published = (
-        "size", "vocabulary", "adopt", "projections", "expected_counts", "shares",
-        "word_sums", "pairs",
+        "size", "vocabulary", "adopt", "projections", "expected_counts", "all_expected_counts",
+        "shares", "word_sums", "pairs",
     )  # fmt: skip
 
     @staticmethod
     def rounds(settings: LDASettings) -> dict[str, str]:
         """Say which functions a study with these settings calls in its rounds, and how often."""
-        return {"expected_counts": "each round"}
+        batch = settings.learning == "batch"
+        return {"all_expected_counts" if batch else "expected_counts": "each round"}
 
     def begin(self, length: float) -> None:
         """Leave rare words out."""
@@ -238,7 +254,7 @@ class LDAClient(TopicClient[LDASettings]):
         round: int,  # noqa: A002
         topics: NDArray[np.float64],
     ) -> dict[str, Any]:
-        """Find how many occurrences of each word are of each topic (the E-step).
+        """Find how many occurrences of each word are of each topic, in a minibatch (the E-step).
 
         Parameters
         ----------
@@ -252,33 +268,64 @@ class LDAClient(TopicClient[LDASettings]):
             minibatch, the expected number of occurrences of each topic: together, how often it
             occurs there; the evidence bound (nats) and the number of documents.
         """
-        from fedtopics.variational import infer
+        return self._counted(self.minibatch(vocabulary, round), topics)
 
-        rows = self.minibatch(vocabulary, round)
-        if self.settings.learning == "batch":
-            rows = self.minibatches.training
-        prior, steps = self.settings.theta_prior, self.settings.inner_steps
-        total = np.zeros(topics.shape)
+    def all_expected_counts(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        topics: NDArray[np.float64],
+    ) -> dict[str, Any]:
+        """Find how many occurrences of each word are of each topic, in all documents.
+
+        Parameters are those of `expected_counts`.
+
+        Leaves the client
+            For each word that enough of the client's documents have, the expected number of
+            occurrences of each topic; the evidence bound (nats) and the number of documents.
+        """
+        self.check(vocabulary)
+        return self._counted(self.minibatches.training, topics)
+
+    def _counted(self, rows: Documents, topics: NDArray[np.float64]) -> dict[str, Any]:
+        total = np.zeros(self._checked(topics).shape)
         present = np.zeros(len(topics), bool)
         bound = 0.0
-        for some in in_order(np.sort(rows)):
-            documents = self.bag[some]
-            posterior = infer(documents, topics, prior, steps)
+        for some, posterior in self._posteriors(np.sort(rows), topics):
             words, counts = posterior.word_counts(topics)
             total[words] += counts
             present[words] = True
-            bound += posterior.bound(documents, prior)
+            bound += posterior.bound(self.bag[some], self.settings.theta_prior)
         words = np.flatnonzero(present)
         sums = Rows(words, total[words], len(topics))
         return {"counts": sums, "bound": bound, "documents": len(rows)}
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         """Find theta of all documents by variational inference, some at a time."""
-        from fedtopics.variational import infer
+        topics = self._checked(model["topics"])
+        for some, posterior in self._posteriors(self.minibatches.known, topics):
+            yield some, posterior.read("mean")
 
-        for some in in_order(self.minibatches.known):
-            settings = self.settings
-            found = infer(
-                self.bag[some], model["topics"], settings.theta_prior, settings.inner_steps
+    def _posteriors(
+        self, rows: Documents, topics: NDArray[np.float64]
+    ) -> Iterator[tuple[Documents, Posterior]]:
+        from fedtopics.variational import infer  # a server need not compile it
+
+        prior, steps = self.settings.theta_prior, self.settings.inner_steps
+        for some in in_order(rows):
+            yield some, infer(self.bag[some], topics, prior, steps)
+
+    def _checked(self, topics: Any) -> NDArray[np.float64]:
+        """Refuse what is no exp(E[log beta]), whose columns sum to less than 1."""
+        shape = self.bag.shape[1], self.settings.n_components
+        if (
+            not isinstance(topics, np.ndarray)
+            or (topics.shape, topics.dtype) != (shape, np.float64)
+            or not (topics > 0).all()
+            or not (topics.sum(0) < 1 + SLACK).all()
+        ):
+            raise StudyError(
+                f"Client {self.name!r} was sent topics that are none; find out what the server "
+                "runs."
             )
-            yield some, found.mean
+        return topics

@@ -53,8 +53,8 @@ class Minibatches:
         self._epoch = (-1, np.zeros(0, np.int64))
         if len(known) == 0:
             raise DataError(
-                "no document has a word of the agreed vocabulary; raise max_words, or lower "
-                "min_clients of the study."
+                "no document has a word of the agreed vocabulary; raise max_words, lower "
+                "min_clients of the study, or give more documents."
             )
         known = np.random.default_rng([*seed, 0]).permutation(known)
         held = max(round(validation_share * len(known)), smallest) if validation_share else 0

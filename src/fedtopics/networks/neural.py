@@ -206,7 +206,8 @@ class NeuralTopicModel(ABC):
                 '= "random".'
             )
         alike = self.first_topics_alike
-        logits = np.log((1 - alike) * topics + alike * topics.mean(0) + SMALLEST_SHARE)
+        topics = (1 - alike) * topics + alike * topics.mean(0)
+        logits = np.log(topics + SMALLEST_SHARE)
         logits -= logits.mean(1, keepdims=True)
         weights["beta_logits"].copy_(torch.from_numpy(logits))
         if self.sees_words and len(topics) <= self.settings.hidden[0]:
