@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from fedtopics.methods.documents import TopicClient
+from fedtopics.methods.client import TopicClient
 from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient
 from fedtopics.methods.lda import LDA, LDAClient
 from fedtopics.methods.settings import GFedNTMSettings, LDASettings

@@ -23,7 +23,7 @@ from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.documents import TopicClient
+from fedtopics.methods.client import TopicClient
 from fedtopics.methods.minibatches import Documents, in_order
 from fedtopics.methods.server import Agreement, describe, reach_agreement
 from fedtopics.methods.settings import GFedNTMSettings

@@ -27,7 +27,7 @@ from fedtopics.aggregation import Rows, Template
 from fedtopics.errors import StudyError
 from fedtopics.inference import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.base import Checkpoint, Clients, Run
-from fedtopics.methods.documents import TopicClient
+from fedtopics.methods.client import TopicClient
 from fedtopics.methods.minibatches import Documents, in_order
 from fedtopics.methods.server import Agreement, describe, reach_agreement
 from fedtopics.methods.settings import LDASettings
