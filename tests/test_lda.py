@@ -23,7 +23,7 @@ from fedtopics.simulation import train
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 from fedtopics.variational import infer
-from tests.federation import subjects
+from tests.federation import study, subjects
 from tests.grpc_federation import federated
 
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
@@ -415,3 +415,17 @@ def test_a_stop_by_tolerance() -> None:
     stopped = [event for event in events if event["event"] == "stopped"]
     assert len(stopped) == 1 and 2 < stopped[0]["round"] < 100
     assert "less than the tolerance" in stopped[0]["reason"]
+
+
+def test_a_run_that_stopped_by_itself_is_not_trained_further(tmp_path: Any) -> None:
+    corpora = subjects({"a": 120, "b": 120})
+    for plan in (
+        lda_study(learning="batch", tolerance=0.05, max_rounds=100, coherence="nothing"),
+        study(tolerance=0.5, max_rounds=100, coherence="nothing"),
+    ):
+        out = tmp_path / plan.method.name
+        whole = train(plan, corpora, out=out)
+        assert whole.info["rounds"] < 100
+        again = train(plan, corpora, out=out, resume=True)
+        assert again.info == whole.info
+        assert again.beta.tobytes() == whole.beta.tobytes()

@@ -87,7 +87,8 @@ class GFedNTM:
         exchange = self._exchange(network, len(clients.names))
         if settings.norm == "server" and not state.averages:
             self._first_average(asked, state)
-        for number in run.rounds(state.round, settings.max_rounds):
+        last = state.round if state.stopped else settings.max_rounds
+        for number in run.rounds(state.round, last):
             state.round = number
             update, report = clients.round(number, partial(exchange, asked, state))
             if not np.isfinite(update.loss):
@@ -103,6 +104,7 @@ class GFedNTM:
                 **report,
             )
             stop = self._stop(asked, state, change, run)
+            state.stopped = bool(stop)
             if run.due(state.round) or stop:
                 run.checkpoint(state.checkpoint())
             if stop:

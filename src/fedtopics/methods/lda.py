@@ -141,6 +141,8 @@ class LDA:
         topics = self._first(agreement) if saved is None else saved.arrays["pseudo_counts"]
         round_ = done
         last = settings.max_rounds if self._further is None else 1
+        if saved is not None and saved.numbers["stopped"]:
+            last = done
         for round_ in run.rounds(done, last):
             exchange = partial(self._exchange, agreement, topics, round_)
             found, report = clients.round(round_, exchange)
@@ -150,7 +152,8 @@ class LDA:
             run.event("round", round=round_, loss=-found["bound"] / n, documents=n, **report)
             stop = change < settings.tolerance
             if run.due(round_) or stop:
-                run.checkpoint(Checkpoint(round_, {"pseudo_counts": topics}, {}))
+                numbers = {"stopped": int(stop)}
+                run.checkpoint(Checkpoint(round_, {"pseudo_counts": topics}, numbers))
             if stop:
                 reason = f"the topics changed by {change:.2e}, less than the tolerance"
                 run.event("stopped", round=round_, reason=reason)

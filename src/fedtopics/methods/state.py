@@ -26,6 +26,7 @@ class State:
     best: Tensors = field(default_factory=dict)
     best_loss: float = np.inf
     waited: int = 0
+    stopped: bool = False
 
     def snapshot(self) -> Tensors:
         """Copy what makes the model: weights and running statistics."""
@@ -44,7 +45,11 @@ class State:
         tensors = self.snapshot()
         tensors |= {f"optimizer/{name}": t for name, t in self.optimizer.state().items()}
         tensors |= {f"best/{name}": t for name, t in self.best.items()}
-        numbers = {"best_loss": self.best_loss, "waited": self.waited}
+        numbers = {
+            "best_loss": self.best_loss,
+            "waited": self.waited,
+            "stopped": int(self.stopped),
+        }
         return Checkpoint(self.round, to_arrays(tensors), numbers)
 
     def restore(self, saved: Checkpoint) -> None:
@@ -55,6 +60,7 @@ class State:
         self.best = _below("best/", tensors)
         self.round = saved.round
         self.best_loss, self.waited = saved.numbers["best_loss"], int(saved.numbers["waited"])
+        self.stopped = bool(saved.numbers["stopped"])
 
     def average(self, sums: Payload, n: float) -> None:
         """Let the running statistics follow the sums over this round's n documents."""
