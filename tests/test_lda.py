@@ -12,7 +12,7 @@ from scipy.special import digamma, gammaln
 
 from fedtopics.corpus import Corpus
 from fedtopics.datasets import synthetic_lda
-from fedtopics.errors import StudyError
+from fedtopics.errors import RunError, StudyError
 from fedtopics.estimators import LDA, ProdLDA
 from fedtopics.inference import LDAPrior, VariationalLDA
 from fedtopics.methods import LDAClient
@@ -429,3 +429,15 @@ def test_a_run_that_stopped_by_itself_is_not_trained_further(tmp_path: Any) -> N
         again = train(plan, corpora, out=out, resume=True)
         assert again.info == whole.info
         assert again.beta.tobytes() == whole.beta.tobytes()
+
+
+def test_a_resumed_run_begins_with_the_same_topics(tmp_path: Any) -> None:
+    corpora, plan = subjects({"a": 60, "b": 60}), lda_study(n_components=2, max_rounds=3)
+    words = ["common0", "common1"]
+    topics = np.array([[0.9, 0.1], [0.1, 0.9]])
+    model = train(plan, corpora, out=tmp_path / "run", start=(topics, words))
+    again = train(plan, corpora, out=tmp_path / "run", start=(topics, words), resume=True)
+    assert same(again, model)
+    for other in ((topics[::-1], words), None):
+        with pytest.raises(RunError, match="is of study"):
+            train(plan, corpora, out=tmp_path / "run", start=other, resume=True)

@@ -64,7 +64,8 @@ def train(
     study = study.with_clients(documents)
     begun = None if start is None else Start.of(start)
     folder = None if out is None else Path(out)
-    run = RunFolder(folder, study.fingerprint, study.checkpoint_every, resume, on_event)
+    identity = study.fingerprint + ("" if begun is None else f"-{begun.fingerprint}")
+    run = RunFolder(folder, identity, study.checkpoint_every, resume, on_event)
     if folder is not None:
         (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
     ledgers = {

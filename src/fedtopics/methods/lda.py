@@ -14,6 +14,7 @@ Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 20
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -84,6 +85,14 @@ class Start:
                 "all zero, of shape (n_topics, n_words), and its words."
             ) from None
         return cls(list(words), topics / topics.sum())
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of all of it: a run that is resumed has to begin with the same."""
+        known = self.topics if self.further is None else self.further.beta
+        digest = hashlib.sha256("\n".join(self.words).encode())
+        digest.update(np.ascontiguousarray(known).tobytes())
+        return digest.hexdigest()[:16]
 
     def on(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return p(topic, word) of these words; a word that is new has none."""
