@@ -414,7 +414,7 @@ def test_a_stop_by_tolerance() -> None:
     train(plan, subjects({"a": 120, "b": 120}), on_event=events.append)
     stopped = [event for event in events if event["event"] == "stopped"]
     assert len(stopped) == 1 and 2 < stopped[0]["round"] < 100
-    assert "less than the tolerance" in stopped[0]["reason"]
+    assert stopped[0]["reason"] == "the topics changed by less than 0.05, the tolerance"
 
 
 def test_a_run_that_stopped_by_itself_is_not_trained_further(tmp_path: Any) -> None:

@@ -321,7 +321,7 @@ def test_the_papers_preset() -> None:
 
 def test_networks_that_see_an_embedding() -> None:
     seeing = {
-        name: Study.make(method={"network": name}).method.sees_embedding
+        name: Study.make(method={"network": name}).method.needed_embedding is not None
         for name in ("prodlda", "neurallda", "combinedtm", "zeroshottm")
     }
     assert seeing == {"prodlda": False, "neurallda": False, "combinedtm": True, "zeroshottm": True}

@@ -27,7 +27,7 @@ from fedtopics.engines.grpc.connection import (
 from fedtopics.engines.grpc.handshake import Proposal
 from fedtopics.engines.grpc.server import Server
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunError, StudyError
-from fedtopics.methods import METHODS, VERSIONS, GFedNTMSettings, what_leaves
+from fedtopics.methods import CLIENT_HALVES, VERSIONS, what_leaves
 from fedtopics.pki import Identity
 from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder, cut_half_line
@@ -215,7 +215,7 @@ class Participation:
                 f"The server calls its study {proposal.fingerprint}, what it sent is "
                 f"{study.fingerprint}; ask its operator, and use one version of fedtopics."
             )
-        schedule = METHODS[study.method.name].client.schedule(study.method)
+        schedule = CLIENT_HALVES[study.method.name].schedule(study.method)
         self._event(
             "offer",
             study=study,
@@ -235,10 +235,11 @@ class Participation:
                 f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
                 f"{self.name} has {len(self.corpus):,}; nothing has left."
             )
-        if isinstance(study.method, GFedNTMSettings) and study.method.sees_embedding:
-            check_embeddings(self.corpus, study.method.embedding, self._embedding_model)
+        needed = study.method.needed_embedding
+        if needed is not None:
+            check_embeddings(self.corpus, needed, self._embedding_model)
             if self.corpus.embeddings is None:
-                sentence_encoder(self._embedding_model or study.method.embedding.model)
+                sentence_encoder(self._embedding_model or needed.model)
         self._check_out(study)
         return study
 

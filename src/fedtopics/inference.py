@@ -132,14 +132,9 @@ class VariationalLDA:
         shared: Mapping[str, Tensors],
         counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
+        readout: Readout = "mean",
     ) -> NDArray[np.float64]:
-        """Return the mean of each document's posterior, shape (n, n_topics)."""
-        return self.read_out(weights, counts, "mean")
-
-    def read_out(
-        self, weights: Tensors, counts: sparse.csr_array, readout: Readout
-    ) -> NDArray[np.float64]:
-        """Return a theta of each document's posterior, shape (n, n_topics)."""
+        """Return a theta of each document's posterior, by default its mean; (n, n_topics)."""
         from fedtopics.variational import infer
 
         topics = topic_weights(weights["pseudo_counts"].numpy())

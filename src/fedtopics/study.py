@@ -23,7 +23,7 @@ from pydantic import (
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods import LDA, METHODS, GFedNTM, GFedNTMSettings, LDASettings, TopicClient
+from fedtopics.methods import CLIENT_HALVES, LDA, GFedNTM, GFedNTMSettings, LDASettings, TopicClient
 from fedtopics.methods.lda import Start
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Policy, explain
@@ -205,7 +205,7 @@ class Study(BaseModel):
 
     def client_half(self, name: str, corpus: Corpus, policy: Policy) -> TopicClient[Any]:
         """Make a client's half of the method, over its documents and within its policy."""
-        return METHODS[self.method.name].client(
+        return CLIENT_HALVES[self.method.name](
             name,
             corpus,
             self.method,
@@ -239,9 +239,9 @@ class Study(BaseModel):
         Leaves the client
             Nothing.
         """
-        if not isinstance(self.method, GFedNTMSettings) or not self.method.sees_embedding:
+        settings = self.method.needed_embedding
+        if settings is None:
             return corpus
-        settings = self.method.embedding
         return corpus.with_embeddings(
             document_embeddings(corpus, settings, own_model=own_model, on_progress=on_progress)
         )

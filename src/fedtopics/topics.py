@@ -150,12 +150,11 @@ class TopicModel:
             raise StudyError(f"readout={readout!r} is unknown; choose from {', '.join(READOUTS)}.")
         corpus = self.embedded(Corpus.of(documents))
         counts = self.count(corpus)
-        theta, _ = self._theta(counts, corpus.embeddings)
-        worded = np.flatnonzero(np.diff(counts.indptr))
         if isinstance(self.inference, VariationalLDA):
-            if readout == "root":
-                theta[worded] = self.inference.read_out(self.weights, counts[worded], readout)
-        elif refine:
+            return self._theta(counts, None, readout=readout or "mean")[0]
+        theta, _ = self._theta(counts, corpus.embeddings)
+        if refine:
+            worded = np.flatnonzero(np.diff(counts.indptr))
             prior = self.inference.settings.theta_prior
             given = counts[worded], self.beta, prior, theta[worded]
             theta[worded] = refined(*given, readout or "mean")
@@ -210,7 +209,7 @@ class TopicModel:
         return int((~seen).sum())
 
     def _theta(
-        self, counts: Any, embeddings: NDArray[Any] | None
+        self, counts: Any, embeddings: NDArray[Any] | None, **how: Any
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return theta, and of which documents the network sees something."""
         theta = np.full((counts.shape[0], self.n_topics), 1 / self.n_topics, np.float32)
@@ -223,7 +222,8 @@ class TopicModel:
         for start in range(0, len(found), BATCH):
             rows = found[start : start + BATCH]
             embedded = None if embeddings is None else embeddings[rows]
-            theta[rows] = self.inference.infer(self.weights, self.shared, counts[rows], embedded)
+            given = self.weights, self.shared, counts[rows], embedded
+            theta[rows] = self.inference.infer(*given, **how)
         return theta, seen
 
     def get_topic_info(

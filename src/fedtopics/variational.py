@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
-Readout = Literal["mean", "root"]
+if TYPE_CHECKING:
+    from fedtopics.inference import Readout
+
 CHUNK = 64  # documents that a thread takes at once
 Floats = NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,10 +74,7 @@ def gfedntm_amwmd(
         return
     say("AMWMD, the mean over the client's topics: lower is closer.\n")
     for one in scores:
-        for table in tables(one):
-            _print_table(table)
-        for sentence in sentences(one):
-            say(f"- {sentence}")
+        _print(tables(one), sentences(one))
         say("")
     say(
         f"Written to {settings.folder}: {', '.join(path.name for path in written)}, and all topics."
@@ -116,10 +113,7 @@ def gfedntm_figure3(
     if as_json:
         print_json(plain(settings, rows))
         return
-    for table in tables(settings, rows):
-        _print_table(table)
-    for sentence in sentences(settings, rows):
-        say(f"- {sentence}")
+    _print(tables(settings, rows), sentences(settings, rows))
     say(f"\nWritten to {settings.folder}: {', '.join(path.name for path in written)}.")
 
 
@@ -175,6 +169,14 @@ class ModelProgress:
         elif event["event"] == "round":
             description = f"{self._model}, round {event['round']:,}"
             self._bar.update(self._task, description=description)
+
+
+def _print(tables: Iterable[Table], sentences: Iterable[str]) -> None:
+    """Print what an experiment found."""
+    for table in tables:
+        _print_table(table)
+    for sentence in sentences:
+        say(f"- {sentence}")
 
 
 def _print_table(table: Table) -> None:

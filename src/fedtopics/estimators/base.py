@@ -42,6 +42,8 @@ class TopicEstimator(
     vocabulary_ : tuple of str
     """
 
+    start: Any = None  # topics to begin with; a parameter of those that can
+
     @abstractmethod
     def _method(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return a study's [method] for the parameters that are the method's."""
@@ -101,9 +103,8 @@ class TopicEstimator(
     ) -> Self:
         corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
         study = self._study()
-        if start is None:
-            start = getattr(self, "start", None)
-        self.model_: TopicModel = train(study, corpora, policies=policies, out=out, start=start)
+        begun = self.start if start is None else start
+        self.model_: TopicModel = train(study, corpora, policies=policies, out=out, start=begun)
         self.topics_ = self.model_.topics()
         self.beta_ = self.model_.beta
         self.vocabulary_ = self.model_.vocabulary.words

@@ -15,7 +15,7 @@ class LDA(TopicEstimator):
     """Latent Dirichlet allocation by variational Bayes, alone, centralised or federated.
 
     A federation trains exactly the model of the pooled documents (but for words that are rarer at a
-    client than its policy allows), in fewer rounds and bytes than a neural topic model.
+    client than its policy allows).
 
     Parameters
     ----------

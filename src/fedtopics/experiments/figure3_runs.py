@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import softmax
 
 from fedtopics.corpus import Corpus, pool
 from fedtopics.datasets import SyntheticClients, synthetic_lda
 from fedtopics.inference import refine
-from fedtopics.metrics import document_similarity, topic_similarity
+from fedtopics.metrics import align_words, document_similarity, topic_similarity
 from fedtopics.privacy import OPEN_POLICY
 from fedtopics.simulation import train
 from fedtopics.study import Study
@@ -96,7 +97,7 @@ def run(task: Task, recipe: Recipe, on_event: OnEvent) -> dict[str, Any]:
     policies = dict.fromkeys(clients, OPEN_POLICY)
     model = train(study, clients, policies=policies, on_event=timed)
     truth = drawn(task.case, task.seed)
-    theta = np.concatenate([docs.theta for docs in truth.validation.values()])
+    theta = _theta(truth)
     refined = model.transform(validation, refine=True, readout="root")
     return {
         "tss": topic_similarity(truth.beta, model.beta, truth.words, model.vocabulary.words),
@@ -121,10 +122,7 @@ def _readings(model: TopicModel, truth: SyntheticClients) -> Iterator[tuple[str,
         return
     words = model.vocabulary.words
     logits = model.weights["beta_logits"].double().numpy()
-    columns = [truth.words.index(word) for word in words]
-    aligned = np.zeros((len(logits), len(truth.words)))
-    aligned[:, columns] = logits
-    once = softmax(aligned, 1)
+    once = softmax(align_words(logits, words, truth.words), 1)
     twice = softmax(once, 1)
     thrice = softmax(twice, 1)
     yield "softmax once", topic_similarity(truth.beta, once)
@@ -140,7 +138,7 @@ def reference(name: str, case: Case, seed: int) -> dict[str, float]:
     """Score what needs no training: topics drawn from the prior, even topics, the true topics."""
     truth = drawn(case, seed)
     rng = np.random.default_rng([seed, 1])
-    theta = np.concatenate([docs.theta for docs in truth.validation.values()])
+    theta = _theta(truth)
     n_words, n = len(truth.words), len(theta)
     if name == "random":
         beta = rng.dirichlet(np.full(n_words, case.eta), N_TOPICS)
@@ -153,11 +151,14 @@ def reference(name: str, case: Case, seed: int) -> dict[str, float]:
     return {"tss": tss, "dss": document_similarity(theta, found)}
 
 
+def _theta(truth: SyntheticClients) -> NDArray[np.float64]:
+    """Return the true theta of the documents for validation."""
+    return np.concatenate([documents.theta for documents in truth.validation.values()])
+
+
 def _oracle(truth: SyntheticClients) -> NDArray[np.float64]:
     """Find theta with the true topics, as every model's is refined."""
-    parts = []
-    for documents in truth.validation.values():
-        start = np.full((len(documents), N_TOPICS), 1 / N_TOPICS)
-        counts = documents.counts.astype(np.float64)
-        parts.append(refine(counts, truth.beta, 1 / N_TOPICS, start, "root"))
-    return np.concatenate(parts)
+    parts = [documents.counts for documents in truth.validation.values()]
+    counts = sparse.vstack(parts, format="csr", dtype=np.float64)
+    even = np.full((counts.shape[0], N_TOPICS), 1 / N_TOPICS)
+    return refine(counts, truth.beta, 1 / N_TOPICS, even, "root")

@@ -129,10 +129,11 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     """
     require(matplotlib="matplotlib")
     settings.folder.mkdir(parents=True, exist_ok=True)
-    rows = _references(settings)
+    kept = _kept(settings)
+    rows = _references(settings, kept)
     every = tasks(replace(settings, models=tuple(RECIPES)))
-    rows += [row for task in every if (row := _known(settings, task)) is not None]
-    todo = [task for task in tasks(settings) if _known(settings, task) is None]
+    rows += [row for task in every if (row := _find(kept, _name(settings, task)))]
+    todo = [task for task in tasks(settings) if not _find(kept, _name(settings, task))]
     for number, task in enumerate(todo):
         where = f"K' = {task.case.shared}, eta = {task.case.eta:g}"
         name = f"{task.model}, {where}, {task.scenario}, seed {task.seed}"
@@ -148,17 +149,15 @@ def _row(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]:
     return _keep(settings, _name(settings, task) | run(task, recipe, on_event))
 
 
-def _references(settings: Settings) -> list[dict[str, Any]]:
+def _references(settings: Settings, kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Score what needs no training, for every corpus."""
     rows = []
     for number, case in enumerate(settings.cases):
         for seed in range(1 if settings.quick or number else settings.seeds):
             for name in REFERENCES:
-                task = Task(case, name, "", seed)
-                row = _known(settings, task)
-                if row is None:
-                    row = _keep(settings, _name(settings, task) | reference(name, case, seed))
-                rows.append(row)
+                wanted = _name(settings, Task(case, name, "", seed))
+                row = _find(kept, wanted)
+                rows.append(row or _keep(settings, wanted | reference(name, case, seed)))
     return rows
 
 
@@ -171,20 +170,21 @@ def _name(settings: Settings, task: Task) -> dict[str, Any]:
     return asdict(task) | {"made_of": digest}
 
 
-def _known(settings: Settings, task: Task) -> dict[str, Any] | None:
-    """Return the scores that the file has of a task."""
+def _kept(settings: Settings) -> list[dict[str, Any]]:
+    """Return what earlier runs kept."""
     path = settings.folder / "runs.jsonl"
-    wanted = _name(settings, task)
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-        if line.endswith("}") and wanted.items() <= (row := json.loads(line)).items():
-            return dict(row)
-    return None
+    if not path.exists():
+        return []
+    cut_half_line(path)
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _find(kept: list[dict[str, Any]], wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the row of a task."""
+    return next((row for row in kept if wanted.items() <= row.items()), None)
 
 
 def _keep(settings: Settings, row: dict[str, Any]) -> dict[str, Any]:
-    path = settings.folder / "runs.jsonl"
-    if path.exists():
-        cut_half_line(path)
-    with path.open("a", encoding="utf-8") as file:
+    with (settings.folder / "runs.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
     return row

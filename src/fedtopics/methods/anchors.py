@@ -30,6 +30,7 @@ RAREST, FEWEST = 0.006, 20  # an anchor's share of the documents, and how many: 
 CANDIDATES = 3  # a topic, at least, however rare
 HEAVY = 10.0  # by how much mixtures are held to sum to 1; more changes nothing
 TINY = 1e-300
+BLOCK = 10_000  # documents whose projections are in memory at once
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -60,7 +61,10 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     spread = np.repeat([weights, weights * (lengths - 1)], np.diff(counts.indptr), axis=1)
     by_pairs, by_words = (counts.data * weight for weight in spread)
     scaled = sparse.csr_array((by_pairs, counts.indices, counts.indptr), counts.shape)
-    beside = scaled.T @ (counts @ directions)
+    beside = np.zeros((n_words, WIDTH))
+    for start in range(0, counts.shape[0], BLOCK):
+        some = slice(start, start + BLOCK)
+        beside += scaled[some].T @ (counts[some] @ directions)
     itself = np.bincount(counts.indices, by_pairs, n_words)  # a word is not beside itself
     beside -= itself[:, None] * directions
     return {

@@ -85,6 +85,11 @@ class TopicClient(ABC, Generic[Settings]):
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         """Find theta of all documents with a word, some at a time, under the server's model."""
 
+    @property
+    def held_back(self) -> float:
+        """Share of the documents that training does not see."""
+        return 0.0
+
     def begin(self, length: float) -> None:
         """Do what else is needed once there is a vocabulary and its `bag`."""
 
@@ -124,8 +129,7 @@ class TopicClient(ABC, Generic[Settings]):
         self.bag = self.bag.astype(np.float32)
         self.begin(length)
         known = np.flatnonzero(np.diff(self.bag.indptr))
-        share = getattr(self.settings, "validation_share", 0.0)
-        self.minibatches = Minibatches(known, self._seed, share, self.min_documents)
+        self.minibatches = Minibatches(known, self._seed, self.held_back, self.min_documents)
         documents = self.bag.shape[0]
         proportional = self.settings.batch_split == "proportional"
         part = documents / total if proportional else 1

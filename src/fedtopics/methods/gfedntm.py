@@ -297,12 +297,18 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
 
     def __init__(self, name: str, corpus: Corpus, settings: GFedNTMSettings, *given: Any) -> None:
         super().__init__(name, corpus, settings, *given)
-        self._embeddings = corpus.embeddings if settings.sees_embedding else None
-        if settings.sees_embedding and self._embeddings is None:
+        needed = settings.needed_embedding is not None
+        self._embeddings = corpus.embeddings if needed else None
+        if needed and self._embeddings is None:
             raise DataError(
                 f"The documents of client {name!r} have no embeddings, which the network "
                 f"{settings.network!r} sees; compute them first with Study.embedded."
             )
+
+    @property
+    def held_back(self) -> float:
+        """Share of the documents that training does not see."""
+        return self.settings.validation_share
 
     def begin(self, length: float) -> None:
         """Build the network."""

@@ -3,8 +3,7 @@
 The E-step finds, document by document, how many occurrences of each word are expected to be of
 each topic. The M-step needs their sum over documents, no matter whose they are: five clients train
 exactly the model that one would train on all their documents, but for words that are rarer at a
-client than its policy allows. `LDA` is what the server executes,
-`LDAClient` what a client executes.
+client than its policy allows. `LDA` is what the server executes, `LDAClient` what a client does.
 
 References
 ----------
@@ -32,6 +31,7 @@ from fedtopics.methods.client import TopicClient
 from fedtopics.methods.minibatches import Documents, in_order
 from fedtopics.methods.server import Agreement, describe, reach_agreement
 from fedtopics.methods.settings import LDASettings
+from fedtopics.metrics import align_words
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import TextRules, VocabularyLimits
 
@@ -96,9 +96,7 @@ class Start:
 
     def on(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return p(topic, word) of these words; a word that is new has none."""
-        index = {word: column for column, word in enumerate(self.words)}
-        place = np.array([index.get(word, -1) for word in words])
-        return np.where(place >= 0, self.topics[:, place], 0)
+        return align_words(self.topics, self.words, words)
 
 
 class LDA:
@@ -156,15 +154,14 @@ class LDA:
             exchange = partial(self._exchange, agreement, topics, round_)
             found, report = clients.round(round_, exchange)
             before, topics = topics, self._step(topics, found, agreement.training, round_)
-            change = float(np.linalg.norm(topics - before) / np.linalg.norm(before))
             n = found["documents"]
             run.event("round", round=round_, loss=-found["bound"] / n, documents=n, **report)
-            stop = change < settings.tolerance
+            stop = settings.tolerance > 0 and _change(before, topics) < settings.tolerance
             if run.due(round_) or stop:
                 numbers = {"stopped": int(stop)}
                 run.checkpoint(Checkpoint(round_, {"pseudo_counts": topics}, numbers))
             if stop:
-                reason = f"the topics changed by {change:.2e}, less than the tolerance"
+                reason = f"the topics changed by less than {settings.tolerance:g}, the tolerance"
                 run.event("stopped", round=round_, reason=reason)
                 break
         work = partial(self._model, agreement, topics, round_)
@@ -234,6 +231,11 @@ class LDA:
             },
         )
         return describe(agreement, self.settings, {"topics": topic_weights(topics)}, make)
+
+
+def _change(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
+    """Return by how much topics changed, relative to their norm."""
+    return float(np.linalg.norm(after - before) / np.linalg.norm(before))
 
 
 class LDAClient(TopicClient[LDASettings]):

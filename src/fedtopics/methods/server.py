@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -53,14 +53,14 @@ class Agreement:
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """As `Clients.sum`, for this vocabulary; replies have a number of documents."""
         template = {**template, "documents": ()}
-        given = {"vocabulary": self.vocabulary.fingerprint, **payload}
-        return self.clients.sum(function, template, **given)
+        vocabulary = self.vocabulary.fingerprint
+        return self.clients.sum(function, template, vocabulary=vocabulary, **payload)
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """As `Clients.call`, for this vocabulary; replies have a number of documents."""
         template = {**template, "documents": ()}
-        given = {"vocabulary": self.vocabulary.fingerprint, **payload}
-        return self.clients.call(function, template, **given)
+        vocabulary = self.vocabulary.fingerprint
+        return self.clients.call(function, template, vocabulary=vocabulary, **payload)
 
     def first_topics(self, n_topics: int) -> NDArray[np.float64]:
         """Find first topics from the words beside anchors, shape (n_topics, n_words)."""
@@ -148,8 +148,7 @@ def describe(
     template: Template = {"theta": (n_topics,)}
     words: Template = {"sums": (n_topics, len(vocabulary))}
     replies = agreement.call("shares", template, **model)
-    made = partial(
-        make,
+    made = make(
         vocabulary=vocabulary,
         shares={name: reply["theta"] / reply["documents"] for name, reply in replies.items()},
         documents={name: reply["documents"] for name, reply in replies.items()},
@@ -157,9 +156,8 @@ def describe(
     )
     readings = READINGS if settings.relevance is None else [Reading(settings.relevance)]
     if settings.coherence == "nothing":
-        return made(reading=readings[0] if len(readings) == 1 else USUAL)
-    plain = made()
-    topics = [plain.read(reading, SHOWN) for reading in readings]
+        return replace(made, reading=readings[0] if len(readings) == 1 else USUAL)
+    topics = [made.read(reading, SHOWN) for reading in readings]
     coherence = federated_coherence(partial(agreement.sum, "pairs"), topics, settings.coherence)
     chosen = choose_reading(topics, coherence)
-    return made(reading=readings[chosen], coherence=coherence[chosen])
+    return replace(made, reading=readings[chosen], coherence=coherence[chosen])

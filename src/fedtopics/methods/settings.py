@@ -8,6 +8,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fedtopics.aggregation import OptimizerName
+from fedtopics.embeddings import EmbeddingSettings
 from fedtopics.errors import StudyError
 from fedtopics.inference import LDAPrior
 from fedtopics.methods.coherence import Within
@@ -166,9 +167,9 @@ class GFedNTMSettings(TopicSettings, NetworkSettings, Choice):
         return f"{self.name} with {self.network}"
 
     @property
-    def sees_embedding(self) -> bool:
-        """Whether documents need an embedding."""
-        return find_network(self.network).sees_embedding
+    def needed_embedding(self) -> EmbeddingSettings | None:
+        """Of which kind the embeddings are that documents need, if they do."""
+        return self.embedding if find_network(self.network).sees_embedding else None
 
 
 class LDAChoice(BaseModel):
@@ -194,4 +195,4 @@ class LDASettings(TopicSettings, LDAPrior, LDAChoice):
     initialisation: Literal["random", "anchors"] = Field("anchors", description=FIRST_TOPICS)
     max_rounds: int = Field(200, ge=1, description="most rounds")
     title: ClassVar[str] = "lda"
-    sees_embedding: ClassVar[bool] = False
+    needed_embedding: ClassVar[None] = None

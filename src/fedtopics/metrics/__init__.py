@@ -16,6 +16,7 @@ from fedtopics.metrics.diversity import (
 )
 from fedtopics.metrics.similarity import (
     MinimumDistances,
+    align_words,
     amwmd,
     document_similarity,
     topic_similarity,
@@ -29,6 +30,7 @@ __all__ = [
     "Measure",
     "MinimumDistances",
     "WordVectors",
+    "align_words",
     "amwmd",
     "coherence",
     "coherence_of",

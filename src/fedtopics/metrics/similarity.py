@@ -58,7 +58,7 @@ def topic_similarity(
     """
     true, inferred = np.asarray(true, np.float64), np.asarray(inferred, np.float64)
     if true_words is not None and inferred_words is not None:
-        inferred = _aligned(inferred, inferred_words, true_words)
+        inferred = align_words(inferred, inferred_words, true_words)
     if true.shape[1] != inferred.shape[1]:
         raise DataError(
             f"The topics have {true.shape[1]:,} and {inferred.shape[1]:,} words; give the words "
@@ -67,10 +67,27 @@ def topic_similarity(
     return float((np.sqrt(true) @ np.sqrt(inferred).T).max(1).sum())
 
 
-def _aligned(
+def align_words(
     beta: NDArray[np.float64], words: Sequence[str], wanted: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Return topics with these columns; words that are not wanted can match nothing and go."""
+    """Return a matrix of topics with the columns of other words, in their order.
+
+    Parameters
+    ----------
+    beta : float array of shape (n_topics, n_words)
+    words, wanted : sequences of str
+        The words of the columns, as they are and as they are to be.
+
+    Returns
+    -------
+    float array of shape (n_topics, n_wanted)
+        Zero where a wanted word is none of `words`.
+
+    Raises
+    ------
+    DataError
+        If there are not as many words as columns.
+    """
     if beta.shape[1] != len(words):
         raise DataError(f"There are {len(words):,} words for {beta.shape[1]:,} columns of topics.")
     place = {word: column for column, word in enumerate(words)}
