@@ -29,6 +29,11 @@ def subjects(sizes: dict[str, int], seed: int = 0) -> dict[str, Corpus]:
     return corpora
 
 
+def tokens_of(corpus: Corpus) -> list[list[str]]:
+    """The documents of a tokenised corpus."""
+    return [list(document) for batch in corpus.batches() for document in batch]
+
+
 def embedded(corpora: dict[str, Corpus], seed: int = 0) -> dict[str, Corpus]:
     """Those corpora with embeddings that their clients bring along: no model is needed."""
     rng = np.random.default_rng(seed)

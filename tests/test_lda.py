@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
 from fedtopics.corpus import Corpus
 from fedtopics.datasets import synthetic_lda
@@ -22,9 +22,9 @@ from fedtopics.privacy import OPEN_POLICY, Policy
 from fedtopics.simulation import train
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
-from fedtopics.variational import infer
-from tests.federation import study, subjects
+from tests.federation import study, subjects, tokens_of
 from tests.grpc_federation import federated
+from tests.test_inference import e_step
 
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
 OPEN = dict.fromkeys(SIZES, OPEN_POLICY)
@@ -37,27 +37,6 @@ def lda_study(**method: Any) -> Study:
     return Study.make(
         method=small | method, vocabulary={"min_document_frequency": 1}, checkpoint_every=3
     )
-
-
-def e_step(
-    x: NDArray[np.float64], weights: NDArray[np.float64], alpha: float, steps: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Blei, Ng and Jordan's loop as it stands in their paper, one document at a time."""
-    k = weights.shape[1]
-    counts, gammas, bound = np.zeros(weights.shape), [], 0.0
-    for row in x:
-        gamma = np.full(k, alpha + row.sum() / k)
-        for _ in range(steps):
-            phi = weights * np.exp(digamma(gamma))
-            phi /= phi.sum(1, keepdims=True)
-            gamma = alpha + row @ phi
-        theta = digamma(gamma) - digamma(gamma.sum())
-        phi = weights * np.exp(theta)
-        counts += row[:, None] * phi / phi.sum(1, keepdims=True)
-        bound += row @ np.log(phi.sum(1)) + (alpha - gamma) @ theta + gammaln(gamma).sum()
-        bound += gammaln(k * alpha) - k * gammaln(alpha) - gammaln(gamma.sum())
-        gammas.append(gamma)
-    return np.array(gammas), counts, bound
 
 
 def pooled(plan: Study, drawn: Drawn, n_words: int, documents: int) -> NDArray[np.float64]:
@@ -126,10 +105,6 @@ def test_batch_learning_does_not_depend_on_whose_documents_they_are() -> None:
         )
 
 
-def tokens_of(corpus: Corpus) -> list[list[str]]:
-    return [list(document) for batch in corpus.batches() for document in batch]
-
-
 @pytest.mark.parametrize("learning", ["batch", "stochastic"])
 @pytest.mark.parametrize("initialisation", ["random", "anchors"])
 def test_permuted_clients_and_another_engine_have_the_same_bits(
@@ -162,36 +137,6 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Any) -> None:
         train(plan, corpora, policies=OPEN, out=tmp_path / "run", on_event=stop)
     resumed = train(plan, corpora, policies=OPEN, out=tmp_path / "run", resume=True)
     assert same(resumed, whole)
-
-
-def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    x = sparse.csr_array(rng.poisson(0.3, (300, 40)).astype(float))
-    weights = rng.dirichlet(np.full(5, 0.3), 40)
-    found = []
-    for threads in (1, 3):
-        monkeypatch.setattr("torch.get_num_threads", lambda n=threads: n)
-        found.append(infer(x, weights, 0.2, 10).gamma.tobytes())
-    assert found[0] == found[1]
-
-
-def test_a_posterior_is_that_of_the_papers_loop() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.poisson(0.5, (30, 12)).astype(float)
-    x[4] = 0
-    weights = rng.dirichlet(np.full(3, 0.5), 12)
-    gamma, counts, bound = e_step(x, weights, 0.1, 15)
-    bag = sparse.csr_array(x)
-    posterior = infer(bag, weights, 0.1, 15)
-    np.testing.assert_allclose(posterior.gamma, gamma, rtol=1e-9)
-    words, found = posterior.word_counts(weights)
-    np.testing.assert_allclose(found, counts[words], rtol=1e-9)
-    np.testing.assert_allclose(found.sum(1), x.sum(0)[words], rtol=1e-12)
-    assert posterior.bound(bag, 0.1) == pytest.approx(bound, rel=1e-10)
-    np.testing.assert_allclose(posterior.read("mean")[4], 1 / 3)
-    roots = np.exp(gammaln(gamma + 0.5) - gammaln(gamma))
-    expected = roots**2 / (roots**2).sum(1, keepdims=True)
-    np.testing.assert_allclose(posterior.read("root"), expected, rtol=1e-9)
 
 
 SYNTHETIC: dict[str, Any] = {
@@ -319,37 +264,6 @@ def test_a_saved_model_comes_back_to_the_bit(tmp_path: Any) -> None:
     assert "- Method: lda, 10 rounds, seed 0" in (tmp_path / "README.md").read_text()
 
 
-def test_refined_theta_and_its_readouts() -> None:
-    corpora = subjects({"a": 120, "b": 120})
-    neural = ProdLDA(4, max_rounds=30, hidden=(16, 16)).fit_clients(corpora).model_
-    documents = [*tokens_of(corpora["a"])[:5], []]
-    plain, mean = neural.transform(documents), neural.transform(documents, refine=True)
-    root = neural.transform(documents, refine=True, readout="root")
-    bag = neural.count(Corpus.of(documents))[:5]
-    posterior = infer(bag, np.maximum(neural.beta.T, np.exp(-40)), 1.0, 20, plain[:5])
-    np.testing.assert_allclose(mean[:5], posterior.read("mean"), rtol=1e-5)
-    np.testing.assert_allclose(root[:5], posterior.read("root"), rtol=1e-5)
-    assert (mean[5] == root[5]).all() and (mean[5] == 0.25).all()
-    with pytest.raises(StudyError, match="give refine=True"):
-        neural.transform(documents, readout="root")
-    with pytest.raises(StudyError, match="readout='median' is unknown; choose from mean, root"):
-        neural.transform(documents, refine=True, readout="median")
-
-
-def test_readouts_of_lda() -> None:
-    corpora = subjects({"a": 120, "b": 120})
-    model = train(lda_study(n_components=4), corpora)
-    documents = tokens_of(corpora["a"])[:5]
-    plain = model.transform(documents)
-    for theta in (
-        model.transform(documents, readout="mean"),
-        model.transform(documents, refine=True),
-    ):
-        assert theta.tobytes() == plain.tobytes()
-    root = model.transform(documents, readout="root")
-    assert (root.max(1) > plain.max(1)).all(), "the mean is drawn to the middle"
-
-
 def half(**method: Any) -> tuple[LDAClient, str, NDArray[np.float64]]:
     plan = lda_study(n_components=2, **method)
     given = plan.method, plan.text, plan.vocabulary, plan.seed
@@ -383,13 +297,6 @@ def test_topics_that_are_none_get_no_reply(spoil: Any) -> None:
     ):
         with pytest.raises(StudyError, match="was sent topics that are none"):
             ask()
-
-
-def test_many_topics_and_short_documents_do_not_underflow() -> None:
-    x = sparse.csr_array(np.eye(3, 5))
-    posterior = infer(x, np.full((5, 2000), 1e-6), 1e-4, 20)
-    np.testing.assert_allclose(posterior.read("mean"), 1 / 2000, rtol=1e-6)
-    assert np.isfinite(posterior.bound(x, 1e-4))
 
 
 def test_starting_with_topics_of_other_words() -> None:

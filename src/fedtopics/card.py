@@ -1,0 +1,43 @@
+"""A model's card: what it is, for people, in Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedtopics import __version__
+from fedtopics.inference import VariationalLDA
+
+if TYPE_CHECKING:
+    from fedtopics.topics import TopicModel
+
+
+def card(model: TopicModel) -> str:
+    """Describe a model for people, in Markdown."""
+    total = sum(model.documents.values())
+    neural = not isinstance(model.inference, VariationalLDA)
+    network = f", network {model.inference.name}" if neural else ""
+    lines = [
+        "# Topic model",
+        "",
+        f"- Method: {model.info.get('method', '?')}{network}, "
+        f"{model.info.get('rounds', '?')} rounds, seed {model.info.get('seed', '?')}",
+        f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
+        f"- Documents with a known word: {total}",
+        *(
+            f"- Coherence {name} of the topics' ten first words: {score.mean():.3f}"
+            for name, score in model.coherence.items()
+        ),
+        f"- Written by fedtopics {__version__}. This folder holds words and numbers, no document.",
+        "",
+        "| client | documents |",
+        "| --- | --- |",
+        *(f"| {name} | {n} |" for name, n in model.documents.items()),
+        "",
+        "| topic | share | words |",
+        "| --- | --- | --- |",
+        *(
+            f"| {row['topic']} | {row['share']:.1%} | {', '.join(row['words'])} |"
+            for row in model.get_topic_info()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
