@@ -1,9 +1,9 @@
-"""What the client halves of all methods share that train on an agreed vocabulary."""
+"""What the client halves of all methods share that find topics of words."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -12,21 +12,19 @@ from scipy import sparse
 
 from fedtopics.corpus import Corpus
 from fedtopics.errors import StudyError
-from fedtopics.methods.anchors import project
 from fedtopics.methods.coherence import count_pairs, is_usual
-from fedtopics.methods.minibatches import Documents, Minibatches
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.reading import READINGS
-from fedtopics.vocabulary import TextRules, VocabularyLimits, count_words, fingerprint
+from fedtopics.vocabulary import TextRules, VocabularyLimits, fingerprint
 
 Settings = TypeVar("Settings", bound=TopicSettings)
+Documents = NDArray[np.int64]
+"""Their rows."""
+EVALUATION_BATCH = 1024
 
 
 class TopicClient(ABC, Generic[Settings]):
-    """A client's documents, and what is asked of them whichever way topics are trained.
-
-    A round's minibatch is a function of (seed, name, round) alone: a repeated call gives the same
-    reply, and a client that was restarted goes on.
+    """A client's documents, and what is asked of them whichever way topics are found.
 
     Parameters
     ----------
@@ -61,62 +59,41 @@ class TopicClient(ABC, Generic[Settings]):
         self._seed = (seed, int.from_bytes(name.encode()))
         self._corpus = corpus
         self._text = text
-        self._counts = count_words(corpus, text)
         self._fingerprint = ""
         self._pairs = ""  # that were asked for
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Say how often a study with these settings calls which function."""
-        begin = dict.fromkeys(("vocabulary", "adopt"), "once")
-        if settings.initialisation == "anchors":
-            begin["projections"] = "once, before the first round"
         end = dict.fromkeys(("shares", "word_sums", "pairs"), "once, at the end")
         if settings.coherence == "nothing":
             del end["pairs"]
-        return begin | cls.rounds(settings) | end
+        return cls.rounds(settings) | end
 
     @staticmethod
     @abstractmethod
     def rounds(settings: Any) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
+        """Say which functions a study calls before its end with these settings, and how often."""
+
+    @abstractmethod
+    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
+        """Count these words in the documents, each in its column."""
 
     @abstractmethod
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         """Find theta of all documents with a word, some at a time, under the server's model."""
 
-    @property
-    def held_back(self) -> float:
-        """Share of the documents that training does not see."""
-        return 0.0
-
     def begin(self, length: float) -> None:
         """Do what else is needed once there is a vocabulary and its `bag`."""
 
-    def size(self) -> dict[str, Any]:
-        """Count the documents, where the vocabulary is known already.
-
-        Leaves the client
-            Their number.
-        """
-        return {"documents": len(self._corpus)}
-
-    def vocabulary(self) -> dict[str, Any]:
-        """Name the words that enough of the documents have (gFedNTM's GetClientVocab).
-
-        Leaves the client
-            Words with their document frequencies and occurrences; the number of documents.
-        """
-        return self._counts.named(self._rarest)
-
     def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
-        """Take up the agreed vocabulary; split off the documents for validation.
+        """Take up the agreed vocabulary.
 
         Parameters
         ----------
         words : list of str
         total : int
-            Documents of all clients, for this one's part of a proportional minibatch.
+            Documents of all clients.
         length : float
             Words of an average document of all clients.
 
@@ -125,33 +102,15 @@ class TopicClient(ABC, Generic[Settings]):
         """
         self._fingerprint = fingerprint(words)
         self._words = frozenset(words)
-        self.bag = self._counts.columns({word: i for i, word in enumerate(words)})
-        self.bag = self.bag.astype(np.float32)
+        self.bag = self.count({word: i for i, word in enumerate(words)}).astype(np.float32)
         self.begin(length)
-        known = np.flatnonzero(np.diff(self.bag.indptr))
-        self.minibatches = Minibatches(known, self._seed, self.held_back, self.min_documents)
+        self.known = np.flatnonzero(np.diff(self.bag.indptr))
         documents = self.bag.shape[0]
-        proportional = self.settings.batch_split == "proportional"
-        part = documents / total if proportional else 1
-        self._size = self.minibatches.size(self.settings.batch_size * part)
         return {
             "documents": documents,
-            "training": len(self.minibatches.training),
-            "without_known_word": documents - len(self.minibatches.known),
+            "training": len(self.known),
+            "without_known_word": documents - len(self.known),
         }
-
-    def projections(self, vocabulary: str) -> dict[str, Any]:
-        """Sum what stands beside each word in a document, in a random projection.
-
-        Leaves the client
-            For each word that enough of the documents have: 300 random mixtures of how often
-            other words stand in a document with it, the number of documents, and its summed share
-            of their words; zeros for other words. Where texts are short or words few, that is as
-            good as counts of pairs of words, down to one document.
-        """
-        self.check(vocabulary)
-        sums = project(self.frequent(), self._seed[0])
-        return sums | {"documents": self.bag.shape[0]}
 
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
         """Sum theta over all documents with a known word.
@@ -163,7 +122,7 @@ class TopicClient(ABC, Generic[Settings]):
         total = np.zeros(self.settings.n_components)
         for _, theta in self.thetas(**model):
             total += theta.sum(0)
-        return {"theta": total, "documents": len(self.minibatches.known)}
+        return {"theta": total, "documents": len(self.known)}
 
     def word_sums(self, vocabulary: str, **model: Any) -> dict[str, Any]:
         """Sum the words of all documents, weighted by theta, to read the topics by.
@@ -178,7 +137,7 @@ class TopicClient(ABC, Generic[Settings]):
         for rows, theta in self.thetas(**model):
             total += theta.T @ self.bag[rows]
         total[:, self._frequency < self._rarest] = 0
-        return {"sums": total, "documents": len(self.minibatches.known)}
+        return {"sums": total, "documents": len(self.known)}
 
     def pairs(
         self, vocabulary: str, words: list[str], topics: NDArray[np.int64], windows: list[int]
@@ -205,11 +164,6 @@ class TopicClient(ABC, Generic[Settings]):
         counts = count_pairs(self._corpus, self._text, words, topics, windows)
         return counts | {"documents": len(self._corpus)}
 
-    def minibatch(self, vocabulary: str, number: int) -> Documents:
-        """Return the documents of a round."""
-        self.check(vocabulary)
-        return self.minibatches.draw(number, self._size)
-
     @property
     def _frequency(self) -> NDArray[np.int64]:
         """In how many documents each word is."""
@@ -229,3 +183,9 @@ class TopicClient(ABC, Generic[Settings]):
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
                 f"{self._fingerprint or 'none'}; begin the study anew."
             )
+
+
+def in_order(rows: Documents) -> Iterator[Documents]:
+    """Hand out documents a thousand at a time."""
+    for start in range(0, len(rows), EVALUATION_BATCH):
+        yield rows[start : start + EVALUATION_BATCH]

@@ -23,8 +23,8 @@ from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.client import TopicClient
-from fedtopics.methods.minibatches import Documents, in_order
+from fedtopics.methods.client import Documents, in_order
+from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.server import Agreement, describe, reach_agreement
 from fedtopics.methods.settings import GFedNTMSettings
 from fedtopics.methods.state import State, Update
@@ -262,7 +262,7 @@ class _Asked:
         return {**fields, "sums": self.shapes.sums, "loss": ()}
 
 
-class GFedNTMClient(TopicClient[GFedNTMSettings]):
+class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
     """The client's half: gradients of minibatches, whose noise is a function of (seed, round).
 
     Raises
@@ -316,7 +316,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         """Find theta of all documents by the encoder, some at a time."""
-        rows = self.minibatches.known
+        rows = self.known
         evaluated = self._evaluate(rows, **model)
         for some, (batch, given, used) in zip(in_order(rows), evaluated, strict=True):
             yield some, self._network.theta(used, given, batch).double().numpy()

@@ -27,8 +27,8 @@ from fedtopics.aggregation import Rows, Template
 from fedtopics.errors import StudyError
 from fedtopics.inference import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.base import Checkpoint, Clients, Run
-from fedtopics.methods.client import TopicClient
-from fedtopics.methods.minibatches import Documents, in_order
+from fedtopics.methods.client import Documents, in_order
+from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.server import Agreement, describe, reach_agreement
 from fedtopics.methods.settings import LDASettings
 from fedtopics.metrics import align_words
@@ -238,7 +238,7 @@ def _change(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
     return float(np.linalg.norm(after - before) / np.linalg.norm(before))
 
 
-class LDAClient(TopicClient[LDASettings]):
+class LDAClient(MinibatchClient[LDASettings]):
     """The client's half: expected counts of minibatches, or of all documents.
 
     Words that are in fewer of its documents than the policy allows are not counted: what leaves
@@ -317,7 +317,7 @@ class LDAClient(TopicClient[LDASettings]):
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         """Find theta of all documents by variational inference, some at a time."""
         topics = self._checked(model["topics"])
-        for some, posterior in self._posteriors(self.minibatches.known, topics):
+        for some, posterior in self._posteriors(self.known, topics):
             yield some, posterior.read("mean")
 
     def _posteriors(

@@ -1,4 +1,4 @@
-"""Which documents a client takes in which round.
+"""Clients that train on minibatches: which documents a client takes in which round.
 
 It is a function of the seed, the client's name and the round: a repeated call gives the same
 minibatch, and a client that was restarted goes on where it was.
@@ -6,17 +6,20 @@ minibatch, and a client that was restarted goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import sparse
 
 from fedtopics.errors import DataError
+from fedtopics.methods.anchors import project
+from fedtopics.methods.client import Documents, TopicClient
+from fedtopics.methods.settings import MinibatchSettings
+from fedtopics.vocabulary import WordCounts, count_words
 
-EVALUATION_BATCH = 1024
-
-Documents = NDArray[np.int64]
-"""Their rows."""
+Settings = TypeVar("Settings", bound=MinibatchSettings)
 
 
 class Minibatches:
@@ -63,11 +66,6 @@ class Minibatches:
         else:
             self.training, self.held = known[held:], known[:held]
 
-    @property
-    def known(self) -> Documents:
-        """Rows of all documents with a word."""
-        return np.union1d(self.training, self.held)
-
     def size(self, wanted: float) -> int:
         """Return how many documents a minibatch has, when so many are wanted."""
         return min(len(self.training), max(round(wanted), self._smallest))
@@ -81,7 +79,79 @@ class Minibatches:
         return self._epoch[1][place * size : (place + 1) * size]
 
 
-def in_order(rows: Documents) -> Iterator[Documents]:
-    """Hand out documents a thousand at a time."""
-    for start in range(0, len(rows), EVALUATION_BATCH):
-        yield rows[start : start + EVALUATION_BATCH]
+class MinibatchClient(TopicClient[Settings]):
+    """A client that agrees on a vocabulary with the others and trains on minibatches of it.
+
+    A round's minibatch is a function of (seed, name, round) alone: a repeated call gives the same
+    reply, and a client that was restarted goes on.
+    """
+
+    @classmethod
+    def schedule(cls, settings: Settings) -> dict[str, str]:
+        """Say how often a study with these settings calls which function."""
+        begin = dict.fromkeys(("vocabulary", "adopt"), "once")
+        if settings.initialisation == "anchors":
+            begin["projections"] = "once, before the first round"
+        return begin | super().schedule(settings)
+
+    @property
+    def held_back(self) -> float:
+        """Share of the documents that training does not see."""
+        return 0.0
+
+    @cached_property
+    def _counts(self) -> WordCounts:
+        return count_words(self._corpus, self._text)
+
+    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
+        """Count these words in the documents, each in its column."""
+        return self._counts.columns(words)
+
+    def size(self) -> dict[str, Any]:
+        """Count the documents, where the vocabulary is known already.
+
+        Leaves the client
+            Their number.
+        """
+        return {"documents": len(self._corpus)}
+
+    def vocabulary(self) -> dict[str, Any]:
+        """Name the words that enough of the documents have (gFedNTM's GetClientVocab).
+
+        Leaves the client
+            Words with their document frequencies and occurrences; the number of documents.
+        """
+        return self._counts.named(self._rarest)
+
+    def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
+        """Take up the agreed vocabulary; split off the documents for validation.
+
+        Parameters are those of `TopicClient.adopt`; a proportional minibatch is a part of `total`.
+
+        Leaves the client
+            Numbers of documents: all, those to train with, those without a known word.
+        """
+        counts = super().adopt(words, total, length)
+        self.minibatches = Minibatches(self.known, self._seed, self.held_back, self.min_documents)
+        proportional = self.settings.batch_split == "proportional"
+        part = counts["documents"] / total if proportional else 1
+        self._size = self.minibatches.size(self.settings.batch_size * part)
+        return counts | {"training": len(self.minibatches.training)}
+
+    def projections(self, vocabulary: str) -> dict[str, Any]:
+        """Sum what stands beside each word in a document, in a random projection.
+
+        Leaves the client
+            For each word that enough of the documents have: 300 random mixtures of how often
+            other words stand in a document with it, the number of documents, and its summed share
+            of their words; zeros for other words. Where texts are short or words few, that is as
+            good as counts of pairs of words, down to one document.
+        """
+        self.check(vocabulary)
+        sums = project(self.frequent(), self._seed[0])
+        return sums | {"documents": self.bag.shape[0]}
+
+    def minibatch(self, vocabulary: str, number: int) -> Documents:
+        """Return the documents of a round."""
+        self.check(vocabulary)
+        return self.minibatches.draw(number, self._size)

@@ -50,22 +50,12 @@ FIRST_TOPICS = (
 
 
 class TopicSettings(BaseModel):
-    """What all methods need that train topics on an agreed vocabulary."""
+    """What all methods need that find topics of words."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=2, description="number of topics")
-    batch_size: int = Field(256, ge=1, description="documents of a round")
-    batch_split: Literal["proportional", "fixed"] = Field(
-        "proportional",
-        description='"proportional": the clients share batch_size by their numbers of documents; '
-        '"fixed": each client takes batch_size (as in the paper)',
-    )
     max_rounds: int = Field(2000, ge=1, description="most rounds")
-    tolerance: float = Field(
-        0.0, ge=0, description="stop when the weights change by less, relative to their norm"
-    )
-    initialisation: Literal["random", "anchors"] = Field("random", description=FIRST_TOPICS)
     relevance: float | None = Field(
         None,
         ge=0,
@@ -78,6 +68,21 @@ class TopicSettings(BaseModel):
         description='where the topics\' words count as occurring together: "windows" of text, '
         '"documents" (where the order of words is lost), or "nothing": no coherence, no counts',
     )
+
+
+class MinibatchSettings(TopicSettings):
+    """What all methods need that train topics on an agreed vocabulary."""
+
+    batch_size: int = Field(256, ge=1, description="documents of a round")
+    batch_split: Literal["proportional", "fixed"] = Field(
+        "proportional",
+        description='"proportional": the clients share batch_size by their numbers of documents; '
+        '"fixed": each client takes batch_size (as in the paper)',
+    )
+    tolerance: float = Field(
+        0.0, ge=0, description="stop when the weights change by less, relative to their norm"
+    )
+    initialisation: Literal["random", "anchors"] = Field("random", description=FIRST_TOPICS)
 
 
 class Choice(BaseModel):
@@ -103,7 +108,7 @@ class Choice(BaseModel):
             raise ValueError(str(error)) from None
 
 
-class GFedNTMSettings(TopicSettings, NetworkSettings, Choice):
+class GFedNTMSettings(MinibatchSettings, NetworkSettings, Choice):
     # pydantic puts the fields of the last base first.
     """All of the method's parameters, as a study names them."""
 
@@ -178,7 +183,7 @@ class LDAChoice(BaseModel):
     name: Literal["lda"] = Field("lda", description="the method")
 
 
-class LDASettings(TopicSettings, LDAPrior, LDAChoice):
+class LDASettings(MinibatchSettings, LDAPrior, LDAChoice):
     """All parameters of federated LDA, as a study names them."""
 
     learning: Literal["stochastic", "batch"] = Field(
