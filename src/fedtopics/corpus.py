@@ -37,7 +37,8 @@ class Columns:
     """Names of the columns to read; what is ``None`` is looked for under its usual names.
 
     With both `tokens` and `text`, the tokens are the documents and the text is kept beside them.
-    A column of embeddings that cannot be used is refused if it is named here, else left out.
+    A column of embeddings that cannot be used is refused if it is named here, else left out. One
+    of rounds is never looked for.
     """
 
     text: str | None = None
@@ -45,6 +46,7 @@ class Columns:
     id: str | None = None
     label: str | None = None
     embedding: str | None = None
+    rounds: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Corpus:
         From a table, float32.
     raw : pyarrow.ChunkedArray of string, or None
         The texts of documents that are tokenised, for models that read sentences.
+    rounds : pyarrow.ChunkedArray or None
+        When documents came, as numbers of rounds or as times, for methods that learn as they come.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class Corpus:
     labels: pa.ChunkedArray | None = None
     embeddings: NDArray[np.floating[Any]] | None = None
     raw: pa.ChunkedArray | None = None
+    rounds: pa.ChunkedArray | None = None
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
@@ -166,6 +171,7 @@ class Corpus:
             table[label_name] if label_name else None,
             _embedding_column(table, columns, where),
             _raw_column(table, columns, where),
+            None if columns.rounds is None else table[_find(table, columns.rounds, (), where)],
         )
 
     def __len__(self) -> int:
@@ -210,25 +216,29 @@ class Corpus:
             None if self.labels is None else self.labels.take(index),
             None if self.embeddings is None else self.embeddings[np.asarray(rows)],
             None if self.raw is None else self.raw.take(index),
+            None if self.rounds is None else self.rounds.take(index),
         )
 
 
 def pool(corpora: Sequence[Corpus]) -> Corpus:
     """Put corpora one after the other: the centralised scenario, where texts may be pooled.
 
-    Labels, embeddings and raw texts are kept when every corpus has them.
+    Labels, embeddings, raw texts and rounds are kept when every corpus has them.
     """
     raw = [c.raw for c in corpora]
     labels = [c.labels for c in corpora]
     embeddings = [c.embeddings for c in corpora]
+    rounds = [c.rounds for c in corpora]
     two_forms = "Some corpora are tokenised and some are not; give all in one form."
     two_kinds = "The corpora have labels of different types; convert all to strings."
+    two_rounds = "The corpora have rounds of different types; convert all to numbers or to dates."
     return Corpus(
         _concatenate([c.ids for c in corpora], two_forms),
         _concatenate([c.documents for c in corpora], two_forms),
         None if any(x is None for x in labels) else _concatenate(labels, two_kinds),
         None if any(x is None for x in embeddings) else np.concatenate(embeddings),  # type: ignore[arg-type]
         None if any(x is None for x in raw) else _concatenate(raw, two_forms),
+        None if any(x is None for x in rounds) else _concatenate(rounds, two_rounds),
     )
 
 

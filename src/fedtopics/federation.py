@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics import __version__
+from fedtopics.arrivals import Follow, Source
 from fedtopics.corpus import Corpus
 from fedtopics.doctor import why_not
 from fedtopics.embeddings import check_embeddings
@@ -27,10 +28,11 @@ from fedtopics.engines.grpc.connection import (
 from fedtopics.engines.grpc.handshake import Proposal
 from fedtopics.engines.grpc.server import Server
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunError, StudyError
+from fedtopics.lines import cut_half_line
 from fedtopics.methods import CLIENT_HALVES, VERSIONS, what_leaves
 from fedtopics.pki import Identity
 from fedtopics.privacy import Door, Ledger, Policy
-from fedtopics.runs import RunFolder, cut_half_line
+from fedtopics.runs import RunFolder
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 
@@ -87,7 +89,8 @@ def serve(
     host, port = split_address(listen)
     largest = study.federation.largest_message << 20
     server = Server(proposal, study.clients, join_address(host, port), credentials, largest)
-    run = RunFolder(out, study.fingerprint, study.checkpoint_every, resume, on_event)
+    pause = study.federation.pause
+    run = RunFolder(out, study.fingerprint, study.checkpoint_every, resume, on_event, pause)
     reason, again = "", False
     try:
         (out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
@@ -147,6 +150,8 @@ class Participation:
         Look at the offer, do not join.
     embedding_model : str, optional
         Where this client has the study's model of embeddings, or that of those in `corpus`.
+    grown : Follow, optional
+        Of documents that become more during the study.
     """
 
     def __init__(
@@ -160,6 +165,7 @@ class Participation:
         on_event: OnEvent | None = None,
         dry_run: bool = False,
         embedding_model: str | None = None,
+        grown: Follow | None = None,
     ) -> None:
         if identity is None:
             check_loopback(address)
@@ -177,6 +183,7 @@ class Participation:
         self._on_event = on_event
         self._dry_run = dry_run
         self._embedding_model = embedding_model
+        self._source = Source(grown, out / "arrivals.jsonl", self._arrived)
         self._ledger: Ledger | None = None
         if out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
@@ -205,7 +212,7 @@ class Participation:
             cut_half_line(ledger)
         self._ledger = Ledger(study.method.name, study.fingerprint, ledger)
         self.corpus = study.embedded(self.corpus, self._embedding_model, self._tell_embedding)
-        half = study.client_half(self.name, self.corpus, self.policy)
+        half = study.client_half(self.name, self.corpus, self.policy, self._source)
         return Door(self.name, half, self.policy, self._ledger)
 
     def _consider(self, proposal: Proposal) -> Study:
@@ -230,7 +237,8 @@ class Participation:
                 f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
                 f"{self.policy.max_rounds:,}; nothing has left."
             )
-        if len(self.corpus) < self.policy.min_documents:
+        grows = self._source.grown is not None
+        if len(self.corpus) < self.policy.min_documents and not grows:
             raise PolicyError(
                 f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
                 f"{self.name} has {len(self.corpus):,}; nothing has left."
@@ -245,6 +253,9 @@ class Participation:
 
     def _tell_embedding(self, done: int, documents: int) -> None:
         self._event("embedding", done=done, documents=documents)
+
+    def _arrived(self, event: dict[str, Any]) -> None:
+        self._event(event.pop("event"), **event)
 
     def _check_out(self, study: Study) -> None:
         """Refuse a folder with the ledger and the model of another study."""
@@ -264,6 +275,7 @@ class Participation:
                 raise RunError("The server sent a model with a file that has no place in it.")
             (folder / name).write_bytes(content.tobytes())
         model = TopicModel.from_pretrained(folder)
+        self.corpus = self._source.grown() if self._source.grown else self.corpus
         unknown = model.write_theta(self.corpus, self.out / "theta.parquet")
         self._event("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
 

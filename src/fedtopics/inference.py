@@ -69,7 +69,7 @@ class LDAPrior(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    n_components: int = Field(20, ge=2, description="number of topics")
+    n_components: int = Field(20, ge=1, description="number of topics")
     alpha: float | None = Field(
         None, gt=0, description="Dirichlet prior of theta; by default 1 / n_components"
     )

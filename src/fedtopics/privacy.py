@@ -27,7 +27,7 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    methods: tuple[str, ...] = Field(("gfedntm", "lda"), description="methods that may run")
+    methods: tuple[str, ...] = Field(("gfedntm", "lda", "flda"), description="methods that may run")
     min_documents: int = Field(
         10, ge=1, description="a reply must sum over at least this many documents"
     )
@@ -235,6 +235,8 @@ class Door:
 
     def _check(self, function: str, reply: Payload) -> None:
         documents = reply.get("documents", 0)
+        if documents == 0 and not any(np.any(value) for _, value in _flat(reply)):
+            return  # it says no more than that there is nothing to say
         if documents < self._policy.min_documents:
             raise PolicyError(
                 f"The reply to {function!r} of client {self.client!r} sums over {documents} "

@@ -21,12 +21,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from fedtopics.errors import RunError
+from fedtopics.lines import cut_half_line
 from fedtopics.methods.base import Checkpoint
 
 Event = dict[str, Any]
 KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
-TAIL = 1 << 16  # bytes
 
 
 class RunFolder:
@@ -43,6 +43,8 @@ class RunFolder:
         Go on from the newest checkpoint. Without it, a folder with a run in it is refused.
     on_event : function, optional
         Called with each event, for a progress display.
+    pause : float
+        Seconds between two rounds.
 
     Raises
     ------
@@ -57,11 +59,13 @@ class RunFolder:
         checkpoint_every: int = 50,
         resume: bool = False,
         on_event: Callable[[Event], None] | None = None,
+        pause: float = 0.0,
     ) -> None:
         self.folder = folder
         self._every = checkpoint_every
         self._resume = resume
         self._on_event = on_event
+        self._pause = pause
         self._study = study
         self._events: FileIO | None = None
         self._unwritten = b""
@@ -120,12 +124,15 @@ class RunFolder:
         return found
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
-        """Count the rounds that are left."""
+        """Count the rounds that are left, with a pause between two."""
         if self.folder is not None and self._events is None:
             self._events = (self.folder / "events.jsonl").open("ab", buffering=0)
         self.event("training", done=done, rounds=last)
         self._last = self._saved = time.perf_counter()
-        yield from range(done + 1, last + 1)
+        for round_ in range(done + 1, last + 1):
+            if self._pause and round_ > done + 1:
+                time.sleep(self._pause)
+            yield round_
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: every so many, or after a minute."""
@@ -209,21 +216,6 @@ class RunFolder:
         self._write()
         if self._events is not None:
             self._events.close()
-
-
-def cut_half_line(path: Path) -> None:
-    """Take away the half line that a full disk or a crash can leave at the end of a file."""
-    with path.open("rb+") as file:
-        end = place = file.seek(0, os.SEEK_END)
-        while place > 0:
-            place = max(0, place - TAIL)
-            file.seek(place)
-            newline = file.read(TAIL).rfind(b"\n")
-            if newline >= 0:
-                place += newline + 1
-                break
-        if place < end:
-            file.truncate(place)
 
 
 def _write_durably(path: Path, data: bytes) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedtopics.arrivals import Source
 from fedtopics.corpus import Corpus
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError
-from fedtopics.methods.lda import Start
+from fedtopics.methods.start import Start
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
@@ -72,9 +73,12 @@ def train(
         name: Ledger(study.method.name, study.fingerprint, ledger_path(folder, name))
         for name in documents
     }
+    sources = {name: _source(folder, name, on_event) for name in documents}
     try:
         doors = {
-            name: _door(study, name, data, rules.get(name, Policy()), ledgers[name], on_event)
+            name: _door(
+                study, name, data, rules.get(name, Policy()), ledgers[name], folder, on_event
+            )
             for name, data in documents.items()
         }
         model = study.server_half(begun).train(LocalClients(doors), run)
@@ -93,16 +97,25 @@ def ledger_path(folder: Path | None, client: str) -> Path | None:
     return None if folder is None else folder / "clients" / client / "ledger.jsonl"
 
 
+def _source(folder: Path | None, name: str, on_event: OnEvent | None) -> Source:
+    state = None if folder is None else folder / "clients" / name / "arrivals.jsonl"
+    return Source(state=state, tell=on_event or (lambda _: None))
+
+
 def _door(
-    study: Study, name: str, data: Any, policy: Policy, ledger: Ledger, on_event: OnEvent | None
+    study: Study,
+    name: str,
+    data: Any,
+    policy: Policy,
+    ledger: Ledger,
+    source: Source,
 ) -> Door:
     def tell(done: int, documents: int) -> None:
-        if on_event is not None:
-            on_event({"event": "embedding", "client": name, "done": done, "documents": documents})
+        source.tell({"event": "embedding", "client": name, "done": done, "documents": documents})
 
     own_model = study.clients[name].embedding_model
     try:
         corpus = study.embedded(Corpus.of(data), own_model, tell)
     except InputError as error:
         raise type(error)(f"Client {name!r}: {error}") from None
-    return Door(name, study.client_half(name, corpus, policy), policy, ledger)
+    return Door(name, study.client_half(name, corpus, policy, source), policy, ledger)

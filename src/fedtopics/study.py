@@ -20,11 +20,21 @@ from pydantic import (
     model_validator,
 )
 
+from fedtopics.arrivals import Source
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods import CLIENT_HALVES, LDA, GFedNTM, GFedNTMSettings, LDASettings, TopicClient
-from fedtopics.methods.lda import Start
+from fedtopics.methods import (
+    CLIENT_HALVES,
+    FLDA,
+    LDA,
+    FLDASettings,
+    GFedNTM,
+    GFedNTMSettings,
+    LDASettings,
+    TopicClient,
+)
+from fedtopics.methods.start import Start
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Policy, explain
 from fedtopics.vocabulary import TextRules, VocabularyLimits
@@ -43,6 +53,9 @@ class ClientData(BaseModel):
     id: str | None = Field(None, description="column of identifiers")
     label: str | None = Field(None, description="column of labels, for measuring only")
     embedding: str | None = Field(None, description="column of embeddings")
+    round: str | None = Field(
+        None, description="column of numbers of rounds, or of times, for methods that take new data"
+    )
     embedding_model: str | None = Field(
         None, description="the model of those embeddings, or where the study's model is"
     )
@@ -61,6 +74,7 @@ class ClientData(BaseModel):
                 f'The study names no documents of client {name!r}; add data = "FILE" to it.'
             )
         names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
+        names["rounds"] = self.round
         try:
             return Corpus.read(self.data, Columns(**names))
         except DataError as error:
@@ -87,6 +101,7 @@ class FederationSettings(BaseModel):
     wait: float = Field(
         3600.0, ge=0, description="seconds that a round waits for min_clients before the run ends"
     )
+    pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
 
 
@@ -97,11 +112,13 @@ def _method_name(given: Any) -> Any:
 
 
 MethodSettings = Annotated[
-    Annotated[GFedNTMSettings, Tag("gfedntm")] | Annotated[LDASettings, Tag("lda")],
+    Annotated[GFedNTMSettings, Tag("gfedntm")]
+    | Annotated[LDASettings, Tag("lda")]
+    | Annotated[FLDASettings, Tag("flda")],
     Discriminator(
         _method_name,
         custom_error_type="method",
-        custom_error_message='a method is a table with name = "gfedntm" or "lda"',
+        custom_error_message='a method is a table with name = "gfedntm", "lda" or "flda"',
     ),
 ]
 
@@ -189,7 +206,7 @@ class Study(BaseModel):
         content = json.dumps(self.agreed, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
-    def server_half(self, start: Start | None = None) -> GFedNTM | LDA:
+    def server_half(self, start: Start | None = None) -> GFedNTM | LDA | FLDA:
         """Make the server's half of the method.
 
         Raises
@@ -199,12 +216,41 @@ class Study(BaseModel):
         """
         if isinstance(self.method, LDASettings):
             return LDA(self.method, self.text, self.vocabulary, self.seed, start)
+        if isinstance(self.method, FLDASettings):
+            return FLDA(self.method, self.text, self.vocabulary, self.seed, start)
         if start is not None:
-            raise StudyError(f"The method {self.method.name!r} cannot begin with a model; use lda.")
+            raise StudyError(
+                f"The method {self.method.name!r} cannot begin with a model; use lda or flda."
+            )
         return GFedNTM(self.method, self.text, self.vocabulary, self.seed)
 
-    def client_half(self, name: str, corpus: Corpus, policy: Policy) -> TopicClient[Any]:
-        """Make a client's half of the method, over its documents and within its policy."""
+    def client_half(
+        self, name: str, corpus: Corpus, policy: Policy, source: Source | None = None
+    ) -> TopicClient[Any]:
+        """Make a client's half of the method, over its documents and within its policy.
+
+        Parameters
+        ----------
+        name : str
+        corpus : Corpus
+            The documents there are.
+        policy : Policy
+        source : Source, optional
+            Where more come from, for methods that take new documents round by round.
+
+        Raises
+        ------
+        StudyError
+            If the documents of `source` grow and the method takes all at once.
+        """
+        given: dict[str, Any] = {}
+        if isinstance(self.method, FLDASettings):
+            given = {"source": source or Source()}
+        elif source is not None and source.grown is not None:
+            raise StudyError(
+                f"The method {self.method.name!r} takes all documents at once; leave out --follow, "
+                "or use flda."
+            )
         return CLIENT_HALVES[self.method.name](
             name,
             corpus,
@@ -214,6 +260,7 @@ class Study(BaseModel):
             self.seed,
             policy.min_documents,
             policy.min_document_frequency,
+            **given,
         )
 
     def embedded(

@@ -81,6 +81,8 @@ def server(
 @click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
 @click.option("--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]")
 @click.option("--out", type=FOLDER, help="Folder for ledger and model.  [default: runs/NAME]")
+@click.option("--round", "rounds", help="Column of rounds or times, for studies that use them.")
+@click.option("--follow", is_flag=True, help="Each round takes what was added to --data since.")
 @click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join.")
 @click.option("--name", help="This client's name, with --insecure.")
 @insecure_option
@@ -96,6 +98,8 @@ def client(
     embedding_model: str | None,
     policy: Path | None,
     out: Path | None,
+    rounds: str | None,
+    follow: bool,
     dry_run: bool,
     name: str | None,
     insecure: bool,
@@ -107,8 +111,10 @@ def client(
     that leaves. When the connection breaks, the client comes back by itself. At the end the model
     is in the --out folder, with the topics of the client's own documents in theta.parquet.
 
-    The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
+    The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --follow they
+    may still come: rows at the end of the file, or new files in the folder.
     """
+    from fedtopics.arrivals import Follow
     from fedtopics.corpus import Columns, Corpus
     from fedtopics.federation import Participation
     from fedtopics.pki import Identity
@@ -118,13 +124,14 @@ def client(
         raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")
     who = name or Identity.load(_required(identity), "client").name
     rules = Policy.read(policy) if policy else Policy()
-    columns = Columns(text=text, tokens=tokens, id=identifier, embedding=embedding)
-    corpus = Corpus.read(data, columns)
+    columns = Columns(text=text, tokens=tokens, id=identifier, embedding=embedding, rounds=rounds)
     news = ClientNews(who)
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
+    grown = Follow(data, columns, tell) if follow else None
+    corpus = grown() if grown else Corpus.read(data, columns)
     folder = out or Path("runs") / who
     part = Participation(
-        address, identity, corpus, rules, folder, who, tell, dry_run, embedding_model
+        address, identity, corpus, rules, folder, who, tell, dry_run, embedding_model, grown
     )
     with news:
         if not as_json:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 from fedtopics.estimators.base import ALONE, TopicEstimator
-from fedtopics.methods.lda import Start
+from fedtopics.methods.start import Start
 from fedtopics.privacy import OPEN_POLICY, Policy
 
 

@@ -30,7 +30,7 @@ from fedtopics.experiments.figure3_runs import (
     study_of,
 )
 from fedtopics.experiments.report import require
-from fedtopics.runs import cut_half_line
+from fedtopics.lines import cut_half_line
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B

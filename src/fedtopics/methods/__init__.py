@@ -6,11 +6,14 @@ import inspect
 from typing import Any
 
 from fedtopics.methods.client import TopicClient
+from fedtopics.methods.flda import FLDA, FLDAClient
 from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient
 from fedtopics.methods.lda import LDA, LDAClient
-from fedtopics.methods.settings import GFedNTMSettings, LDASettings
+from fedtopics.methods.settings import FLDASettings, GFedNTMSettings, LDASettings
 
-CLIENT_HALVES: dict[str, type[TopicClient[Any]]] = {"gfedntm": GFedNTMClient, "lda": LDAClient}
+CLIENT_HALVES: dict[str, type[TopicClient[Any]]] = {
+    half.method: half for half in (GFedNTMClient, LDAClient, FLDAClient)
+}
 VERSIONS = {name: half.version for name, half in CLIENT_HALVES.items()}
 
 
@@ -23,8 +26,11 @@ def what_leaves(method: str, function: str) -> str:
 
 __all__ = [
     "CLIENT_HALVES",
+    "FLDA",
     "LDA",
     "VERSIONS",
+    "FLDAClient",
+    "FLDASettings",
     "GFedNTM",
     "GFedNTMClient",
     "GFedNTMSettings",

@@ -59,6 +59,7 @@ class TopicClient(ABC, Generic[Settings]):
         self._seed = (seed, int.from_bytes(name.encode()))
         self._corpus = corpus
         self._text = text
+        self._limits = limits
         self._fingerprint = ""
         self._pairs = ""  # that were asked for
 
@@ -82,6 +83,10 @@ class TopicClient(ABC, Generic[Settings]):
     @abstractmethod
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         """Find theta of all documents with a word, some at a time, under the server's model."""
+
+    def n_topics(self, **model: Any) -> int:
+        """Return the number of topics of the server's model."""
+        return int(self.settings.n_components)
 
     def begin(self, length: float) -> None:
         """Do what else is needed once there is a vocabulary and its `bag`."""
@@ -119,7 +124,7 @@ class TopicClient(ABC, Generic[Settings]):
             n_topics numbers and the number of documents.
         """
         self.check(vocabulary)
-        total = np.zeros(self.settings.n_components)
+        total = np.zeros(self.n_topics(**model))
         for _, theta in self.thetas(**model):
             total += theta.sum(0)
         return {"theta": total, "documents": len(self.known)}
@@ -133,7 +138,7 @@ class TopicClient(ABC, Generic[Settings]):
         """
         # Apart from `shares`, which the server sees one by one: of these it needs the sum alone.
         self.check(vocabulary)
-        total = np.zeros((self.settings.n_components, self.bag.shape[1]))
+        total = np.zeros((self.n_topics(**model), self.bag.shape[1]))
         for rows, theta in self.thetas(**model):
             total += theta.T @ self.bag[rows]
         total[:, self._frequency < self._rarest] = 0

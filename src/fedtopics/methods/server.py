@@ -148,10 +148,11 @@ def describe(
     template: Template = {"theta": (n_topics,)}
     words: Template = {"sums": (n_topics, len(vocabulary))}
     replies = agreement.call("shares", template, **model)
+    documents = {name: reply["documents"] for name, reply in replies.items()}
     made = make(
         vocabulary=vocabulary,
-        shares={name: reply["theta"] / reply["documents"] for name, reply in replies.items()},
-        documents={name: reply["documents"] for name, reply in replies.items()},
+        shares={name: reply["theta"] / max(documents[name], 1) for name, reply in replies.items()},
+        documents=documents,
         word_sums=agreement.sum("word_sums", words, **model)["sums"],
     )
     readings = READINGS if settings.relevance is None else [Reading(settings.relevance)]

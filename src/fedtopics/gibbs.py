@@ -1,0 +1,137 @@
+"""Regular and guided latent Dirichlet allocation of one client's documents, by Gibbs sampling.
+
+Guided is what has words that a topic begins with: they get pseudo-counts in that topic. The
+sampler is tomotopy's.
+
+References
+----------
+Jagarlamudi, Daumé and Udupa, Incorporating Lexical Priors into Topic Models, EACL 2012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from scipy import sparse
+
+from fedtopics.errors import FedTopicsError
+
+Topic = Mapping[str, float]
+"""Words with their weights; what is left out has none."""
+
+
+class GibbsSettings(BaseModel):
+    """Priors of a client's own LDA, and how long it is sampled."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    alpha: float = Field(0.1, gt=0, description="Dirichlet prior of theta, fitted while sampling")
+    eta: float = Field(0.01, gt=0, description="Dirichlet prior of the topics")
+    iterations: int = Field(300, ge=1, description="sweeps of the sampler")
+    strength: float = Field(
+        0.03,
+        ge=0,
+        description="of guidance: pseudo-counts that the words of a topic share, a document",
+    )
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Topics of one client's documents.
+
+    Parameters
+    ----------
+    words : list of str, length n_words
+    beta : float64 array of shape (n_topics, n_words)
+        Rows sum to 1.
+    main : int64 array of shape (n_topics,)
+        Of how many documents each is the largest topic.
+    occurrences : float64 array of shape (n_topics,)
+        How many words of the documents are of each.
+    """
+
+    words: list[str]
+    beta: NDArray[np.float64]
+    main: NDArray[np.int64]
+    occurrences: NDArray[np.float64]
+
+    def topic(self, number: int, n_words: int) -> dict[str, float]:
+        """Return a topic's first words with their weights."""
+        order = np.argsort(-self.beta[number], kind="stable")[:n_words]
+        return {self.words[i]: float(self.beta[number, i]) for i in order}
+
+
+def sample_topics(
+    counts: sparse.csr_array,
+    words: Sequence[str],
+    n_topics: int,
+    settings: GibbsSettings,
+    seeds: Sequence[Topic] = (),
+    seed: int = 0,
+) -> Sampled:
+    """Find topics of documents; the first of them begin with the words of `seeds`.
+
+    Parameters
+    ----------
+    counts : CSR array of shape (n_documents, n_words)
+    words : list of str, length n_words
+    n_topics : int
+    settings : GibbsSettings
+    seeds : list of at most n_topics topics
+        Weights sum to 1; words that no document has do not matter. Topics beyond them are free.
+    seed : int
+
+    Returns
+    -------
+    Sampled
+        The same for the same seed on machines of the same kind: tomotopy's random numbers depend
+        on the processor's vector instructions.
+
+    Raises
+    ------
+    FedTopicsError
+        If tomotopy is not installed.
+
+    Leaves the client
+        Nothing.
+    """
+    model = _tomotopy().LDAModel(k=n_topics, alpha=settings.alpha, eta=settings.eta, seed=seed)
+    for row in range(counts.shape[0]):
+        place = slice(counts.indptr[row], counts.indptr[row + 1])
+        repeated = np.repeat(counts.indices[place], counts.data[place])
+        if len(repeated):
+            model.add_doc([words[column] for column in repeated])
+    present = {words[column] for column in np.unique(counts.indices)}
+    documents = counts.shape[0]
+    for word in sorted(present.intersection(*[set().union(*seeds)])):
+        prior = {
+            topic: settings.eta + settings.strength * documents * weights[word]
+            for topic, weights in enumerate(seeds)
+            if word in weights
+        }
+        model.set_word_prior(word, prior)
+    model.train(settings.iterations, workers=1)
+    theta = np.array([document.get_topic_dist() for document in model.docs], np.float64)
+    lengths = np.array([len(document.words) for document in model.docs])
+    return Sampled(
+        list(model.used_vocabs),
+        np.array([model.get_topic_word_dist(topic) for topic in range(n_topics)], np.float64),
+        np.bincount(theta.argmax(1), minlength=n_topics),
+        theta.T @ lengths,
+    )
+
+
+def _tomotopy() -> Any:
+    try:
+        import tomotopy
+    except ImportError:
+        raise FedTopicsError(
+            "F-LDA and guided LDA need the package tomotopy, which is not installed; install it "
+            "with: pip install 'fedtopics[flda]'"
+        ) from None
+    return tomotopy
