@@ -76,9 +76,7 @@ def train(
     sources = {name: _source(folder, name, on_event) for name in documents}
     try:
         doors = {
-            name: _door(
-                study, name, data, rules.get(name, Policy()), ledgers[name], folder, on_event
-            )
+            name: _door(study, name, data, rules.get(name, Policy()), ledgers[name], sources[name])
             for name, data in documents.items()
         }
         model = study.server_half(begun).train(LocalClients(doors), run)

@@ -69,6 +69,11 @@ class RoundProgress:
             )
         elif event["event"] == "embedding":
             self._embed(event)
+        elif event["event"] == "round" and "topics" in event:
+            self._bar.update(self._task, completed=event["round"])
+            say(topic_news(event))
+        elif event["event"] == "skipped":
+            say(skipped(event))
         elif event["event"] == "stopped":
             console.print(f"stopped after round {event['round']}: {event['reason']}")
         elif event["event"] == "round":
@@ -87,6 +92,33 @@ class RoundProgress:
         self._bar.update(self._task, description=description, completed=done, total=documents)
         if not console.is_terminal and done == documents:
             say(f"{description}: {documents:,} documents")
+
+
+def topic_news(event: Mapping[str, Any]) -> str:
+    """Say what a round of F-LDA brought."""
+    known = {topic["id"]: topic for topic in event["topics"]}
+    names = {
+        "new": [known[id_] for id_ in event["new"]],
+        "vanished": event["vanished"],
+    }
+    lines = [
+        f"round {event['round']:,}: {len(known)} topics of {event['documents']:,} documents; the "
+        f"same from a cosine of {event['threshold']:.2f}"
+    ]
+    lines += [
+        f"  {kind}: {'; '.join(' '.join(topic['words']) for topic in topics)}"
+        for kind, topics in names.items()
+        if topics and event["round"] > 1
+    ]
+    return "\n".join(lines)
+
+
+def skipped(event: Mapping[str, Any]) -> str:
+    """Say that a client skips a round."""
+    return (
+        f"round {event['round']:,}: {event['client']} skips it, with {event['documents']:,} new "
+        f"documents of at least {event['least']:,}"
+    )
 
 
 def print_topics(model: TopicModel, words: int, lambda_: float | None = None) -> None:

@@ -58,7 +58,10 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option(
-    "--method", type=click.Choice(["gfedntm", "lda"]), default="gfedntm", help="Of the example."
+    "--method",
+    type=click.Choice(["gfedntm", "lda", "flda"]),
+    default="gfedntm",
+    help="Of the example.",
 )
 def run(study: Path | None, out: Path | None, resume: bool, example: bool, method: str) -> None:
     """Run a study with all its clients on this machine."""

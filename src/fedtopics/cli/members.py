@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.live import Live
 from rich.table import Table
 
-from fedtopics.cli.display import console, say
+from fedtopics.cli.display import console, say, skipped, topic_news
 
 if TYPE_CHECKING:
     from fedtopics.engines.grpc.server import Server
@@ -70,6 +70,9 @@ class ServerNews:
             if self._missing.get(client) != reason:
                 say(f"round {event['round']} without {client}: {reason}")
         self._missing = event["missing"]
+        if "topics" in event:
+            say(topic_news(event))
+            return
         last = event["round"] == self._rounds
         if not console.is_terminal and (last or time.monotonic() - self._told > QUIET):
             self._told = time.monotonic()
@@ -80,8 +83,9 @@ class ServerNews:
         progress = "waiting for the clients"
         if event:
             traffic = event["bytes_sent"] + event["bytes_received"]
+            loss = f"loss {event['loss']:.2f}   " if "loss" in event else ""
             progress = (
-                f"round {event['round']:,} of {self._rounds:,}   loss {event['loss']:.2f}   "
+                f"round {event['round']:,} of {self._rounds:,}   {loss}"
                 f"{event['seconds']:.2f} s   {traffic / 1e6:.1f} MB"
             )
         table = Table(title=progress, title_justify="left")
@@ -136,6 +140,13 @@ class ClientNews:
             self._offer(event)
         elif kind == "call":
             self._status.update(f"{self._name}: round {event['round']}")
+        elif kind == "skipped":
+            say(skipped(event))
+        elif kind == "unreadable":
+            say(f"{self._name}: the documents cannot be read now: {event['reason']}")
+        elif kind == "arrived":
+            new = f"round {event['round']:,}: {event['documents']:,} documents"
+            self._status.update(f"{self._name}: {new}")
         elif kind == "embedding":
             self._status.update(
                 f"{self._name}: embeddings of {event['done']:,} of {event['documents']:,} documents"

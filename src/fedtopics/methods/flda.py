@@ -204,7 +204,7 @@ class FLDA:
         run.keep(f"topics-{round_:05d}", {name: asdict(sent) for name, sent in local.items()})
         heard = {name: sent for name, sent in local.items() if sent.documents}
         after = self._merged(state, heard, round_)
-        told = what_happened(state, after, local)
+        told = what_happened(state, after, local, settings.n_components)
         reason = ""
         if after.idle >= settings.patience:
             reason = "no client has enough new documents"
@@ -281,7 +281,13 @@ class FLDA:
         vocabulary = Vocabulary(
             agreement.vocabulary.words, counted["containing"], counted["occurrences"]
         )
-        run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint)
+        run.event(
+            "vocabulary",
+            words=len(vocabulary),
+            fingerprint=vocabulary.fingerprint,
+            documents=agreement.documents,
+            without_known_word=agreement.documents - agreement.training,
+        )
         pseudo_counts = np.full((len(vocabulary), len(topics)), settings.eta)
         for number, topic in enumerate(topics):
             rows = [vocabulary.index[word] for word in topic.words]

@@ -184,17 +184,23 @@ def _first(words: Mapping[str, float], n_words: int) -> dict[str, float]:
     return dict(list(words.items())[:n_words])
 
 
-def what_happened(before: State, after: State, local: Mapping[str, Local]) -> dict[str, Any]:
-    """Return a round as its event and the history of a model have it."""
-    known = {topic.id: topic for topic in (*before.topics, *after.topics)}
+def what_happened(
+    before: State, after: State, local: Mapping[str, Local], n_topics: int
+) -> dict[str, Any]:
+    """Return a round as its event and the history of a model have it: its largest topics.
+
+    New is what is among them and was not there at all; vanished, what was and is not any more.
+    """
     old, new = ({topic.id for topic in state.topics} for state in (before, after))
+    largest = after.topics[:n_topics]
     return {
         "round": after.round,
-        "documents": {name: sent.documents for name, sent in sorted(local.items())},
+        "documents": sum(sent.documents for sent in local.values()),
+        "arrived": {name: sent.documents for name, sent in sorted(local.items())},
         "threshold": after.threshold,
-        "topics": [_named(topic) for topic in after.topics],
-        "new": sorted(new - old),
-        "vanished": [_named(known[id_]) for id_ in sorted(old - new)],
+        "topics": [_named(topic) for topic in largest],
+        "new": [topic.id for topic in largest if topic.id not in old],
+        "vanished": [_named(topic) for topic in before.topics[:n_topics] if topic.id not in new],
     }
 
 
