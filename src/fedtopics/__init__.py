@@ -12,17 +12,27 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fedtopics.corpus import Columns, Corpus
-    from fedtopics.estimators import LDA, CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
+    from fedtopics.estimators import (
+        FLDA,
+        LDA,
+        CombinedTM,
+        GuidedLDA,
+        NeuralLDA,
+        ProdLDA,
+        ZeroShotTM,
+    )
     from fedtopics.privacy import Policy
     from fedtopics.simulation import train
     from fedtopics.study import Study
     from fedtopics.topics import TopicModel
 
 _HOMES = {
+    "FLDA": "estimators",
     "LDA": "estimators",
     "Columns": "corpus",
     "CombinedTM": "estimators",
     "Corpus": "corpus",
+    "GuidedLDA": "estimators",
     "NeuralLDA": "estimators",
     "Policy": "privacy",
     "ProdLDA": "estimators",
@@ -33,10 +43,12 @@ _HOMES = {
 }
 
 __all__ = [
+    "FLDA",
     "LDA",
     "Columns",
     "CombinedTM",
     "Corpus",
+    "GuidedLDA",
     "NeuralLDA",
     "Policy",
     "ProdLDA",

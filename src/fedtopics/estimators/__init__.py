@@ -1,6 +1,7 @@
 """Topic models in the manner of scikit-learn: `fit` is one corpus, `fit_clients` a federation."""
 
+from fedtopics.estimators.flda import FLDA, GuidedLDA
 from fedtopics.estimators.lda import LDA
 from fedtopics.estimators.neural import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
 
-__all__ = ["LDA", "CombinedTM", "NeuralLDA", "ProdLDA", "ZeroShotTM"]
+__all__ = ["FLDA", "LDA", "CombinedTM", "GuidedLDA", "NeuralLDA", "ProdLDA", "ZeroShotTM"]

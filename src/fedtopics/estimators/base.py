@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.corpus import Corpus
 from fedtopics.inference import Readout
+from fedtopics.methods.start import Start
 from fedtopics.privacy import OPEN_POLICY, Policy
 from fedtopics.simulation import train
 from fedtopics.study import Study
@@ -132,6 +134,38 @@ class TopicEstimator(
         tags.requires_fit = True
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+class GrowingEstimator(TopicEstimator):
+    """An estimator that can be trained further on new documents."""
+
+    def partial_fit(self, documents: Any, y: Any = None) -> Self:
+        """Train on new documents besides those seen, each once; the first time it is `fit`.
+
+        Parameters
+        ----------
+        documents : as for `fit`
+        y : ignored
+        """
+        return self.partial_fit_clients({ALONE: documents}, policies={ALONE: OPEN_POLICY})
+
+    def partial_fit_clients(
+        self, clients: Mapping[str, Any], *, policies: Mapping[str, Policy] | None = None
+    ) -> Self:
+        """Train on new documents of clients, of the same or of others, each once.
+
+        The first time it is `fit_clients`. `LDA` keeps the vocabulary there is: no words leave the
+        clients, and a document counts as much as one of those before.
+
+        Parameters
+        ----------
+        clients, policies
+            As for `fit_clients`.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit_clients(clients, policies=policies)
+        start = replace(Start.of(self.model_), further=self.model_)
+        return self._fit(clients, policies or {}, start=start)
 
 
 def known(given: Mapping[str, Any]) -> dict[str, Any]:

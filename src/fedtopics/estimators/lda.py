@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from fedtopics.estimators.base import ALONE, TopicEstimator
-from fedtopics.methods.start import Start
-from fedtopics.privacy import OPEN_POLICY, Policy
+from fedtopics.estimators.base import GrowingEstimator
 
 
-class LDA(TopicEstimator):
+class LDA(GrowingEstimator):
     """Latent Dirichlet allocation by variational Bayes, alone, centralised or federated.
 
     A federation trains exactly the model of the pooled documents (but for words that are rarer at a
@@ -110,32 +106,3 @@ random_state
 
     def _method(self, given: dict[str, Any]) -> dict[str, Any]:
         return given | {"name": "lda"}
-
-    def partial_fit(self, documents: Any, y: Any = None) -> Self:
-        """Train on new documents besides those seen, once, with the vocabulary there is.
-
-        The first time it is `fit`.
-
-        Parameters
-        ----------
-        documents : as for `fit`
-        y : ignored
-        """
-        return self.partial_fit_clients({ALONE: documents}, policies={ALONE: OPEN_POLICY})
-
-    def partial_fit_clients(
-        self, clients: Mapping[str, Any], *, policies: Mapping[str, Policy] | None = None
-    ) -> Self:
-        """Train on new documents of clients, of the same or of others; no words leave them.
-
-        Each document counts once, as much as one of those before.
-
-        Parameters
-        ----------
-        clients, policies
-            As for `fit_clients`.
-        """
-        if not hasattr(self, "model_"):
-            return self.fit_clients(clients, policies=policies)
-        start = replace(Start.of(self.model_), further=self.model_)
-        return self._fit(clients, policies or {}, start=start)

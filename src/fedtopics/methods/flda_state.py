@@ -168,7 +168,7 @@ def go_on(
         if old.id not in linked and (old.seed or not heard):
             topics.append(replace(old, occurrences=settings.memory * old.occurrences))
     topics = [replace(topic, words=_first(topic.words, settings.n_words)) for topic in topics]
-    topics.sort(key=lambda topic: (not topic.seed, -topic.occurrences, topic.id))
+    topics.sort(key=lambda t: (not t.seed, t.id if t.seed else -t.occurrences, t.id))
     return topics, next_id
 
 
