@@ -117,6 +117,36 @@ def gfedntm_figure3(
     say(f"\nWritten to {settings.folder}: {', '.join(path.name for path in written)}.")
 
 
+@group.command("flda")
+@click.option(
+    "--data",
+    type=FOLDER,
+    required=True,
+    help="Folder of medical_questions.parquet, depression_tweets.parquet.",
+)
+@click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/flda[-quick]]")
+@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--quick", is_flag=True, help="See that it runs: few documents, one seed.")
+@as_json
+def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -> None:
+    """F-LDA: LDA pooled, alone and federated, guided and not, in three rounds of new documents.
+
+    The files have a column text. What is trained already is not trained again.
+    """
+    from fedtopics.experiments.flda_results import plain, sentences, tables, write_results
+    from fedtopics.experiments.flda_runs import Settings, reproduce
+
+    settings = Settings(data, out, seeds, quick)
+    with ModelProgress(hidden=as_json) as display:
+        found = reproduce(settings, display)
+    written = write_results(settings, found)
+    if as_json:
+        print_json(plain(settings, found))
+        return
+    _print(tables(settings, found), sentences(settings, found))
+    say(f"\nWritten to {settings.folder}: {', '.join(path.name for path in written)}.")
+
+
 class ModelProgress:
     """Show which model is being trained, and how many are left; a line a model if not a terminal.
 

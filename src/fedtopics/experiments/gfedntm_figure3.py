@@ -12,7 +12,6 @@ Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1,
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from fedtopics.experiments.figure3_runs import (
     study_of,
 )
 from fedtopics.experiments.report import require
-from fedtopics.lines import cut_half_line
+from fedtopics.experiments.rows import Rows
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B
@@ -128,36 +127,30 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
         A row a training or reference, with its scores.
     """
     require(matplotlib="matplotlib")
-    settings.folder.mkdir(parents=True, exist_ok=True)
-    kept = _kept(settings)
+    kept = Rows(settings.folder / "runs.jsonl")
     rows = _references(settings, kept)
     every = tasks(replace(settings, models=tuple(RECIPES)))
-    rows += [row for task in every if (row := _find(kept, _name(settings, task)))]
-    todo = [task for task in tasks(settings) if not _find(kept, _name(settings, task))]
+    rows += [row for task in every if (row := kept.find(_name(settings, task)))]
+    todo = [task for task in tasks(settings) if not kept.find(_name(settings, task))]
     for number, task in enumerate(todo):
         where = f"K' = {task.case.shared}, eta = {task.case.eta:g}"
         name = f"{task.model}, {where}, {task.scenario}, seed {task.seed}"
         on_event({"event": "model", "name": name, "done": number, "models": len(todo)})
-        rows.append(_row(settings, task, on_event))
+        found = run(task, settings.recipe(task.model), on_event)
+        rows.append(kept.keep(_name(settings, task) | found))
     on_event({"event": "model", "name": "", "done": len(todo), "models": len(todo)})
     return rows
 
 
-def _row(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]:
-    """Train, and keep the scores."""
-    recipe = settings.recipe(task.model)
-    return _keep(settings, _name(settings, task) | run(task, recipe, on_event))
-
-
-def _references(settings: Settings, kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _references(settings: Settings, kept: Rows) -> list[dict[str, Any]]:
     """Score what needs no training, for every corpus."""
     rows = []
     for number, case in enumerate(settings.cases):
         for seed in range(1 if settings.quick or number else settings.seeds):
             for name in REFERENCES:
                 wanted = _name(settings, Task(case, name, "", seed))
-                row = _find(kept, wanted)
-                rows.append(row or _keep(settings, wanted | reference(name, case, seed)))
+                row = kept.find(wanted)
+                rows.append(row or kept.keep(wanted | reference(name, case, seed)))
     return rows
 
 
@@ -168,23 +161,3 @@ def _name(settings: Settings, task: Task) -> dict[str, Any]:
         made_of = study_of(settings.recipe(task.model), task.seed).model_dump_json()
     digest = hashlib.sha256(f"{__version__} {made_of}".encode()).hexdigest()[:16]
     return asdict(task) | {"made_of": digest}
-
-
-def _kept(settings: Settings) -> list[dict[str, Any]]:
-    """Return what earlier runs kept."""
-    path = settings.folder / "runs.jsonl"
-    if not path.exists():
-        return []
-    cut_half_line(path)
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def _find(kept: list[dict[str, Any]], wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the row of a task."""
-    return next((row for row in kept if wanted.items() <= row.items()), None)
-
-
-def _keep(settings: Settings, row: dict[str, Any]) -> dict[str, Any]:
-    with (settings.folder / "runs.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
-    return row
