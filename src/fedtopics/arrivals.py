@@ -105,7 +105,10 @@ class Follow:
         with TemporaryDirectory() as folder:
             copy = Path(folder) / self._path.name
             copy.write_bytes(whole)
-            return Corpus.read(copy, self._columns)
+            try:
+                return Corpus.read(copy, self._columns)
+            except DataError as error:
+                raise DataError(str(error).replace(str(copy), str(self._path))) from None
 
 
 @dataclass(frozen=True)
@@ -241,10 +244,14 @@ def _from_column(column: pa.ChunkedArray, settings: ArrivalSettings) -> NDArray[
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[Any]:
+    times = kind == pa.date32()
+    misfit = pa.types.is_integer if times else pa.types.is_temporal
     try:
-        if kind == pa.date32() and not pa.types.is_date(column.type):
+        if misfit(column.type):  # Arrow would count from 1970
+            raise pa.ArrowInvalid
+        if times and not pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("s"), safe=False)
-        found: NDArray[Any] = column.cast(kind, safe=kind != pa.date32()).to_numpy()
+        found: NDArray[Any] = column.cast(kind, safe=not times).to_numpy()
         return found
     except pa.ArrowException:
         # Arrow's own message quotes the value: it is not passed on.

@@ -61,9 +61,10 @@ class Sampled:
     occurrences: NDArray[np.float64]
 
     def topic(self, number: int, n_words: int) -> dict[str, float]:
-        """Return a topic's first words with their weights."""
-        order = np.argsort(-self.beta[number], kind="stable")[:n_words]
-        return {self.words[i]: float(self.beta[number, i]) for i in order}
+        """Return a topic's first words with their weights, of those that it has at all."""
+        weights = self.beta[number]
+        order = np.argsort(-weights, kind="stable")[:n_words]
+        return {self.words[i]: float(weights[i]) for i in order if weights[i] > weights.min()}
 
 
 def sample_topics(

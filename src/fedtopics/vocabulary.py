@@ -244,6 +244,7 @@ def count_words(
             for batch in tokens(corpus, rules)
         ]
         words = list(vocabulary)
+    parts = parts or [_count_batch([], int)]
     for part in parts:
         part.resize((part.shape[0], len(words)))
     return WordCounts(words, sparse.vstack(parts, format="csr"))

@@ -8,7 +8,7 @@ import sys
 import click
 
 from fedtopics import __version__
-from fedtopics.cli import evaluate, federation, local, pki, reproduce
+from fedtopics.cli import evaluate, federation, flda, local, pki, reproduce
 from fedtopics.errors import FedTopicsError
 
 
@@ -20,7 +20,7 @@ def app() -> None:
 
 _COMMANDS = (
     local.demo, local.run, local.topics, local.transform, evaluate.evaluate, local.ledger,
-    reproduce.group, pki.group, federation.server, federation.client, federation.doctor,
+    flda.group, reproduce.group, pki.group, federation.server, federation.client, federation.doctor,
 )  # fmt: skip
 for _command in _COMMANDS:
     app.add_command(_command)

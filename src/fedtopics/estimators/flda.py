@@ -202,7 +202,7 @@ max_words, max_document_share, stop_words, relevance, coherence, random_state
     >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 60
     >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 60
     >>> model = GuidedLDA([["yawl"], ["oak"]], n_components=2, iterations=50)
-    >>> model.fit(trees + boats).transform(["the ketch and the sloop"]).argmax()
+    >>> int(model.fit(trees + boats).transform(["the ketch and the sloop"]).argmax())
     0
     """
 

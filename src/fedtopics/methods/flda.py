@@ -258,6 +258,8 @@ class FLDA:
 
     def _coherence(self, clients: Clients, state: State) -> float:
         topics = state.topics[: self.settings.n_components]
+        if not topics:
+            return -1.0
         shown = min(SHOWN, *(len(topic.words) for topic in topics))
         words = [list(topic.words)[:shown] for topic in topics]
         agreement, within = self._adopt(clients, topics), self.settings.coherence
@@ -278,9 +280,16 @@ class FLDA:
         known = {"containing": (len(agreement.vocabulary),)}
         known["occurrences"] = known["containing"]
         counted = agreement.sum("word_counts", known)
-        vocabulary = Vocabulary(
-            agreement.vocabulary.words, counted["containing"], counted["occurrences"]
-        )
+        pseudo_counts = np.full((len(agreement.vocabulary), len(topics)), settings.eta)
+        remembered = np.ones(len(agreement.vocabulary))
+        for number, topic in enumerate(topics):
+            rows = [agreement.vocabulary.index[word] for word in topic.words]
+            weights = np.array(list(topic.words.values()))
+            pseudo_counts[rows, number] += max(topic.occurrences, 1.0) * weights / weights.sum()
+            remembered[rows] += topic.occurrences * weights
+        # Words of earlier documents, or of a client that is away: lift divides by how many.
+        occurrences = np.maximum(counted["occurrences"], remembered.astype(np.int64))
+        vocabulary = Vocabulary(agreement.vocabulary.words, counted["containing"], occurrences)
         run.event(
             "vocabulary",
             words=len(vocabulary),
@@ -288,11 +297,6 @@ class FLDA:
             documents=agreement.documents,
             without_known_word=agreement.documents - agreement.training,
         )
-        pseudo_counts = np.full((len(vocabulary), len(topics)), settings.eta)
-        for number, topic in enumerate(topics):
-            rows = [vocabulary.index[word] for word in topic.words]
-            weights = np.array(list(topic.words.values()))
-            pseudo_counts[rows, number] += max(topic.occurrences, 1.0) * weights / weights.sum()
         numbers = {topic.id: number for number, topic in enumerate(topics)}
         optimal = {
             name: [numbers[id_] for id_ in ids if id_ in numbers]
@@ -417,9 +421,15 @@ class FLDAClient(TopicClient[FLDASettings]):
         seed = int(np.random.SeedSequence([*self._seed, round_]).generate_state(1)[0])
         found = sample_topics(counts, words, n_topics, settings, guides, seed)
         kept: list[int] = np.flatnonzero(found.main >= self.min_documents).tolist()
+        topics = {number: found.topic(number, settings.n_words) for number in kept}
+        kept = [number for number in kept if topics[number]]
+        led = [  # what has none of the words that guided it, was not guided
+            number < len(ids) and bool(topics[number].keys() & guides[number].keys())
+            for number in kept
+        ]
         return _sent(
-            [found.topic(number, settings.n_words) for number in kept],
-            [ids[number] if number < len(ids) else -1 for number in kept],
+            [topics[number] for number in kept],
+            [ids[number] if guided else -1 for number, guided in zip(kept, led, strict=True)],
             found.occurrences[kept],
             len(corpus),
         )

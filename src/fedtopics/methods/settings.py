@@ -245,7 +245,7 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
         None,
         ge=0,
         description="topics of a client besides n_components, free for what is new or its own; by "
-        "default a third of n_components",
+        "default as many again",
     )
     n_words: int = Field(30, ge=2, description="words of a topic that leave a client")
     threshold: float | None = Field(
@@ -317,5 +317,5 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
     @property
     def n_local(self) -> int:
         """Topics of a client that begins without seeds."""
-        spare = self.n_components // 3 if self.spare_topics is None else self.spare_topics
+        spare = self.n_components if self.spare_topics is None else self.spare_topics
         return self.n_components + spare

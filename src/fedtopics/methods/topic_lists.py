@@ -43,7 +43,9 @@ def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
     """Turn back, the first words first; None for what cannot be topics."""
     words, index, weights = packed["words"], packed["index"], packed["weights"]
     if not (
-        index.dtype.kind == "i"
+        isinstance(index, np.ndarray)
+        and isinstance(weights, np.ndarray)
+        and index.dtype.kind == "i"
         and ((index >= 0) & (index < len(words))).all()
         and ((weights >= 0) & (weights <= 1)).all()
         and len(set(words)) == len(words)
@@ -189,5 +191,6 @@ def mean_topic(
     found = {
         word: value / (every if absent_words == "zero" else counted[word])
         for word, value in total.items()
+        if value > 0
     }
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))

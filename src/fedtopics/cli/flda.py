@@ -1,0 +1,219 @@
+"""Commands for F-LDA: which topics are the same, and what became of them over rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedtopics.cli.display import print_json, say
+from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.errors import DataError, ModelError
+
+ANSWERS = ("yes", "no", "skip", "quit")
+
+
+@click.group("flda")
+def group() -> None:
+    """Find the threshold of F-LDA with a person's help; see its topics over rounds.
+
+    After a first run: `sample-pairs` draws pairs of its topics, `label` asks which are the same,
+    and `threshold` says from which cosine on they are. It goes into the next study.
+    """
+
+
+@group.command()
+@click.argument("run", type=FOLDER)
+@click.option("--out", "-o", type=FOLDER, required=True, help="CSV file to write.")
+@click.option("--pairs", "n_pairs", type=click.IntRange(1), default=60, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--words", type=click.IntRange(1), default=10, show_default=True, help="Shown of each topic."
+)
+def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> None:
+    """Draw pairs of topics of different clients, for a person to label.
+
+    RUN is the folder of a run of F-LDA, at the server. The pairs are of all degrees of similarity:
+    as many of each as there are.
+    """
+    from fedtopics.topic_pairs import check_free, read_topics, write_pairs
+    from fedtopics.topic_pairs import sample_pairs as sample
+
+    check_free(out)
+    pairs = sample(read_topics(run), n_pairs, seed, words)
+    write_pairs(out, pairs)
+    alike = [pair.cosine for pair in pairs]
+    few = ", all there are," if len(pairs) < n_pairs else ""
+    say(
+        f"{len(pairs):,} pairs{few} to {out}; of a cosine from {min(alike):.2f} to "
+        f"{max(alike):.2f}.\nSay which are the same topic:  fedtopics flda label {out}"
+    )
+
+
+@group.command()
+@click.argument("pairs", type=FOLDER)
+def label(pairs: Path) -> None:
+    """Ask of each pair whether its topics are the same.
+
+    PAIRS is the file that sample-pairs wrote. Each answer is written at once: stop with quit or
+    Ctrl-C, and go on whenever you like. What is skipped is asked again the next time. The cosine
+    is not shown, so that it does not decide.
+    """
+    from fedtopics.topic_pairs import read_pairs, write_pairs
+
+    known = read_pairs(pairs)
+    unknown = [number for number, pair in enumerate(known) if pair.same is None]
+    with suppress(click.Abort, KeyboardInterrupt):
+        for done, number in enumerate(unknown):
+            say(f"\n{len(unknown) - done} left\n  {known[number].first}\n  {known[number].second}")
+            answer = click.prompt(
+                "Are these the same topic? [y/n/skip/quit]", value_proc=_answer, prompt_suffix=" "
+            )
+            if answer == "quit":
+                break
+            if answer != "skip":
+                known[number] = replace(known[number], same=answer == "yes")
+                write_pairs(pairs, known)
+    left = sum(pair.same is None for pair in read_pairs(pairs))
+    if left:
+        say(f"\n{left} of {len(known)} pairs have no label. Go on:  fedtopics flda label {pairs}")
+    else:
+        say(f"\nAll {len(known)} pairs have a label. Now:  fedtopics flda threshold {pairs}")
+
+
+def _answer(typed: str) -> str:
+    given = typed.strip().lower()
+    for known in ANSWERS:
+        if given and known.startswith(given):
+            return known
+    raise click.UsageError("answer y, n, skip or quit.")
+
+
+@group.command()
+@click.argument("pairs", type=FOLDER)
+@click.option(
+    "--compare", type=click.FloatRange(0, 1), help="Another threshold to hold against it."
+)
+@click.option("--plot", type=FOLDER, help="Picture to draw: .png, .svg or .pdf.")
+@as_json
+def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bool) -> None:
+    """Find from which cosine on topics are the same, by the labels of PAIRS.
+
+    It is the cosine at which they are as likely the same as not, by logistic regression.
+    """
+    from fedtopics.experiments.report import require
+    from fedtopics.topic_pairs import (
+        check_picture,
+        decided_alike,
+        draw_curve,
+        fit_curve,
+        read_pairs,
+    )
+
+    if plot is not None:
+        check_picture(plot)
+        require(matplotlib="matplotlib")
+    known = read_pairs(pairs)
+    try:
+        curve = fit_curve(known)
+    except DataError as error:
+        raise DataError(f"{pairs}: {error}") from None
+    if plot is not None:
+        draw_curve(plot, known, curve)
+    found = {
+        "threshold": curve.threshold,
+        "pairs": len(known),
+        "labelled": sum(pair.same is not None for pair in known),
+        "same": sum(pair.same is True for pair in known),
+        "decided_alike": decided_alike(known, curve.threshold),
+    }
+    if compare is not None:
+        found |= {"compared": compare, "compared_decided_alike": decided_alike(known, compare)}
+    if as_json:
+        print_json(found)
+        return
+    say(
+        f"threshold = {curve.threshold:.3f}   for [method] of the study: from this cosine on two "
+        "topics are rather the same\n"
+        f"It decides {found['decided_alike']} of {found['labelled']} labelled pairs as the person "
+        f"did, who found {found['same']} the same."
+    )
+    if compare is not None:
+        say(f"{compare:g} decides {found['compared_decided_alike']} of them so.")
+    if plot is not None:
+        say(f"The picture is {plot}.")
+
+
+@group.command()
+@click.argument("model", metavar="RUN_OR_MODEL", type=FOLDER)
+@as_json
+def rounds(model: Path, as_json: bool) -> None:
+    """Print a model's topics over rounds: which came, which went, how large they were.
+
+    The table has the largest topics of each round. One that was there before, but small, can enter
+    it without being new, and leave it without having vanished.
+    """
+    from fedtopics.topics import TopicModel
+
+    in_run = model / "model"
+    folder = in_run if (in_run / "config.json").is_file() else model
+    info = TopicModel.from_pretrained(folder).info
+    if info.get("method") != "flda":
+        raise ModelError(
+            f"The model in {folder} is of {info.get('method', 'an unknown method')}, whose topics "
+            "do not come and go by rounds; name one of F-LDA."
+        )
+    history = info["history"]
+    rows = _over_rounds(history)
+    if as_json:
+        print_json({"topics": rows, "rounds": history})
+        return
+    say(
+        "topic, its share of the words of a round's largest topics, its words; '-' where it is not "
+        "one of them"
+    )
+    say(" " * 5 + "".join(f"{entry['round']:>8}" for entry in history), "bold")
+    for row in rows:
+        shares = "".join(f"{'-' if x is None else format(x, '.1%'):>8}" for x in row["shares"])
+        say(f"{row['id']:>5}{shares}  {' '.join(row['words'])}")
+    for entry in history:
+        _print_round(entry)
+
+
+def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row a topic: its last words, and its share in each round, none where it is not."""
+    words: dict[int, list[str]] = {}
+    shares: list[dict[int, float]] = []
+    for entry in history:
+        total = sum(topic["occurrences"] for topic in entry["topics"]) or 1.0
+        shares.append({topic["id"]: topic["occurrences"] / total for topic in entry["topics"]})
+        words |= {topic["id"]: topic["words"] for topic in entry["topics"]}
+    return [
+        {"id": id_, "words": words[id_], "shares": [found.get(id_) for found in shares]}
+        for id_ in sorted(words)
+    ]
+
+
+def _print_round(entry: Mapping[str, Any]) -> None:
+    """Print where a round's documents came from, and its news."""
+    arrived = ", ".join(f"{name} {n:,}" for name, n in entry["arrived"].items())
+    say(
+        f"\nround {entry['round']}: {entry['documents']:,} documents ({arrived}), threshold "
+        f"{entry['threshold']:.3f}"
+    )
+    words = {topic["id"]: topic["words"] for topic in entry["topics"]}
+    if entry["new"] and words.keys() <= set(entry["new"]):
+        say("  new: all")
+    else:
+        _print_news("new", {id_: words[id_] for id_ in entry["new"]})
+    _print_news("vanished", {topic["id"]: topic["words"] for topic in entry["vanished"]})
+
+
+def _print_news(kind: str, topics: Mapping[int, Sequence[str]]) -> None:
+    if topics:
+        named = "; ".join(f"{id_} {' '.join(words)}" for id_, words in topics.items())
+        say(f"  {kind}: {named}")
