@@ -174,15 +174,16 @@ def test_what_a_round_tells() -> None:
     later = State([old, new, known(11, BERRY)], round=4, threshold=0.25)
     told = what_happened(before, later, {"b": sent(documents=0), "a": sent(ROADS, FRUIT)}, 2)
     fruit = {"id": 1, "words": ["apple", "pear"], "occurrences": 100.0, "clients": ["a", "b"]}
+    roads = {"id": 10, "words": ["car", "lorry"], "occurrences": 30.0, "clients": ["a"]}
     assert told == {
         "round": 4,
         "documents": 50,
         "arrived": {"a": 50, "b": 0},
         "threshold": 0.25,
-        "topics": [fruit, {"id": 10, "words": ["car", "lorry"], "occurrences": 30.0, "clients": ["a"]}],
+        "topics": [fruit, roads],
         "new": [10],
         "vanished": [{"id": 2, "words": ["boat"], "occurrences": 100.0, "clients": ["a", "b"]}],
-    }  # fmt: skip
+    }
 
 
 def test_a_state_comes_back() -> None:

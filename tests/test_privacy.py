@@ -96,12 +96,51 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
         door(Echo(documents=1)).call(function, {})
 
 
-@pytest.mark.parametrize("reply", [{"documents": 9}, {"documents": 0}, {"loss": 1.0}])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"documents": 9},
+        {"loss": 1.0},
+        {"documents": 0, "loss": 1.0},
+        {"documents": 0, "loss": float("nan")},
+        {"documents": 0, "name": "oak"},
+        {"documents": 0, "words": ["oak"]},
+        {"documents": 0, "words": ["", "oak"]},
+        {"documents": 0, "counts": np.array([0, 0, 1])},
+        {"documents": 0, "counts": np.array([0.0, -1e-300])},
+        {"documents": 0, "known": np.array([False, True])},
+        {"documents": 0, "deep": {"deeper": {"x": np.array([[0], [2]])}}},
+        {"documents": 0, "rows": Rows(np.array([1]), np.zeros((1, 2)), 3)},
+        {"documents": 0, "rows": Rows(np.array([0]), np.ones((1, 2)), 3)},
+    ],
+)
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
     message = f"sums over {reply.get('documents', 0)} documents, its policy asks for 10"
     with pytest.raises(PolicyError, match=message):
         door(Echo(**reply), Policy(), path=tmp_path / "ledger.jsonl").call("echo", {})
     assert (tmp_path / "ledger.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"documents": 0},
+        {
+            "documents": 0,
+            "loss": 0.0,
+            "words": [],
+            "counts": np.zeros((2, 3)),
+            "none": np.zeros((0, 4)),
+            "deep": {"pairs": np.zeros((2, 2), np.int64), "windows": 0},
+            "rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 3),
+        },
+    ],
+)
+def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    half = Echo(**reply)
+    assert door(half, Policy(), path=path).call("echo", {}) is half.reply
+    assert json.loads(path.read_text())["documents"] == 0
 
 
 def test_door_refuses_a_rare_word(tmp_path: Path) -> None:

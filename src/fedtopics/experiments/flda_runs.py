@@ -226,7 +226,8 @@ def slices(settings: Settings, data: DataSet, seed: int) -> dict[str, Corpus]:
     order = np.random.default_rng([seed, 6]).permutation(len(corpus))
     if size * len(CLIENTS) > len(order):
         raise DataError(
-            f"{data.name} has {len(order):,} documents, {size * len(CLIENTS):,} needed."
+            f"{data.name} has {len(order):,} documents, {size * len(CLIENTS):,} are needed; give "
+            "the whole file, or --quick."
         )
     return {
         name: corpus.take(order[number * size : (number + 1) * size])

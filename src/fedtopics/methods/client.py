@@ -61,7 +61,7 @@ class TopicClient(ABC, Generic[Settings]):
         self._text = text
         self._limits = limits
         self._fingerprint = ""
-        self._pairs = ""  # that were asked for
+        self._pairs: set[str] = set()  # that were asked for
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
@@ -159,15 +159,21 @@ class TopicClient(ABC, Generic[Settings]):
             not is_usual(words, topics, windows, self.settings.coherence)
             or len(topics) > self.settings.n_components * len(READINGS)
             or not self._words.issuperset(words)
-            or self._pairs not in ("", asked)  # again after a break: the same, and no others
+            # Again after a break: the same, and no others.
+            or len(self._pairs | {asked}) > self.questions
         ):
             raise StudyError(
                 f"Client {self.name!r} was asked for pairs of words that its study does not ask "
                 "for; find out what the server runs."
             )
-        self._pairs = asked
+        self._pairs.add(asked)
         counts = count_pairs(self._corpus, self._text, words, topics, windows)
         return counts | {"documents": len(self._corpus)}
+
+    @property
+    def questions(self) -> int:
+        """How often it may be asked for pairs of other words."""
+        return 1
 
     @property
     def _frequency(self) -> NDArray[np.int64]:

@@ -60,7 +60,13 @@ from fedtopics.methods.topic_lists import (
 )
 from fedtopics.reading import SHOWN
 from fedtopics.topics import TopicModel
-from fedtopics.vocabulary import TextRules, Vocabulary, VocabularyLimits, count_words
+from fedtopics.vocabulary import (
+    TextRules,
+    Vocabulary,
+    VocabularyLimits,
+    count_words,
+    fingerprint,
+)
 
 LOCAL: Template = {**TOPICS, "seeds": ("topics",), "occurrences": ("topics",), "documents": ()}
 
@@ -204,15 +210,16 @@ class FLDA:
         run.keep(f"topics-{round_:05d}", {name: asdict(sent) for name, sent in local.items()})
         heard = {name: sent for name, sent in local.items() if sent.documents}
         after = self._merged(state, heard, round_)
-        told = what_happened(state, after, local, settings.n_components)
-        reason = ""
+        reason, scores = "", {}
         if after.idle >= settings.patience:
             reason = "no client has enough new documents"
         elif settings.stop == "coherence" and heard:
-            told["coherence"] = after.coherence = self._coherence(clients, after)
+            after.coherence = self._coherence(clients, after)
+            scores = {"coherence": after.coherence}
             if after.coherence < state.coherence:
                 reason = "the topics are less coherent than those of the round before, which stay"
                 after = replace(state, round=round_)
+        told = what_happened(state, after, local, settings.n_components) | scores
         return replace(after, reason=reason, history=[*state.history, told])
 
     def _seeds(self, state: State, ids: Sequence[int]) -> list[int]:
@@ -359,7 +366,7 @@ class FLDAClient(TopicClient[FLDASettings]):
             raise DataError(f"Client {name!r}: {error}") from None
         self._tell = source.tell
         self._asked = 0
-        self._adopted = 0
+        self._lists: set[str] = set()
 
     @staticmethod
     def rounds(settings: FLDASettings) -> dict[str, str]:
@@ -452,14 +459,13 @@ class FLDAClient(TopicClient[FLDASettings]):
         Leaves the client
             Numbers of documents: all, and those with and without one of the words.
         """
-        self._adopted += 1
-        if self._adopted > self._asked + 1:
+        self._lists.add(fingerprint(words))  # again after a break: the same
+        if len(self._lists) > self.questions:
             raise StudyError(
                 f"Client {self.name!r} was asked about more lists of words than there were rounds; "
                 "find out what the server runs."
             )
         self._corpus = self._arrivals.used()
-        self._pairs = ""
         counts = super().adopt(words, total, length)
         if len(self.known) < self.min_documents:  # as good as none
             self.known = self.known[:0]
@@ -467,6 +473,11 @@ class FLDAClient(TopicClient[FLDASettings]):
             self._corpus = self._corpus.take([])
             counts = dict.fromkeys(counts, 0)
         return counts
+
+    @property
+    def questions(self) -> int:
+        """How many lists of words the server may ask about: one a round, and one at the end."""
+        return self._asked + 1
 
     def word_counts(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents with each word of the topics, and its occurrences.
