@@ -50,15 +50,16 @@ def coming(sizes: Mapping[int, tuple[int, Themes]], seed: int = 0) -> Corpus:
 
 
 def flda(**method: Any) -> Study:
-    """A study that is quick, in slices of so many documents."""
+    """A study that is quick, in slices of so many documents, with a topic for each theme."""
     small: dict[str, Any] = {
         "name": "flda",
-        "n_components": 4,
+        "n_components": 3,
         "spare_topics": 0,
         "n_words": 12,
-        "iterations": 60,
+        "iterations": 100,
         "min_new_documents": 20,
         "documents_per_round": SIZE,
         "coherence": "nothing",
     }
-    return Study.make(method=small | method, vocabulary={"min_document_frequency": 1})
+    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    return Study.make(method=small | method, vocabulary=limits)

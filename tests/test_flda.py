@@ -109,7 +109,7 @@ def test_how_often_which_function_is_called() -> None:
     end = ("adopt", "word_counts", "shares", "word_sums", "pairs")
     usual = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
     assert schedule() == usual
-    assert schedule(stop="coherence")["adopt"] == "each round"
+    assert schedule(stop="coherence")["adopt"] == "each round, and at the end"
     assert FLDAClient.schedule(flda().method).keys() == usual.keys() - {"pairs"}
 
 
@@ -251,9 +251,8 @@ def test_a_run_of_the_papers_preset_without_partners() -> None:
 # What changes
 
 
-@pytest.mark.parametrize("spare", [0, 1, None])
-def test_a_topic_that_appears_and_one_that_vanishes(spare: int | None) -> None:
-    model, (first, second, third) = trained(flda(spare_topics=spare), stream(DRIFT))
+def test_a_topic_that_appears_and_one_that_vanishes() -> None:
+    model, (first, second, third) = trained(flda(), stream(DRIFT))
     ids = {theme(topic["words"]): topic["id"] for topic in first["topics"]}
     assert ids.keys() == {"apple", "bread", "cloud"}
     assert sorted(first["new"]) == [0, 1, 2]
@@ -265,8 +264,16 @@ def test_a_topic_that_appears_and_one_that_vanishes(spare: int | None) -> None:
     after = {theme(topic["words"]): topic["id"] for topic in third["topics"]}
     assert after == {"apple": ids["apple"], "bread": ids["bread"], "dance": 3}
     assert all(len(topic["words"]) == 5 for topic in third["topics"])
-    assert set(final(model)) == after.keys()
     assert dict(zip(final(model), model.info["ids"], strict=True)) == after
+    assert not {*model.vocabulary.words} & {*THEMES["cloud"]}
+
+
+def test_what_appears_and_vanishes_with_topics_to_spare() -> None:
+    model, (*_, third) = trained(flda(n_components=5, spare_topics=None), stream(DRIFT))
+    new = [topic for topic in third["topics"] if topic["id"] in third["new"]]
+    assert "dance" in themes(new)
+    assert "cloud" in themes(third["vanished"])
+    assert themes(third["topics"]) == {"apple", "bread", "dance"}
     assert not {*model.vocabulary.words} & {*THEMES["cloud"]}
 
 
@@ -275,20 +282,24 @@ def test_what_only_an_absent_client_has_does_not_vanish() -> None:
     corpora = {
         "a": coming(dict.fromkeys((1, 2, 3, 4), (SIZE, most))),
         "b": coming(dict.fromkeys((1, 2, 3, 4), (SIZE, most)), seed=1),
-        "c": coming({1: (SIZE, ["cloud", "dance"]), 4: (SIZE, ["apple", "dance"])}, seed=2),
+        "c": coming({1: (3 * SIZE, ["cloud"]), 4: (SIZE, ["apple"])}, seed=2),
     }
-    model, events = trained(flda(max_rounds=3), corpora)
-    assert [event["arrived"]["c"] for event in events] == [SIZE, 0, 0]
-    assert not any("cloud" in themes(event["vanished"]) for event in events)
-    assert set(final(model)) == {"apple", "bread", "cloud", "dance"}
-    model, events = trained(flda(max_rounds=4), corpora)
-    assert "cloud" in themes(events[3]["vanished"])
-    assert "cloud" not in final(model)
+
+    def clouds(topics: list[dict[str, Any]]) -> list[int]:
+        return [topic["id"] for topic in topics if topic["words"][0] in THEMES["cloud"]]
+
+    model, events = trained(flda(n_components=4, max_rounds=4), corpora)
+    assert [event["arrived"]["c"] for event in events] == [3 * SIZE, 0, 0, SIZE]
+    for event in events[:3]:
+        assert not clouds(event["vanished"])
+        assert clouds(event["topics"])[0] == clouds(events[0]["topics"])[0]
+    assert clouds(events[3]["vanished"]) == clouds(events[2]["topics"])
+    assert not {*model.vocabulary.words} & {*THEMES["cloud"]}
 
 
 def test_given_topics_stay_first() -> None:
-    given = [["dance0", "dance1", "dance2"], ["cloud0", "cloud1"]]
-    model, events = trained(flda(seed_topics=given, strength=0.5), stream(DRIFT))
+    given = [THEMES["dance"][:8], THEMES["cloud"][:8]]
+    model, events = trained(flda(n_components=4, seed_topics=given, strength=0.5), stream(DRIFT))
     for event in events:
         assert [topic["id"] for topic in event["topics"][:2]] == [0, 1]
         assert not {0, 1} & {topic["id"] for topic in event["vanished"]}
@@ -297,7 +308,7 @@ def test_given_topics_stay_first() -> None:
         assert theme(event["topics"][1]["words"]) == "cloud"
     # The first waits for documents that have its words; the second is there after they ended.
     for event in events[:2]:
-        assert event["topics"][0]["words"] == given[0]
+        assert event["topics"][0]["words"] == given[0][:5]
         assert (event["topics"][0]["clients"], event["topics"][0]["occurrences"]) == ([], 0)
     assert events[2]["topics"][0]["clients"] == ["a", "b", "c"]
     assert events[2]["topics"][1]["occurrences"] < events[1]["topics"][1]["occurrences"]
@@ -307,7 +318,8 @@ def test_given_topics_stay_first() -> None:
 
 def test_given_words_that_no_document_has() -> None:
     # There are more topics than themes: what "yak" guides is any of them, and is not given.
-    plan = flda(n_words=30, seed_topics=[["cloud1", "cloud2", "zebra"], ["yak"]], strength=0.5)
+    given = [[*THEMES["cloud"][:8], "zebra"], ["yak"]]
+    plan = flda(n_components=4, n_words=30, seed_topics=given, strength=0.5)
     model, events = trained(plan, stream(STEADY))
     assert [event["topics"][1]["words"] for event in events] == [["yak"]] * 3
     assert "zebra" not in model.vocabulary.words
@@ -380,7 +392,7 @@ def content(folder: Path) -> bytes:
 def test_a_word_that_few_documents_have_is_nowhere(
     said: list[tuple[str, str, str]], tmp_path: Path
 ) -> None:
-    plan = flda(coherence="documents", stop="coherence", n_components=3, n_words=30)
+    plan = flda(coherence="documents", stop="coherence", n_words=30)
     model = train(plan, with_canaries(), out=tmp_path / "run")
     model.save_pretrained(tmp_path / "model")
     assert {function for _, function, _ in said} == set(FLDAClient.published)
@@ -440,12 +452,10 @@ def test_a_topic_of_too_few_documents_stays_at_home(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(method, "sample_topics", sampled)
     corpus = Corpus.of([words] * SIZE)
-    plan = flda(n_components=3)
-    limits = plan.vocabulary.model_copy(update={"max_document_share": 1.0})
-    half = plan.model_copy(update={"vocabulary": limits}).client_half("a", corpus, Policy())
+    half = client(corpus, Policy())
     guides = [{"fig": 1.0}, {"pear": 1.0}, {"apple": 1.0}]
     known = {"ids": [5, 6, 7], "first": [7, 6, 5], **pack_topics(guides)}
-    reply = asked(half, **known)  # type: ignore[arg-type]
+    reply = asked(half, **known)
     assert unpack_topics(reply) == [{"apple": 0.9}, {"apple": 0.8}]
     assert reply["seeds"].tolist() == [7, -1], "the last has no word that 5 has"
     assert reply["occurrences"].tolist() == [100.0, 410.0]
@@ -480,7 +490,13 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
 def test_words_in_most_documents_are_in_no_topic() -> None:
     rng = np.random.default_rng(0)
     texts = [["the", *text] for text in documents(ABC, SIZE, rng)]
-    assert "the" not in asked(client(Corpus.of(texts)))["words"]
+    plan = flda()
+    for share, known in ((0.5, False), (1.0, True)):
+        limits = plan.vocabulary.model_copy(update={"max_document_share": share})
+        half = plan.model_copy(update={"vocabulary": limits}).client_half(
+            "a", Corpus.of(texts), OPEN_POLICY
+        )
+        assert ("the" in asked(half)["words"]) == known  # type: ignore[arg-type]
 
 
 def test_a_client_is_asked_about_no_more_lists_than_rounds() -> None:

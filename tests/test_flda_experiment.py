@@ -158,7 +158,7 @@ def test_a_small_run(
     out = folder / "out"
     command = ["fedtopics", "reproduce", "flda", "--data", str(folder), "--out", str(out)]
     monkeypatch.setattr("sys.argv", [*command, "--quick", "--json"])
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         cli.main()
     found = json.loads(capsys.readouterr().out)
     assert {row["model"] for row in found["runs"]} == few.keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -351,3 +352,12 @@ def test_a_given_value_wins_over_the_preset() -> None:
     method = {"preset": "paper", "learn_prior": False, "relevance": 0.5}
     paper = Study.make(method=method).method
     assert (paper.learn_prior, paper.word_bias, paper.relevance) == (False, False, 0.5)
+
+
+def test_a_date_stays_a_date(tmp_path: Path) -> None:
+    method = {"name": "flda", "period": "month", "begin": date(2026, 1, 31)}
+    study = Study.make(method=method)
+    assert 'period = "month"' in study.to_toml()
+    assert tomllib.loads(study.to_toml())["method"]["begin"] == date(2026, 1, 31)
+    assert read(tmp_path, study.to_toml()).fingerprint == study.fingerprint
+    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -398,6 +399,8 @@ def _toml(model: BaseModel, table: str, *, example: bool) -> str:
 def _plain(value: Any, example: bool) -> str:
     if value is None:
         return '"..."'
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, Path):
         value = str(value if example else value.absolute())
     # JSON is TOML here, but for one character that TOML wants escaped.

@@ -105,6 +105,9 @@ def topic_news(event: Mapping[str, Any]) -> str:
         f"round {event['round']:,}: {len(known)} topics of {event['documents']:,} documents; the "
         f"same from a cosine of {event['threshold']:.2f}"
     ]
+    if "bytes_received" in event:
+        sent, received = (event[f"bytes_{way}"] / 1000 for way in ("sent", "received"))
+        lines[0] += f"; {received:,.0f} KB from all clients, {sent:,.0f} KB to them"
     lines += [
         f"  {kind}: {'; '.join(' '.join(topic['words']) for topic in topics)}"
         for kind, topics in names.items()

@@ -371,10 +371,16 @@ class FLDAClient(TopicClient[FLDASettings]):
     @staticmethod
     def rounds(settings: FLDASettings) -> dict[str, str]:
         """Say which functions a study calls before its end with these settings, and how often."""
-        each = dict.fromkeys(("local_topics",), "each round")
+        end = dict.fromkeys(("adopt", "word_counts"), "once, at the end")
+        return {"local_topics": "each round"} | end
+
+    @classmethod
+    def schedule(cls, settings: FLDASettings) -> dict[str, str]:
+        """Say how often a study with these settings calls which function."""
+        calls = super().schedule(settings)
         if settings.stop == "coherence":
-            each |= dict.fromkeys(("adopt", "pairs"), "each round")
-        return {"adopt": "once, at the end", "word_counts": "once, at the end"} | each
+            calls |= dict.fromkeys(("adopt", "pairs"), "each round, and at the end")
+        return calls
 
     def local_topics(
         self,
