@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -27,6 +28,7 @@ from fedtopics.lines import cut_half_line
 Period = Literal["day", "week", "month", "quarter", "year"]
 MONTHS: dict[Period, int] = {"month": 1, "quarter": 3, "year": 12}
 Key = int | str
+DATE = len("2024-05-31")
 ROWS_ONLY = (".jsonl", ".ndjson")
 LINES = (".csv", ".tsv", *ROWS_ONLY)
 
@@ -249,8 +251,8 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
     try:
         if misfit(column.type):  # Arrow would count from 1970
             raise pa.ArrowInvalid
-        if times and not pa.types.is_date(column.type):
-            column = column.cast(pa.timestamp("s"), safe=False)
+        if times and not pa.types.is_temporal(column.type):
+            column = pc.utf8_slice_codeunits(column, 0, DATE)  # whatever the time and its zone
         found: NDArray[Any] = column.cast(kind, safe=not times).to_numpy()
         return found
     except pa.ArrowException:

@@ -204,7 +204,7 @@ class FLDA:
             ids=[topic.id for topic in state.topics],
             seeds={name: self._seeds(state, ids) for name, ids in state.optimal.items()},
             first=first,
-            **pack_topics([topic.words for topic in state.topics]),
+            **pack_topics([self._guide(topic) for topic in state.topics]),
         )
         local = read_replies(replies)
         run.keep(f"topics-{round_:05d}", {name: asdict(sent) for name, sent in local.items()})
@@ -221,6 +221,13 @@ class FLDA:
                 after = replace(state, round=round_)
         told = what_happened(state, after, local, settings.n_components) | scores
         return replace(after, reason=reason, history=[*state.history, told])
+
+    def _guide(self, topic: GlobalTopic) -> Topic:
+        """Return what guides clients to a topic: what it is, and the words that were given."""
+        if not topic.seed:
+            return topic.words
+        given = self.settings.seed_topics[topic.id]
+        return mean_topic([topic.words, dict.fromkeys(given, 1 / len(given))], "zero")
 
     def _seeds(self, state: State, ids: Sequence[int]) -> list[int]:
         """Return the topics that guide a client: at most n_components, given ones first."""
@@ -324,6 +331,7 @@ class FLDA:
                 "optimal": optimal,
                 "ids": [topic.id for topic in topics],
                 "clients": [topic.clients for topic in topics],
+                "eta": settings.eta,
                 "seeds": sum(topic.seed for topic in topics),
                 "next_id": state.next_id,
                 "history": state.history,

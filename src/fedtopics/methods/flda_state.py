@@ -81,8 +81,8 @@ class Local:
 
 def resumed(model: TopicModel) -> State:
     """Go on where a model's training ended."""
-    info, counts = model.info, model.weights["pseudo_counts"].numpy()
-    counts = counts - counts.min()
+    info = model.info
+    counts = np.maximum(model.weights["pseudo_counts"].numpy() - info["eta"], 0)
     topics = []
     for number, id_ in enumerate(info["ids"]):
         column = counts[:, number]
@@ -111,6 +111,7 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Local]:
         if topics is None or seeds.dtype.kind != "i" or not (occurrences >= 0).all():
             topics, seeds, occurrences = [], np.zeros(0, np.int64), np.zeros(0)
         documents = int(reply["documents"]) if len(topics) or not reply["words"] else 0
+        documents = max(documents, 0)
         found[name] = Local(topics, seeds.tolist(), occurrences.tolist(), documents)
     return found
 
