@@ -380,3 +380,8 @@ def test_a_file_that_shrank(tmp_path: Path) -> None:
         "the file has 1 documents, fewer than the 2 that rounds have used; add rows at its end "
         "only."
     )
+
+
+def test_times_are_of_the_day_that_they_name() -> None:
+    times = ["2024-02-01T10:00:00.5Z", "2024-01-31 23:59:59+02:00", "2024-03-01"]
+    assert taken(arrivals(with_rounds(times), MONTHS), 3) == [[1], [0], [2]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedtopics.aggregation import Rows
-from fedtopics.methods.flda import global_topics, optimal_topics
+from fedtopics.methods.flda import FLDA, global_topics, optimal_topics
 from fedtopics.methods.flda_state import (
     GlobalTopic,
     Local,
@@ -19,6 +19,7 @@ from fedtopics.methods.flda_state import (
 )
 from fedtopics.methods.settings import FLDASettings
 from fedtopics.methods.topic_lists import Place, pack_topics
+from fedtopics.vocabulary import TextRules, VocabularyLimits
 
 FRUIT = {"apple": 0.6, "pear": 0.4}
 BERRY = {"apple": 0.4, "pear": 0.4, "plum": 0.2}
@@ -228,3 +229,12 @@ def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, A
 def test_a_client_whose_topics_all_stay_at_home_has_documents() -> None:
     none = {"seeds": np.zeros(0, int), "occurrences": np.zeros(0)}
     assert read_replies({"a": reply(**pack_topics([]), **none)}) == {"a": Local([], [], [], 50)}
+
+
+def test_given_words_guide_whatever_was_learned() -> None:
+    settings = FLDASettings(seed_topics=(("apple", "plum"),))
+    server = FLDA(settings, TextRules(), VocabularyLimits(), 0)
+    learned = GlobalTopic(0, {"apple": 0.5, "pear": 0.5}, ["a"], 100.0, seed=True)
+    assert server._guide(learned) == pytest.approx({"apple": 0.5, "pear": 0.25, "plum": 0.25})
+    assert server._guide(known(1, FRUIT)) == FRUIT
+    assert server._guide(GlobalTopic(1, FRUIT, ["a"], 1.0, seed=True)) == FRUIT, "of another study"

@@ -224,7 +224,7 @@ class FLDA:
 
     def _guide(self, topic: GlobalTopic) -> Topic:
         """Return what guides clients to a topic: what it is, and the words that were given."""
-        if not topic.seed:
+        if not topic.seed or topic.id >= len(self.settings.seed_topics):
             return topic.words
         given = self.settings.seed_topics[topic.id]
         return mean_topic([topic.words, dict.fromkeys(given, 1 / len(given))], "zero")
