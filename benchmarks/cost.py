@@ -31,7 +31,7 @@ ROUNDS = {
     "lda": (1, 2, 5, 10, 20),
     "ntm": (1, 50, 200, 1000),
     "prodlda-mixtures": (1, 50, 200, 1000),
-    "prodlda": (200, 500),  # after 2,000, all of its rounds, it has 38.5
+    "prodlda": (200, 500, 1000),  # after 2,000, all of its rounds, it has 38.5
 }
 STUDY = """name = "cost"
 checkpoint_every = 1000000
