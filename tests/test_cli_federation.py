@@ -165,8 +165,8 @@ def test_help(command: str, typed: Typed) -> None:
     options = {
         "server": {"--pki", "--listen", "--out", "--resume", "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
-                   "--embedding-model", "--policy", "--out", "--dry-run", "--name", "--insecure",
-                   "--json"},
+                   "--embedding-model", "--policy", "--out", "--round", "--follow", "--dry-run",
+                   "--name", "--insecure", "--json"},
         "doctor": {"--server", "--identity", "--json"},
     }  # fmt: skip
     assert (
