@@ -101,7 +101,7 @@ def sample_topics(
     Leaves the client
         Nothing.
     """
-    model = _tomotopy().LDAModel(k=n_topics, alpha=settings.alpha, eta=settings.eta, seed=seed)
+    model = load_tomotopy().LDAModel(k=n_topics, alpha=settings.alpha, eta=settings.eta, seed=seed)
     for row in range(counts.shape[0]):
         place = slice(counts.indptr[row], counts.indptr[row + 1])
         repeated = np.repeat(counts.indices[place], counts.data[place])
@@ -127,7 +127,14 @@ def sample_topics(
     )
 
 
-def _tomotopy() -> Any:
+def load_tomotopy() -> Any:
+    """Return the package of the sampler.
+
+    Raises
+    ------
+    FedTopicsError
+        If it is not installed.
+    """
     try:
         import tomotopy
     except ImportError:

@@ -31,7 +31,7 @@ from fedtopics.aggregation import Template
 from fedtopics.arrivals import Arrivals, Source
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
-from fedtopics.gibbs import Topic, sample_topics
+from fedtopics.gibbs import Topic, load_tomotopy, sample_topics
 from fedtopics.inference import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.client import Documents, TopicClient, in_order
@@ -367,6 +367,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         *args: Any,
         source: Source,
     ) -> None:
+        load_tomotopy()  # or say that it is missing before anything leaves
         super().__init__(name, corpus, *args)
         try:
             self._arrivals = Arrivals(corpus, self.settings, source)
