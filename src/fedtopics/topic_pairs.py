@@ -6,7 +6,7 @@ and turned into a threshold. All of it is at the server, which has these topics 
 
 References
 ----------
-F-LDA: federated topic modelling with guided LDA on data from many sources, before Algorithm 1, and
+The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and
 figure 6. The paper labels a random sample; almost all pairs of one are unlike, so ours has all
 degrees of similarity, which does not bias a regression of labels given the cosine. Its threshold is
 the cosine from where it sees the probability decline; ours is where that falls below one half.

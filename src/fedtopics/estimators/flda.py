@@ -94,7 +94,7 @@ random_state
 
     References
     ----------
-    F-LDA: federated topic modelling with guided LDA on data from many sources, sections 3.1 to 3.3.
+    The F-LDA paper (federated topic modelling with guided LDA), sections 3.1 to 3.3.
 
     Examples
     --------

@@ -5,7 +5,7 @@ set, so that scores of different rounds can be compared.
 
 References
 ----------
-F-LDA: federated topic modelling with guided LDA on data from many sources, section Experiments.
+The F-LDA paper (federated topic modelling with guided LDA), section Experiments.
 """
 
 from __future__ import annotations

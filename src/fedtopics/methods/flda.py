@@ -12,7 +12,7 @@ have a few topics without guidance, and a word counts as zero where a topic lack
 
 References
 ----------
-F-LDA: federated topic modelling with guided LDA on data from many sources, sections 3.1 to 3.3.
+The F-LDA paper (federated topic modelling with guided LDA), sections 3.1 to 3.3.
 """
 
 from __future__ import annotations
