@@ -137,7 +137,8 @@ def test_documents_are_dealt_out_once(folder: Path) -> None:
     assert {name: len(corpus) for name, corpus in dealt.items()} == dict.fromkeys(dealt, 360)
     assert len(set(ids)) == len(ids) == 1080
     again = slices(settings, MEDICAL, 0)["client1"].ids.to_pylist()
-    assert again == dealt["client1"].ids.to_pylist() != slices(settings, MEDICAL, 1)["client1"]
+    assert again == dealt["client1"].ids.to_pylist()
+    assert again != slices(settings, MEDICAL, 1)["client1"].ids.to_pylist()
 
 
 def test_files_that_do_not_do(folder: Path) -> None:

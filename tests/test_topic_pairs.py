@@ -12,19 +12,15 @@ import pytest
 
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.topic_pairs import (
-    Curve,
     Pair,
     check_free,
-    check_picture,
-    decided_alike,
-    draw_curve,
-    fit_curve,
     read_pairs,
     read_topics,
     sample_pairs,
     spread,
     write_pairs,
 )
+from fedtopics.topic_threshold import Curve, check_picture, decided_alike, draw_curve, fit_curve
 
 OAK, KETCH, FIR = {"oak": 1.0}, {"ketch": 1.0}, {"fir": 1.0}
 OAK_ELM, KETCH_SLOOP = {"oak": 0.8, "elm": 0.6}, {"sloop": 0.8, "ketch": 0.6}

@@ -1,7 +1,7 @@
 """Documents as they come: which of a client's documents a round uses.
 
 A round uses what has come since the last one. What is there by a round is a file that grows
-(`follow`), or a slice of documents that are all there already: so many rows a round, or what a
+(`Follow`), or a slice of documents that are all there already: so many rows a round, or what a
 column says (a number of the round, or a time).
 """
 

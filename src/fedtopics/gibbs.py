@@ -109,7 +109,7 @@ def sample_topics(
             model.add_doc([words[column] for column in repeated])
     present = {words[column] for column in np.unique(counts.indices)}
     documents = counts.shape[0]
-    for word in sorted(present.intersection(*[set().union(*seeds)])):
+    for word in sorted(present.intersection(set().union(*seeds))):
         prior = {
             topic: settings.eta + settings.strength * documents * weights[word]
             for topic, weights in enumerate(seeds)

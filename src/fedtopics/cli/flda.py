@@ -106,13 +106,8 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
     It is the cosine at which they are as likely the same as not, by logistic regression.
     """
     from fedtopics.experiments.report import require
-    from fedtopics.topic_pairs import (
-        check_picture,
-        decided_alike,
-        draw_curve,
-        fit_curve,
-        read_pairs,
-    )
+    from fedtopics.topic_pairs import read_pairs
+    from fedtopics.topic_threshold import check_picture, decided_alike, draw_curve, fit_curve
 
     if plot is not None:
         check_picture(plot)

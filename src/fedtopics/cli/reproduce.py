@@ -101,7 +101,7 @@ def gfedntm_figure3(
     already is not trained again; the whole takes hours.
     """
     from fedtopics.errors import StudyError
-    from fedtopics.experiments.figure3_results import plain, sentences, tables, write_results
+    from fedtopics.experiments import figure3_results
     from fedtopics.experiments.gfedntm_figure3 import RECIPES, Settings, reproduce
 
     if unknown := set(models) - set(RECIPES):
@@ -109,12 +109,7 @@ def gfedntm_figure3(
     settings = Settings(out, seeds, quick, models or tuple(RECIPES))
     with ModelProgress(hidden=as_json) as display:
         rows = reproduce(settings, display)
-    written = write_results(settings, rows)
-    if as_json:
-        print_json(plain(settings, rows))
-        return
-    _print(tables(settings, rows), sentences(settings, rows))
-    say(f"\nWritten to {settings.folder}: {', '.join(path.name for path in written)}.")
+    _finish(figure3_results, settings, rows, as_json)
 
 
 @group.command("flda")
@@ -133,18 +128,13 @@ def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -
 
     The files have a column text. What is trained already is not trained again.
     """
-    from fedtopics.experiments.flda_results import plain, sentences, tables, write_results
+    from fedtopics.experiments import flda_results
     from fedtopics.experiments.flda_runs import Settings, reproduce
 
     settings = Settings(data, out, seeds, quick)
     with ModelProgress(hidden=as_json) as display:
         found = reproduce(settings, display)
-    written = write_results(settings, found)
-    if as_json:
-        print_json(plain(settings, found))
-        return
-    _print(tables(settings, found), sentences(settings, found))
-    say(f"\nWritten to {settings.folder}: {', '.join(path.name for path in written)}.")
+    _finish(flda_results, settings, found, as_json)
 
 
 class ModelProgress:
@@ -199,6 +189,16 @@ class ModelProgress:
         elif event["event"] == "round":
             description = f"{self._model}, round {event['round']:,}"
             self._bar.update(self._task, description=description)
+
+
+def _finish(results: Any, settings: Any, rows: Any, as_json: bool) -> None:
+    """Write an experiment's results, by its module of results, and print them."""
+    written = results.write_results(settings, rows)
+    if as_json:
+        print_json(results.plain(settings, rows))
+        return
+    _print(results.tables(settings, rows), results.sentences(settings, rows))
+    say(f"\nWritten to {settings.folder}: {', '.join(path.name for path in written)}.")
 
 
 def _print(tables: Iterable[Table], sentences: Iterable[str]) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.experiments import report
 from fedtopics.experiments.figure3_runs import Case
 from fedtopics.experiments.gfedntm_figure3 import CLIENTS, ETAS, RECIPES, SHARED, SWEPT, Settings
-from fedtopics.experiments.report import Table, versions, write_json
+from fedtopics.experiments.report import Table, write_json
 
 Rows = Sequence[dict[str, Any]]
 PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")
@@ -192,21 +193,12 @@ def _gap(scores: Scores, case: Case, model: str, score: str) -> float:
 
 def page(settings: Settings, rows: Rows) -> str:
     """Return the tables and sentences in Markdown."""
-    used = ", ".join(f"{name} {number}" for name, number in versions(PACKAGES).items())
-    parts = ["# gFedNTM, figure 3", f"`{settings.command}`", f"{used}.", MEANING]
-    parts += [table.markdown() for table in tables(settings, rows)]
-    parts.append("\n".join(f"- {sentence}" for sentence in sentences(settings, rows)))
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+    return report.page("gFedNTM, figure 3", MEANING, plain(settings, rows), tables(settings, rows))
 
 
 def plain(settings: Settings, rows: Rows) -> dict[str, Any]:
     """Return all of it for JSON."""
-    return {
-        "command": settings.command,
-        "versions": versions(PACKAGES),
-        "findings": list(sentences(settings, rows)),
-        "runs": list(rows),
-    }
+    return report.plain(settings.command, PACKAGES, sentences(settings, rows), rows)
 
 
 def write_results(settings: Settings, rows: Rows) -> list[Path]:
@@ -240,9 +232,7 @@ def _draw(paths: Sequence[Path], settings: Settings, scores: Scores) -> None:
                 if name == "eta":
                     axes.set_xscale("log")
         grid[0][0].legend(fontsize=9)
-        for path in paths:
-            meta = {"Software": None} if path.suffix == ".png" else {"Date": None}
-            figure.savefig(path, dpi=100, metadata=meta)
+        report.save_picture(figure, paths)
 
 
 def _lines(

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.experiments import report
 from fedtopics.experiments.flda_runs import DATA_SETS, MODELS, DataSet, Settings, local_topics
-from fedtopics.experiments.report import Table, versions, write_json
+from fedtopics.experiments.report import Table, write_json
 from fedtopics.methods.topic_lists import cosines, mean_topic
 
 Found = Sequence[Mapping[str, Any]]
@@ -112,22 +113,19 @@ def _verdict(holds: bool) -> str:
 
 def page(settings: Settings, found: Found) -> str:
     """Return the tables and sentences in Markdown."""
-    used = ", ".join(f"{name} {number}" for name, number in versions(PACKAGES).items())
     documents = " or ".join(f"{settings.a_round(data):,}" for data in DATA_SETS)
-    parts = ["# F-LDA", f"`{settings.command}`", f"{used}.", MEANING.format(documents=documents)]
-    parts += [table.markdown() for table in tables(settings, found)]
-    parts.append("\n".join(f"- {sentence}" for sentence in sentences(settings, found)))
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+    meaning = MEANING.format(documents=documents)
+    return report.page(
+        "F-LDA",
+        meaning,
+        plain(settings, found),
+        tables(settings, found),
+    )
 
 
 def plain(settings: Settings, found: Found) -> dict[str, Any]:
     """Return all of it for JSON."""
-    return {
-        "command": settings.command,
-        "versions": versions(PACKAGES),
-        "findings": list(sentences(settings, found)),
-        "runs": list(found),
-    }
+    return report.plain(settings.command, PACKAGES, sentences(settings, found), found)
 
 
 def write_results(settings: Settings, found: Found) -> list[Path]:
@@ -174,6 +172,4 @@ def _draw(paths: Sequence[Path], settings: Settings) -> None:
             axes.set_xticks(np.arange(len(words)), words, rotation=30, ha="right")
             axes.set(title=data.name, ylabel="weight in the topic")
             axes.legend()
-        for path in paths:
-            meta = {"Software": None} if path.suffix == ".png" else {"Date": None}
-            figure.savefig(path, dpi=100, metadata=meta)
+        report.save_picture(figure, paths)

@@ -60,6 +60,7 @@ class DataSet:
     gamma: float
 
 
+Task = tuple[DataSet, str, int]  # data set, model, seed
 DATA_SETS = (DataSet("medical_questions", 700, 0.45), DataSet("depression_tweets", 1000, 0.2))
 
 
@@ -160,7 +161,7 @@ class Settings:
         return method
 
 
-def tasks(settings: Settings) -> Iterator[tuple[DataSet, str, int]]:
+def tasks(settings: Settings) -> Iterator[Task]:
     """List data set, model and seed of each row."""
     for seed in range(1 if settings.quick else settings.seeds):
         for data in DATA_SETS:
@@ -185,17 +186,19 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     """
     require(matplotlib="matplotlib", tomotopy="tomotopy")
     kept = Rows(settings.folder / "runs.jsonl")
-    every = list(tasks(settings))
-    todo = [task for task in every if not kept.find(_name(settings, *task))]
-    found = {task: row for task in every if (row := kept.find(_name(settings, *task)))}
-    for number, task in enumerate(todo):
-        data, name, seed = task
-        title = f"{data.name}, {MODELS[name].where}: {MODELS[name].title}, seed {seed}"
-        on_event({"event": "model", "name": title, "done": number, "models": len(todo)})
-        scores = _scored(settings, *task, on_event)
-        found[task] = kept.keep(_name(settings, *task) | scores)
-    on_event({"event": "model", "name": "", "done": len(todo), "models": len(todo)})
-    return [found[task] for task in every]
+
+    def name(task: Task) -> dict[str, Any]:
+        return _name(settings, *task)
+
+    def title(task: Task) -> str:
+        data, model, seed = task
+        return f"{data.name}, {MODELS[model].where}: {MODELS[model].title}, seed {seed}"
+
+    def work(task: Task) -> dict[str, Any]:
+        return _scored(settings, *task, on_event)
+
+    kept.fill(tasks(settings), name, work, title, on_event)
+    return [row for task in tasks(settings) if (row := kept.find(name(task)))]
 
 
 def _name(settings: Settings, data: DataSet, name: str, seed: int) -> dict[str, Any]:
@@ -294,6 +297,13 @@ def score(model: TopicModel, reference: Corpus, reading: Reading) -> dict[str, f
         "unique": unique_words(topics, SHOWN),
         "topics": float(len(topics)),
     }
+
+
+def thresholds(settings: Settings, data: DataSet, seed: int) -> list[float]:
+    """Return what each round of F-LDA takes for the threshold by default."""
+    study = _study(settings.method(MODELS["flda-3"], data), seed)
+    model = train(study, slices(settings, data, seed))
+    return [told["threshold"] for told in model.info["history"]]
 
 
 def local_topics(settings: Settings, data: DataSet, seed: int = 0) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +130,18 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     require(matplotlib="matplotlib")
     kept = Rows(settings.folder / "runs.jsonl")
     rows = _references(settings, kept)
-    every = tasks(replace(settings, models=tuple(RECIPES)))
-    rows += [row for task in every if (row := kept.find(_name(settings, task)))]
-    todo = [task for task in tasks(settings) if not kept.find(_name(settings, task))]
-    for number, task in enumerate(todo):
+    name = partial(_name, settings)
+
+    def title(task: Task) -> str:
         where = f"K' = {task.case.shared}, eta = {task.case.eta:g}"
-        name = f"{task.model}, {where}, {task.scenario}, seed {task.seed}"
-        on_event({"event": "model", "name": name, "done": number, "models": len(todo)})
-        found = run(task, settings.recipe(task.model), on_event)
-        rows.append(kept.keep(_name(settings, task) | found))
-    on_event({"event": "model", "name": "", "done": len(todo), "models": len(todo)})
-    return rows
+        return f"{task.model}, {where}, {task.scenario}, seed {task.seed}"
+
+    def work(task: Task) -> dict[str, Any]:
+        return run(task, settings.recipe(task.model), on_event)
+
+    kept.fill(tasks(settings), name, work, title, on_event)
+    every = tasks(replace(settings, models=tuple(RECIPES)))
+    return rows + [row for task in every if (row := kept.find(name(task)))]
 
 
 def _references(settings: Settings, kept: Rows) -> list[dict[str, Any]]:

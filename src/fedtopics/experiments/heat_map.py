@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.experiments.report import save_picture
+
 CELL = 0.5  # inches
 GAP = 0.3  # cells between groups of columns
 DOTS = 100  # per inch, of the PNG
@@ -55,8 +57,7 @@ def draw_heat_map(
         _name_axes(axes, rows, groups, starts)
         figure.suptitle(title, fontsize=13)
         figure.colorbar(picture, ax=axes, label=legend, extend="both", fraction=0.03, pad=0.01)
-        figure.savefig(path.with_suffix(".png"), dpi=DOTS, metadata={"Software": None})
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        save_picture(figure, [path.with_suffix(".png"), path.with_suffix(".svg")], DOTS)
 
 
 def _draw_group(

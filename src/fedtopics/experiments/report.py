@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -54,6 +54,34 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def page(title: str, meaning: str, found: Mapping[str, Any], tables: Iterable[Table]) -> str:
+    """Return an experiment in Markdown: what `plain` has, what it means, and its tables."""
+    used = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    parts = [f"# {title}", f"`{found['command']}`", f"{used}.", meaning]
+    parts += [table.markdown() for table in tables]
+    parts.append("\n".join(f"- {sentence}" for sentence in found["findings"]))
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def plain(
+    command: str, packages: Sequence[str], findings: Iterable[str], rows: Iterable[Any]
+) -> dict[str, Any]:
+    """Return an experiment for JSON."""
+    return {
+        "command": command,
+        "versions": versions(packages),
+        "findings": list(findings),
+        "runs": list(rows),
+    }
+
+
+def save_picture(figure: Any, paths: Iterable[Path], dots: int = 100) -> None:
+    """Save a figure as .png or .svg, the same bytes for the same figure."""
+    for path in paths:
+        meta = {"Software": None} if path.suffix == ".png" else {"Date": None}
+        figure.savefig(path, dpi=dots, metadata=meta)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedtopics.lines import cut_half_line
+
+T = TypeVar("T")
+Naming = Callable[[T], dict[str, Any]]
+Working = Callable[[T], dict[str, Any]]
+OnEvent = Callable[[dict[str, Any]], None]
 
 
 class Rows:
@@ -29,9 +35,26 @@ class Rows:
         """Return the row that has all of this."""
         return next((row for row in self._rows if wanted.items() <= row.items()), None)
 
+    def fill(
+        self,
+        tasks: Iterable[T],
+        name: Naming[T],
+        work: Working[T],
+        title: Callable[[T], str],
+        on_event: OnEvent,
+    ) -> None:
+        """Work the tasks that have no row yet, with an event {"event": "model"} before each."""
+        todo = [task for task in tasks if not self.find(name(task))]
+        for number, task in enumerate(todo):
+            event = {"event": "model", "name": title(task), "done": number, "models": len(todo)}
+            on_event(event)
+            self.keep(name(task) | work(task))
+        on_event({"event": "model", "name": "", "done": len(todo), "models": len(todo)})
+
     def keep(self, row: dict[str, Any]) -> dict[str, Any]:
         """Write a row down and return it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+        self._rows.append(row)
         return row

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.settings import FLDASettings
@@ -132,6 +131,8 @@ def link_topics(
     free = [number for number, link in enumerate(links) if link is None]
     others = [topic for topic in before if not topic.seed]
     if free and others:
+        from scipy.optimize import linear_sum_assignment  # a tenth of a second; servers need it
+
         alike = cosines([found[k].words for k in free], [topic.words for topic in others])
         for row, column in zip(*linear_sum_assignment(-alike), strict=True):
             if alike[row, column] >= threshold:

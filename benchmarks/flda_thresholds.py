@@ -1,0 +1,40 @@
+"""How F-LDA's default threshold decides pairs of topics that a person has labelled.
+
+A run of F-LDA on each data set of ``fedtopics reproduce flda``, with a seed that is not in its
+table; the labelled pairs are in ``benchmarks/results/flda``.
+
+    python benchmarks/flda_thresholds.py --data DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fedtopics.experiments.flda_runs import DATA_SETS, Settings, thresholds
+from fedtopics.topic_pairs import read_pairs
+from fedtopics.topic_threshold import decided_alike, fit_curve
+
+PAIRS = Path(__file__).parent / "results" / "flda"
+SEED = 50
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of the Parquet files")
+    settings = Settings(parser.parse_args().data)
+    for data in DATA_SETS:
+        pairs = read_pairs(PAIRS / f"pairs-{data.name}.csv")
+        values = {"regression": fit_curve(pairs).threshold, "paper": data.gamma}
+        rounds = enumerate(thresholds(settings, data, SEED), 1)
+        values |= {f"default, round {number}": value for number, value in rounds}
+        for name, value in values.items():
+            decided = decided_alike(pairs, value)
+            sys.stdout.write(
+                f"{data.name}, {name}: {value:.3f} decides {decided} of {len(pairs)}\n"
+            )
+
+
+if __name__ == "__main__":
+    main()
