@@ -42,7 +42,10 @@ ORDERLESS = {"20ng"}  # bags of words: words of a document occur together, not o
 COLUMNS = ("npmi", "npmi_by_probability", "c_v", "top10", "top25", "nmi")
 SHOWN = 10
 LIMIT = 7200  # seconds for one run
-WHY = {"TimeoutExpired": f"no result within {LIMIT // 60} minutes", "ImportError": "does not install"}
+WHY = {
+    "TimeoutExpired": f"no result within {LIMIT // 60} minutes",
+    "ImportError": "does not install",
+}
 INTRODUCTION = """\
 Quality on real text: mean and deviation over seeds. Our topics are read as the model chooses: by \
 NPMI on the clients' own documents, which are the documents scored here, among readings with nine \

@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fedtopics.arrivals import Arrivals, ArrivalSettings, Follow, Source
+from fedtopics.arrivals import Arrivals, ArrivalSettings, Follow
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.study import Study
+from fedtopics.workplace import Workplace
 
 NUMBERS = ArrivalSettings()
 MONTHS = ArrivalSettings(period="month", begin=date(2024, 1, 15))
@@ -36,8 +37,8 @@ def with_rounds(values: Any) -> Corpus:
     return Corpus.of(table, Columns(rounds="round"))
 
 
-def arrivals(corpus: Corpus, settings: ArrivalSettings = NUMBERS, **source: Any) -> Arrivals:
-    return Arrivals(corpus, settings, Source(**source))
+def arrivals(corpus: Corpus, settings: ArrivalSettings = NUMBERS, **workplace: Any) -> Arrivals:
+    return Arrivals(corpus, settings, Workplace(**workplace))
 
 
 def numbers(corpus: Corpus) -> list[int]:
@@ -194,9 +195,9 @@ def test_period_and_begin_go_together() -> None:
 
 def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
     state, whole = tmp_path / "deep" / "arrivals.jsonl", arrivals(numbered(7), slices(2))
-    first = arrivals(numbered(7), slices(2), state=state)
+    first = arrivals(numbered(7), slices(2), folder=state.parent)
     assert taken(first, 2) == taken(whole, 2)
-    again = arrivals(numbered(7), slices(2), state=state)
+    again = arrivals(numbered(7), slices(2), folder=state.parent)
     assert numbers(again.used()) == [0, 1, 2, 3]
     assert taken(again, 3) == taken(whole, 3) == [[0, 1], [2, 3], [4, 5]]
     rounds = [json.loads(line)["round"] for line in state.read_text().splitlines()]
@@ -205,23 +206,23 @@ def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
 
 def test_a_round_that_was_not_used_is_not_kept(tmp_path: Path) -> None:
     state = tmp_path / "arrivals.jsonl"
-    assert numbers(arrivals(numbered(7), slices(2), state=state).take(1, 3)) == [0, 1]
+    assert numbers(arrivals(numbered(7), slices(2), folder=state.parent).take(1, 3)) == [0, 1]
     assert not state.exists()
 
 
 def test_the_state_holds_no_document(tmp_path: Path) -> None:
     state = tmp_path / "arrivals.jsonl"
     corpus = Corpus.of(["a b", CANARY])
-    arrivals(corpus, slices(2), state=state).take(1, 1)
+    arrivals(corpus, slices(2), folder=state.parent).take(1, 1)
     assert CANARY not in state.read_text()
 
 
 def test_half_a_line_at_the_end_of_the_state_is_cut(tmp_path: Path) -> None:
     state = tmp_path / "arrivals.jsonl"
-    taken(arrivals(numbered(7), slices(2), state=state), 2)
+    taken(arrivals(numbered(7), slices(2), folder=state.parent), 2)
     whole = state.read_bytes()
     state.write_bytes(whole + b'{"round": 3, "docu')
-    again = arrivals(numbered(7), slices(2), state=state)
+    again = arrivals(numbered(7), slices(2), folder=state.parent)
     assert state.read_bytes() == whole
     assert numbers(again.take(3, 1)) == [4, 5]
 
@@ -231,10 +232,10 @@ def test_half_a_line_at_the_end_of_the_state_is_cut(tmp_path: Path) -> None:
 )
 def test_a_damaged_state(damage: bytes, tmp_path: Path) -> None:
     state = tmp_path / "arrivals.jsonl"
-    taken(arrivals(numbered(7), slices(2), state=state), 2)
+    taken(arrivals(numbered(7), slices(2), folder=state.parent), 2)
     state.write_bytes(state.read_bytes() + damage + b"\n")
     with pytest.raises(RunError) as error:
-        arrivals(numbered(7), slices(2), state=state)
+        arrivals(numbered(7), slices(2), folder=state.parent)
     assert str(error.value) == (
         f"{state} is damaged; delete it to have the next round use all documents again."
     )
@@ -246,11 +247,11 @@ def test_a_damaged_state(damage: bytes, tmp_path: Path) -> None:
 class Growing:
     """A file to which a test adds, and a client that follows it."""
 
-    def __init__(self, path: Path, state: Path | None = None, **columns: str) -> None:
+    def __init__(self, path: Path, folder: Path | None = None, **columns: str) -> None:
         self.path = path
         self.events: list[dict[str, Any]] = []
         self.follow = Follow(path, Columns(**columns), self.events.append)
-        self.came = arrivals(self.follow(), grown=self.follow, state=state)
+        self.came = arrivals(self.follow(), grown=self.follow, folder=folder)
 
     def add(self, content: str) -> Growing:
         with self.path.open("a", encoding="utf-8") as file:
@@ -288,10 +289,10 @@ def test_rounds_of_a_csv_that_grows(tmp_path: Path) -> None:
 
 
 def test_a_client_that_follows_is_begun_anew(tmp_path: Path) -> None:
-    path, state = tmp_path / "a.csv", tmp_path / "arrivals.jsonl"
-    first = Growing(path, state).add("text,id\ndocument0,a\ndocument1,b\n")
+    path = tmp_path / "a.csv"
+    first = Growing(path, tmp_path).add("text,id\ndocument0,a\ndocument1,b\n")
     assert first.take(1) == [0, 1]
-    second = Growing(path, state).add("document2,c\n")
+    second = Growing(path, tmp_path).add("document2,c\n")
     assert second.take(2) == [2]
     assert second.take(1) == [0, 1]
 
@@ -308,7 +309,7 @@ def test_jsonl_that_grows(tmp_path: Path) -> None:
 
 def test_a_folder_that_grows(tmp_path: Path) -> None:
     folder = tmp_path / "texts"
-    grown = Growing(folder, tmp_path / "arrivals.jsonl")
+    grown = Growing(folder, tmp_path)
     assert grown.there() == []
     folder.mkdir()
     assert grown.there() == []
@@ -322,7 +323,7 @@ def test_a_folder_that_grows(tmp_path: Path) -> None:
     assert grown.take(1) == [0, 1]
     assert numbers(grown.came.used()) == [2, 0, 1, 3], "as the folder has them"
     (folder / "m.txt").unlink()
-    again = Growing(folder, tmp_path / "arrivals.jsonl")
+    again = Growing(folder, tmp_path)
     assert again.take(1) == [1]
     assert again.take(2) == [2, 3]
     assert again.take(3) == []

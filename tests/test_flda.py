@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.arrivals import Source
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.gibbs import Sampled, sample_topics
@@ -434,7 +433,7 @@ def test_of_a_word_that_others_have_a_client_says_nothing(monkeypatch: pytest.Mo
 def client(
     corpus: Corpus, policy: Policy = OPEN_POLICY, name: str = "a", **given: Any
 ) -> FLDAClient:
-    return flda(**given).client_half(name, corpus, policy, Source())  # type: ignore[return-value]
+    return flda(**given).client_half(name, corpus, policy)  # type: ignore[return-value]
 
 
 def asked(half: FLDAClient, round_: int = 1, **other: Any) -> dict[str, Any]:

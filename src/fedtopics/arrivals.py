@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.errors import DataError, RunError
 from fedtopics.lines import cut_half_line
+from fedtopics.workplace import Workplace
 
 Period = Literal["day", "week", "month", "quarter", "year"]
 MONTHS: dict[Period, int] = {"month": 1, "quarter": 3, "year": 12}
@@ -113,25 +113,6 @@ class Follow:
                 raise DataError(str(error).replace(str(copy), str(self._path))) from None
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a client's new documents come from.
-
-    Parameters
-    ----------
-    grown : Follow, optional
-        Reads what is there now; without it, all documents are there already.
-    state : path, optional
-        File in which the rounds are kept, for a client that is begun anew.
-    tell : function
-        Called with an event for each round: how many documents came, and whether it is skipped.
-    """
-
-    grown: Follow | None = None
-    state: Path | None = None
-    tell: Callable[[dict[str, Any]], None] = lambda _: None
-
-
 class Arrivals:
     """A client's documents, and which round used which.
 
@@ -143,26 +124,27 @@ class Arrivals:
     corpus : Corpus
         What is there at first.
     settings : ArrivalSettings
-    source : Source
+    workplace : Workplace
 
     Raises
     ------
     DataError
         If the column of rounds does not fit the settings.
     RunError
-        If `state` is damaged.
+        If what was kept of earlier rounds is damaged.
     """
 
-    def __init__(self, corpus: Corpus, settings: ArrivalSettings, source: Source) -> None:
+    def __init__(self, corpus: Corpus, settings: ArrivalSettings, workplace: Workplace) -> None:
         self._corpus = corpus
-        self._source = source
-        self._rounds = _rounds(corpus, settings) if source.grown is None else None
-        self._used: dict[Key, int] = {} if source.state is None else _read_state(source.state)
+        self._grown = workplace.grown
+        self._state = None if workplace.folder is None else workplace.folder / "arrivals.jsonl"
+        self._rounds = _rounds(corpus, settings) if self._grown is None else None
+        self._used: dict[Key, int] = {} if self._state is None else _read_state(self._state)
 
     @property
     def once(self) -> bool:
         """Whether a document is of one round only; else every round takes all."""
-        return self._source.grown is not None or self._rounds is not None
+        return self._grown is not None or self._rounds is not None
 
     def take(self, round_: int, least: int) -> Corpus:
         """Return a round's documents; if they are fewer than `least`, the round does not use them.
@@ -189,9 +171,9 @@ class Arrivals:
 
     def _keys(self) -> Sequence[Key]:
         """Return what each document that is there now is known by."""
-        if self._source.grown is not None:
-            self._corpus = self._source.grown()
-            if self._source.grown.by_name:
+        if self._grown is not None:
+            self._corpus = self._grown()
+            if self._grown.by_name:
                 names: list[str] = self._corpus.ids.to_pylist()
                 return names
             if len(self._corpus) < len(self._used):
@@ -202,10 +184,9 @@ class Arrivals:
         return range(len(self._corpus))
 
     def _use(self, round_: int, keys: list[Key]) -> None:
-        state = self._source.state
-        if state is not None:
-            state.parent.mkdir(parents=True, exist_ok=True)
-            with state.open("a", encoding="utf-8") as file:
+        if self._state is not None:
+            self._state.parent.mkdir(parents=True, exist_ok=True)
+            with self._state.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"round": round_, "documents": keys}) + "\n")
         self._used |= dict.fromkeys(keys, round_)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics import __version__
-from fedtopics.arrivals import Follow, Source
+from fedtopics.arrivals import Follow
 from fedtopics.corpus import Corpus
 from fedtopics.doctor import why_not
 from fedtopics.embeddings import check_embeddings
@@ -35,6 +35,7 @@ from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
+from fedtopics.workplace import Workplace
 
 HAND_OUT = 120.0  # seconds for the clients to take the model
 OnEvent = Callable[[dict[str, Any]], None]
@@ -182,8 +183,7 @@ class Participation:
         self._credentials = credentials
         self._on_event = on_event
         self._dry_run = dry_run
-        self._embedding_model = embedding_model
-        self._source = Source(grown, out / "arrivals.jsonl", self._arrived)
+        self._workplace = Workplace(grown, out, self._arrived, embedding_model)
         self._ledger: Ledger | None = None
         if out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
@@ -211,8 +211,9 @@ class Participation:
         if ledger.exists():
             cut_half_line(ledger)
         self._ledger = Ledger(study.method.name, study.fingerprint, ledger)
-        self.corpus = study.embedded(self.corpus, self._embedding_model, self._tell_embedding)
-        half = study.client_half(self.name, self.corpus, self.policy, self._source)
+        own_model = self._workplace.embedding_model
+        self.corpus = study.embedded(self.corpus, own_model, self._tell_embedding)
+        half = study.client_half(self.name, self.corpus, self.policy, self._workplace)
         return Door(self.name, half, self.policy, self._ledger)
 
     def _consider(self, proposal: Proposal) -> Study:
@@ -237,7 +238,7 @@ class Participation:
                 f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
                 f"{self.policy.max_rounds:,}; nothing has left."
             )
-        grows = self._source.grown is not None
+        grows = self._workplace.grown is not None
         if len(self.corpus) < self.policy.min_documents and not grows:
             raise PolicyError(
                 f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
@@ -245,9 +246,9 @@ class Participation:
             )
         needed = study.method.needed_embedding
         if needed is not None:
-            check_embeddings(self.corpus, needed, self._embedding_model)
+            check_embeddings(self.corpus, needed, self._workplace.embedding_model)
             if self.corpus.embeddings is None:
-                sentence_encoder(self._embedding_model or needed.model)
+                sentence_encoder(self._workplace.embedding_model or needed.model)
         self._check_out(study)
         return study
 
@@ -275,7 +276,7 @@ class Participation:
                 raise RunError("The server sent a model with a file that has no place in it.")
             (folder / name).write_bytes(content.tobytes())
         model = TopicModel.from_pretrained(folder)
-        self.corpus = self._source.grown() if self._source.grown else self.corpus
+        self.corpus = self._workplace.grown() if self._workplace.grown else self.corpus
         unknown = model.write_theta(self.corpus, self.out / "theta.parquet")
         self._event("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
 

@@ -6,6 +6,7 @@ it is ranked with is chosen by how coherent and how different the topics' words 
 References
 ----------
 Sievert and Shirley, LDAvis: A method for visualizing and interpreting topics, 2014, equation 1.
+Grootendorst, BERTopic: Neural topic modeling with a class-based TF-IDF procedure, 2022, equation 2.
 """
 
 from __future__ import annotations
@@ -37,10 +38,14 @@ class Reading:
     by_sums : bool
         Take p(word | topic) from the words of documents, weighted by their theta, instead of from
         the decoder.
+    class_based : bool
+        Rank by class-based TF-IDF instead: p(word | topic) log(1 + A / f), A the words of an
+        average topic's documents, f how often a word occurs.
     """
 
     lambda_: float = 0.6
     by_sums: bool = False
+    class_based: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.lambda_ <= 1:  # NaN neither
@@ -60,11 +65,15 @@ class Reading:
         frequency : float array of shape (n_words of the vocabulary,)
             p(word).
         """
-        score = np.log(shares + SMALLEST) - (1 - self.lambda_) * np.log(frequency)
+        if self.class_based:
+            score = shares * np.log1p(1 / (len(shares) * frequency))
+        else:
+            score = np.log(shares + SMALLEST) - (1 - self.lambda_) * np.log(frequency)
         return np.argsort(-score, axis=1, kind="stable")[:, :n_words]
 
 
 USUAL = Reading()
+CLASS_BASED = Reading(1.0, by_sums=True, class_based=True)
 READINGS = [Reading(lambda_, by_sums) for by_sums in (False, True) for lambda_ in LAMBDAS]
 
 

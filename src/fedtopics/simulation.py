@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedtopics.arrivals import Source
 from fedtopics.corpus import Corpus
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError
@@ -20,6 +19,7 @@ from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
+from fedtopics.workplace import Workplace
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -73,10 +73,19 @@ def train(
         name: Ledger(study.method.name, study.fingerprint, ledger_path(folder, name))
         for name in documents
     }
-    sources = {name: _source(folder, name, on_event) for name in documents}
+    workplaces = {
+        name: Workplace(
+            folder=None if folder is None else client_folder(folder, name),
+            tell=on_event or (lambda _: None),
+            embedding_model=study.clients[name].embedding_model,
+        )
+        for name in documents
+    }
     try:
         doors = {
-            name: _door(study, name, data, rules.get(name, Policy()), ledgers[name], sources[name])
+            name: _door(
+                study, name, data, rules.get(name, Policy()), ledgers[name], workplaces[name]
+            )
             for name, data in documents.items()
         }
         model = study.server_half(begun).train(LocalClients(doors), run)
@@ -92,12 +101,12 @@ def train(
 
 def ledger_path(folder: Path | None, client: str) -> Path | None:
     """Where a client's ledger is in a simulation's run folder."""
-    return None if folder is None else folder / "clients" / client / "ledger.jsonl"
+    return None if folder is None else client_folder(folder, client) / "ledger.jsonl"
 
 
-def _source(folder: Path | None, name: str, on_event: OnEvent | None) -> Source:
-    state = None if folder is None else folder / "clients" / name / "arrivals.jsonl"
-    return Source(state=state, tell=on_event or (lambda _: None))
+def client_folder(folder: Path, client: str) -> Path:
+    """Where a client keeps what is its own in a simulation's run folder."""
+    return folder / "clients" / client
 
 
 def _door(
@@ -106,14 +115,13 @@ def _door(
     data: Any,
     policy: Policy,
     ledger: Ledger,
-    source: Source,
+    workplace: Workplace,
 ) -> Door:
     def tell(done: int, documents: int) -> None:
-        source.tell({"event": "embedding", "client": name, "done": done, "documents": documents})
+        workplace.tell({"event": "embedding", "client": name, "done": done, "documents": documents})
 
-    own_model = study.clients[name].embedding_model
     try:
-        corpus = study.embedded(Corpus.of(data), own_model, tell)
+        corpus = study.embedded(Corpus.of(data), workplace.embedding_model, tell)
     except InputError as error:
         raise type(error)(f"Client {name!r}: {error}") from None
-    return Door(name, study.client_half(name, corpus, policy, source), policy, ledger)
+    return Door(name, study.client_half(name, corpus, policy, workplace), policy, ledger)

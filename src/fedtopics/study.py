@@ -21,7 +21,6 @@ from pydantic import (
     model_validator,
 )
 
-from fedtopics.arrivals import Source
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import DataError, StudyError
@@ -39,6 +38,7 @@ from fedtopics.methods.start import Start
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Policy, explain
 from fedtopics.vocabulary import TextRules, VocabularyLimits
+from fedtopics.workplace import HERE, Workplace
 
 
 class ClientData(BaseModel):
@@ -226,7 +226,7 @@ class Study(BaseModel):
         return GFedNTM(self.method, self.text, self.vocabulary, self.seed)
 
     def client_half(
-        self, name: str, corpus: Corpus, policy: Policy, source: Source | None = None
+        self, name: str, corpus: Corpus, policy: Policy, workplace: Workplace = HERE
     ) -> TopicClient[Any]:
         """Make a client's half of the method, over its documents and within its policy.
 
@@ -236,18 +236,15 @@ class Study(BaseModel):
         corpus : Corpus
             The documents there are.
         policy : Policy
-        source : Source, optional
-            Where more come from, for methods that take new documents round by round.
+        workplace : Workplace, optional
+            What the half may use of the client's computer.
 
         Raises
         ------
         StudyError
-            If the documents of `source` grow and the method takes all at once.
+            If documents grow and the method takes all at once.
         """
-        given: dict[str, Any] = {}
-        if isinstance(self.method, FLDASettings):
-            given = {"source": source or Source()}
-        elif source is not None and source.grown is not None:
+        if workplace.grown is not None and not isinstance(self.method, FLDASettings):
             raise StudyError(
                 f"The method {self.method.name!r} takes all documents at once; leave out --follow, "
                 "or use flda."
@@ -261,7 +258,7 @@ class Study(BaseModel):
             self.seed,
             policy.min_documents,
             policy.min_document_frequency,
-            **given,
+            workplace,
         )
 
     def embedded(

@@ -107,7 +107,7 @@ class TopicModel:
         StudyError
             If `lambda_` is not between 0 and 1.
         """
-        reading = self.reading if lambda_ is None else replace(self.reading, lambda_=lambda_)
+        reading = self.reading if lambda_ is None else Reading(lambda_, self.reading.by_sums)
         return self.read(reading, n_words)
 
     def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:

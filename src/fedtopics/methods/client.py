@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -15,7 +16,14 @@ from fedtopics.errors import StudyError
 from fedtopics.methods.coherence import count_pairs, is_usual
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.reading import READINGS
-from fedtopics.vocabulary import TextRules, VocabularyLimits, fingerprint
+from fedtopics.vocabulary import (
+    TextRules,
+    VocabularyLimits,
+    WordCounts,
+    count_words,
+    fingerprint,
+)
+from fedtopics.workplace import HERE, Workplace
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
@@ -34,6 +42,7 @@ class TopicClient(ABC, Generic[Settings]):
         As of the server's half: the study.
     min_documents, min_document_frequency : int
         The client's own policy, which the half keeps to by itself.
+    workplace : Workplace, optional
     """
 
     method: ClassVar[str]
@@ -50,8 +59,10 @@ class TopicClient(ABC, Generic[Settings]):
         seed: int,
         min_documents: int = 1,
         min_document_frequency: int = 1,
+        workplace: Workplace = HERE,
     ) -> None:
         self.name = name
+        self.workplace = workplace
         self.settings = settings
         self.min_documents = min_documents
         self._rarest = max(limits.min_document_frequency, min_document_frequency)
@@ -91,6 +102,10 @@ class TopicClient(ABC, Generic[Settings]):
     def begin(self, length: float) -> None:
         """Do what else is needed once there is a vocabulary and its `bag`."""
 
+    def seen(self) -> Documents:
+        """Return the rows of the documents of which something is known: a word."""
+        return np.flatnonzero(np.diff(self.bag.indptr))
+
     def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
         """Take up the agreed vocabulary.
 
@@ -109,7 +124,7 @@ class TopicClient(ABC, Generic[Settings]):
         self._words = frozenset(words)
         self.bag = self.count({word: i for i, word in enumerate(words)}).astype(np.float32)
         self.begin(length)
-        self.known = np.flatnonzero(np.diff(self.bag.indptr))
+        self.known = self.seen()
         documents = self.bag.shape[0]
         return {
             "documents": documents,
@@ -194,6 +209,39 @@ class TopicClient(ABC, Generic[Settings]):
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
                 f"{self._fingerprint or 'none'}; begin the study anew."
             )
+
+
+class AgreeingClient(TopicClient[Settings]):
+    """A client that agrees on a vocabulary with the others before anything else."""
+
+    @classmethod
+    def schedule(cls, settings: Settings) -> dict[str, str]:
+        """Say how often a study with these settings calls which function."""
+        return dict.fromkeys(("vocabulary", "adopt"), "once") | super().schedule(settings)
+
+    @cached_property
+    def _counts(self) -> WordCounts:
+        return count_words(self._corpus, self._text)
+
+    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
+        """Count these words in the documents, each in its column."""
+        return self._counts.columns(words)
+
+    def size(self) -> dict[str, Any]:
+        """Count the documents, where the vocabulary is known already.
+
+        Leaves the client
+            Their number.
+        """
+        return {"documents": len(self._corpus)}
+
+    def vocabulary(self) -> dict[str, Any]:
+        """Name the words that enough of the documents have (gFedNTM's GetClientVocab).
+
+        Leaves the client
+            Words with their document frequencies and occurrences; the number of documents.
+        """
+        return self._counts.named(self._rarest)
 
 
 def in_order(rows: Documents) -> Iterator[Documents]:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.aggregation import Template
-from fedtopics.arrivals import Arrivals, Source
+from fedtopics.arrivals import Arrivals
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
 from fedtopics.gibbs import Topic, load_tomotopy, sample_topics
@@ -348,32 +348,20 @@ class FLDAClient(TopicClient[FLDASettings]):
     A word that fewer of a round's documents have than the policy allows is left out before any
     topic is found, and a topic that is the largest of too few documents does not leave.
 
-    Parameters
-    ----------
-    source : Source
-        Where new documents come from, and who is told how many came.
-
-    The others are those of `TopicClient`.
+    Parameters are those of `TopicClient`; its workplace has the new documents.
     """
 
     method = "flda"
     version = 1
     published = ("local_topics", "adopt", "word_counts", "shares", "word_sums", "pairs")
 
-    def __init__(
-        self,
-        name: str,
-        corpus: Corpus,
-        *args: Any,
-        source: Source,
-    ) -> None:
+    def __init__(self, name: str, corpus: Corpus, *args: Any) -> None:
         load_tomotopy()  # or say that it is missing before anything leaves
         super().__init__(name, corpus, *args)
         try:
-            self._arrivals = Arrivals(corpus, self.settings, source)
+            self._arrivals = Arrivals(corpus, self.settings, self.workplace)
         except DataError as error:
             raise DataError(f"Client {name!r}: {error}") from None
-        self._tell = source.tell
         self._asked = 0
         self._lists: set[str] = set()
 
@@ -427,7 +415,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         corpus = self._arrivals.take(round, least)
         few = len(corpus) < least
         told = {"client": self.name, "round": round, "documents": len(corpus), "least": least}
-        self._tell({"event": "skipped" if few else "arrived", **told})
+        self.workplace.tell({"event": "skipped" if few else "arrived", **told})
         if few:
             return _sent([], [], [], 0)
         return self._sampled(corpus, [topics[id_] for id_ in chosen], chosen, round)

@@ -6,18 +6,15 @@ minibatch, and a client that was restarted goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import sparse
 
 from fedtopics.errors import DataError
 from fedtopics.methods.anchors import project
-from fedtopics.methods.client import Documents, TopicClient
+from fedtopics.methods.client import AgreeingClient, Documents
 from fedtopics.methods.settings import MinibatchSettings
-from fedtopics.vocabulary import WordCounts, count_words
 
 Settings = TypeVar("Settings", bound=MinibatchSettings)
 
@@ -79,8 +76,8 @@ class Minibatches:
         return self._epoch[1][place * size : (place + 1) * size]
 
 
-class MinibatchClient(TopicClient[Settings]):
-    """A client that agrees on a vocabulary with the others and trains on minibatches of it.
+class MinibatchClient(AgreeingClient[Settings]):
+    """A client that trains on minibatches of its documents.
 
     A round's minibatch is a function of (seed, name, round) alone: a repeated call gives the same
     reply, and a client that was restarted goes on.
@@ -89,39 +86,15 @@ class MinibatchClient(TopicClient[Settings]):
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Say how often a study with these settings calls which function."""
-        begin = dict.fromkeys(("vocabulary", "adopt"), "once")
+        calls = super().schedule(settings)
         if settings.initialisation == "anchors":
-            begin["projections"] = "once, before the first round"
-        return begin | super().schedule(settings)
+            calls["projections"] = "once, before the first round"
+        return calls
 
     @property
     def held_back(self) -> float:
         """Share of the documents that training does not see."""
         return 0.0
-
-    @cached_property
-    def _counts(self) -> WordCounts:
-        return count_words(self._corpus, self._text)
-
-    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        """Count these words in the documents, each in its column."""
-        return self._counts.columns(words)
-
-    def size(self) -> dict[str, Any]:
-        """Count the documents, where the vocabulary is known already.
-
-        Leaves the client
-            Their number.
-        """
-        return {"documents": len(self._corpus)}
-
-    def vocabulary(self) -> dict[str, Any]:
-        """Name the words that enough of the documents have (gFedNTM's GetClientVocab).
-
-        Leaves the client
-            Words with their document frequencies and occurrences; the number of documents.
-        """
-        return self._counts.named(self._rarest)
 
     def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
         """Take up the agreed vocabulary; split off the documents for validation.

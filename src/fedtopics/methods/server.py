@@ -16,7 +16,7 @@ from fedtopics.methods.anchors import first_topics
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.coherence import federated_coherence
 from fedtopics.methods.settings import TopicSettings
-from fedtopics.reading import READINGS, SHOWN, USUAL, Reading
+from fedtopics.reading import SHOWN, USUAL
 from fedtopics.reading import choose as choose_reading
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import Vocabulary, VocabularyLimits, agree
@@ -155,7 +155,7 @@ def describe(
         documents=documents,
         word_sums=agreement.sum("word_sums", words, **model)["sums"],
     )
-    readings = READINGS if settings.relevance is None else [Reading(settings.relevance)]
+    readings = settings.readings
     if settings.coherence == "nothing":
         return replace(made, reading=readings[0] if len(readings) == 1 else USUAL)
     topics = [made.read(reading, SHOWN) for reading in readings]

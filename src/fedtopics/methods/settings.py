@@ -15,6 +15,7 @@ from fedtopics.gibbs import GibbsSettings
 from fedtopics.inference import LDAPrior
 from fedtopics.methods.coherence import Within
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
+from fedtopics.reading import READINGS, Reading
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -80,6 +81,11 @@ class TopicSettings(BaseModel):
         description='where the topics\' words count as occurring together: "windows" of text, '
         '"documents" (where the order of words is lost), or "nothing": no coherence, no counts',
     )
+
+    @property
+    def readings(self) -> list[Reading]:
+        """Among which ways of reading topics the most coherent is chosen."""
+        return READINGS if self.relevance is None else [Reading(self.relevance)]
 
 
 class MinibatchSettings(TopicSettings):
