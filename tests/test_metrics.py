@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedtopics.metrics import normalised_mutual_information, purity, topic_similarity
+from fedtopics.errors import DataError
+from fedtopics.metrics import (
+    clustering_accuracy,
+    normalised_mutual_information,
+    purity,
+    topic_similarity,
+)
 
 LABELS = ["a", "a", "b", "b", "c", "c"]
 
@@ -27,6 +33,37 @@ def test_normalised_mutual_information() -> None:
     # I(labels; topics) = log 2, H(labels) = log 2, H(topics) = log 4
     split = normalised_mutual_information(["a", "a", "b", "b"], np.arange(4))
     assert split == pytest.approx(np.log(2) / ((np.log(2) + np.log(4)) / 2))
+
+
+def test_geometric_mean_of_entropies() -> None:
+    split = normalised_mutual_information(["a", "a", "b", "b"], np.arange(4), average="geometric")
+    assert split == pytest.approx(np.log(2) / np.sqrt(np.log(2) * np.log(4)))
+
+
+def test_clustering_accuracy() -> None:
+    assert clustering_accuracy(LABELS, np.array([5, 5, 2, 2, 9, 9])) == 1.0
+    assert clustering_accuracy(LABELS, list("xxyyyz")) == pytest.approx(5 / 6)
+
+
+def test_clusters_are_matched_together() -> None:
+    """One cluster after the other, 0 would take a, and 1 have none left."""
+    labels, clusters = list("aaaaabb"), [0, 0, 0, 1, 1, 0, 0]
+    # 0 as a and 1 as b: 3 right; 0 as b and 1 as a: 4 right
+    assert clustering_accuracy(labels, clusters) == pytest.approx(4 / 7)
+    assert purity(labels, np.array(clusters)) == pytest.approx(5 / 7)
+
+
+def test_numbers_of_labels_and_clusters_may_differ() -> None:
+    assert clustering_accuracy(LABELS, np.arange(6)) == pytest.approx(3 / 6)
+    assert clustering_accuracy(LABELS, np.zeros(6, int)) == pytest.approx(2 / 6)
+    assert clustering_accuracy(LABELS, [0, 0, 0, 0, 1, 1]) == pytest.approx(4 / 6)
+
+
+@pytest.mark.parametrize(("labels", "clusters"), [([], []), (["a"], [0, 1])])
+def test_documents_without_label_or_cluster(labels: list[str], clusters: list[int]) -> None:
+    message = f"There are {len(labels)} labels and {len(clusters)} clusters of documents"
+    with pytest.raises(DataError, match=message):
+        clustering_accuracy(labels, clusters)
 
 
 def test_topic_similarity() -> None:

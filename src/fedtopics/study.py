@@ -28,9 +28,13 @@ from fedtopics.methods import (
     CLIENT_HALVES,
     FLDA,
     LDA,
+    Discriminative,
+    DiscriminativeSettings,
     FLDASettings,
     GFedNTM,
     GFedNTMSettings,
+    KMeans,
+    KMeansSettings,
     LDASettings,
     TopicClient,
 )
@@ -115,13 +119,19 @@ def _method_name(given: Any) -> Any:
 MethodSettings = Annotated[
     Annotated[GFedNTMSettings, Tag("gfedntm")]
     | Annotated[LDASettings, Tag("lda")]
-    | Annotated[FLDASettings, Tag("flda")],
+    | Annotated[FLDASettings, Tag("flda")]
+    | Annotated[KMeansSettings, Tag("kmeans")]
+    | Annotated[DiscriminativeSettings, Tag("discriminative")],
     Discriminator(
         _method_name,
         custom_error_type="method",
-        custom_error_message='a method is a table with name = "gfedntm", "lda" or "flda"',
+        custom_error_message="a method is a table with name = "
+        '"gfedntm", "lda", "flda", "kmeans" or "discriminative"',
     ),
 ]
+
+
+ServerHalf = GFedNTM | LDA | FLDA | KMeans | Discriminative
 
 
 class Study(BaseModel):
@@ -207,7 +217,7 @@ class Study(BaseModel):
         content = json.dumps(self.agreed, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
-    def server_half(self, start: Start | None = None) -> GFedNTM | LDA | FLDA:
+    def server_half(self, start: Start | None = None) -> ServerHalf:
         """Make the server's half of the method.
 
         Raises
@@ -215,15 +225,20 @@ class Study(BaseModel):
         StudyError
             If it is to begin with a model and cannot.
         """
+        given = self.text, self.vocabulary, self.seed
         if isinstance(self.method, LDASettings):
-            return LDA(self.method, self.text, self.vocabulary, self.seed, start)
+            return LDA(self.method, *given, start)
         if isinstance(self.method, FLDASettings):
-            return FLDA(self.method, self.text, self.vocabulary, self.seed, start)
+            return FLDA(self.method, *given, start)
         if start is not None:
             raise StudyError(
                 f"The method {self.method.name!r} cannot begin with a model; use lda or flda."
             )
-        return GFedNTM(self.method, self.text, self.vocabulary, self.seed)
+        if isinstance(self.method, KMeansSettings):
+            return KMeans(self.method, *given)
+        if isinstance(self.method, DiscriminativeSettings):
+            return Discriminative(self.method, *given)
+        return GFedNTM(self.method, *given)
 
     def client_half(
         self, name: str, corpus: Corpus, policy: Policy, workplace: Workplace = HERE

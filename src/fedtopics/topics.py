@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from fedtopics import __version__
 from fedtopics.card import card
+from fedtopics.cluster_inference import Centres, ClusterShape, Discriminants
 from fedtopics.corpus import Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import ModelError, StudyError
@@ -355,15 +357,25 @@ class TopicModel:
         )
 
 
-def _settings_of(name: str) -> type[NetworkSettings | LDAPrior]:
-    return LDAPrior if name == VariationalLDA.name else NetworkSettings
+_INFERENCES: dict[str, tuple[type[BaseModel], Callable[[int, Any], Inference]]] = {
+    VariationalLDA.name: (LDAPrior, VariationalLDA),
+    Centres.name: (ClusterShape, Centres),
+    Discriminants.name: (ClusterShape, Discriminants),
+}
+"""What is no network: its settings, and what makes it."""
+
+
+def _settings_of(name: str) -> type[BaseModel]:
+    return _INFERENCES[name][0] if name in _INFERENCES else NetworkSettings
 
 
 def _inference(config: Any, n_words: int) -> Inference:
-    settings = _settings_of(config["inference"])(**config["settings"])
-    if isinstance(settings, LDAPrior):
-        return VariationalLDA(n_words, settings)
-    return find_network(config["inference"])(n_words, settings, getattr(torch, config["precision"]))
+    name = config["inference"]
+    if name in _INFERENCES:
+        settings_of, make = _INFERENCES[name]
+        return make(n_words, settings_of(**config["settings"]))
+    settings = NetworkSettings(**config["settings"])
+    return find_network(name)(n_words, settings, getattr(torch, config["precision"]))
 
 
 def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:

@@ -6,13 +6,17 @@ import inspect
 from typing import Any
 
 from fedtopics.methods.client import TopicClient
+from fedtopics.methods.cluster_settings import DiscriminativeSettings, KMeansSettings
+from fedtopics.methods.discriminative import Discriminative, DiscriminativeClient
 from fedtopics.methods.flda import FLDA, FLDAClient
 from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient
+from fedtopics.methods.kmeans import KMeans, KMeansClient
 from fedtopics.methods.lda import LDA, LDAClient
 from fedtopics.methods.settings import FLDASettings, GFedNTMSettings, LDASettings
 
 CLIENT_HALVES: dict[str, type[TopicClient[Any]]] = {
-    half.method: half for half in (GFedNTMClient, LDAClient, FLDAClient)
+    half.method: half
+    for half in (GFedNTMClient, LDAClient, FLDAClient, KMeansClient, DiscriminativeClient)
 }
 VERSIONS = {name: half.version for name, half in CLIENT_HALVES.items()}
 
@@ -29,11 +33,17 @@ __all__ = [
     "FLDA",
     "LDA",
     "VERSIONS",
+    "Discriminative",
+    "DiscriminativeClient",
+    "DiscriminativeSettings",
     "FLDAClient",
     "FLDASettings",
     "GFedNTM",
     "GFedNTMClient",
     "GFedNTMSettings",
+    "KMeans",
+    "KMeansClient",
+    "KMeansSettings",
     "LDAClient",
     "LDASettings",
     "TopicClient",

@@ -1,6 +1,10 @@
 """Scores of topic models: topics as words, as groups of documents, and beside other topics."""
 
-from fedtopics.metrics.clustering import normalised_mutual_information, purity
+from fedtopics.metrics.clustering import (
+    clustering_accuracy,
+    normalised_mutual_information,
+    purity,
+)
 from fedtopics.metrics.coherence import (
     WINDOWS,
     Measure,
@@ -32,6 +36,7 @@ __all__ = [
     "WordVectors",
     "align_words",
     "amwmd",
+    "clustering_accuracy",
     "coherence",
     "coherence_of",
     "count_cooccurrences",

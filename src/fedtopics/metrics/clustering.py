@@ -1,15 +1,17 @@
 """Scores of topics as groups of documents, against known labels.
 
-scikit-learn is imported when something is scored: the server, which uses other metrics, does
-without it.
+scikit-learn and SciPy's matching are imported when something is scored: the server, which uses
+other metrics, does without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import NDArray
+
+from fedtopics.errors import DataError
 
 
 def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
@@ -43,8 +45,57 @@ def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
     return float(table.max(0).sum() / table.sum())
 
 
+def clustering_accuracy(
+    labels: Sequence[Any] | NDArray[Any], clusters: Sequence[Any] | NDArray[Any]
+) -> float:
+    """Return the share of documents whose label is the one that their cluster stands for.
+
+    Each cluster stands for at most one label and each label for at most one cluster, matched so
+    that the share is largest; all documents of a cluster without a label are wrong.
+
+    Parameters
+    ----------
+    labels, clusters : sequences of length n_documents
+        A document's true label and its cluster. Their numbers may differ.
+
+    Returns
+    -------
+    float
+        Above 0, at most 1; higher is better.
+
+    Raises
+    ------
+    DataError
+        If there are no documents, or labels and clusters differ in number of documents.
+
+    References
+    ----------
+    Hu et al., Federated Learning for Short Text Clustering, equation 19.
+
+    Examples
+    --------
+    >>> clustering_accuracy(["a", "a", "b", "b"], [7, 7, 7, 3])
+    0.75
+    >>> clustering_accuracy(["a", "a", "b", "b"], [0, 1, 2, 3])
+    0.5
+    """
+    from scipy.optimize import linear_sum_assignment
+    from sklearn.metrics.cluster import contingency_matrix
+
+    if len(labels) != len(clusters) or not len(labels):
+        raise DataError(
+            f"There are {len(labels):,} labels and {len(clusters):,} clusters of documents; give "
+            "one of each for each document."
+        )
+    table = contingency_matrix(labels, clusters)
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
+
+
 def normalised_mutual_information(
-    labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]
+    labels: Sequence[Any] | NDArray[Any],
+    topics: NDArray[Any],
+    *,
+    average: Literal["arithmetic", "geometric"] = "arithmetic",
 ) -> float:
     """Return the mutual information of labels and topics over the mean of their entropies.
 
@@ -52,6 +103,9 @@ def normalised_mutual_information(
     ----------
     labels, topics : sequences of length n_documents
         A document's true label and its main topic, for instance the argmax of theta.
+    average : "arithmetic" or "geometric"
+        Which mean of the two entropies. The geometric one is never larger, so its score is never
+        lower.
 
     Returns
     -------
@@ -60,7 +114,8 @@ def normalised_mutual_information(
 
     References
     ----------
-    Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation 16.2.
+    Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation 16.2:
+    arithmetic. Hu et al., Federated Learning for Short Text Clustering, equation 20: geometric.
 
     Examples
     --------
@@ -70,4 +125,4 @@ def normalised_mutual_information(
     """
     from sklearn.metrics import normalized_mutual_info_score
 
-    return float(normalized_mutual_info_score(labels, topics))
+    return float(normalized_mutual_info_score(labels, topics, average_method=average))

@@ -1,0 +1,217 @@
+"""Clusters of vectors from sums alone: memberships where the vectors are, centres where sums meet.
+
+What is here knows no client and no server. A sum over documents is the same however they are
+spread over clients, and so is everything that follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+
+Points = Any
+"""A row a document: an array of embeddings, or a sparse bag of words (CSR)."""
+Numbers = NDArray[np.float64]
+BLOCK = 4096  # rows that are computed with in float64 at a time
+TINY = 1e-12
+
+
+def blocks(points: Points) -> Iterator[tuple[slice, Any]]:
+    """Hand out rows in float64, some thousand at a time, and where they are."""
+    for start in range(0, points.shape[0], BLOCK):
+        rows = slice(start, min(start + BLOCK, points.shape[0]))
+        yield rows, points[rows].astype(np.float64)
+
+
+def unit_rows(rows: Numbers) -> Numbers:
+    """Bring rows to length 1; a row of zeros stays."""
+    unit: Numbers = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), TINY)
+    return unit
+
+
+def softmax(scores: Numbers) -> Numbers:
+    """Turn rows of scores into rows that sum to 1."""
+    exponential = np.exp(scores - scores.max(1, keepdims=True))
+    probabilities: Numbers = exponential / exponential.sum(1, keepdims=True)
+    return probabilities
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The first two moments of vectors.
+
+    Parameters
+    ----------
+    count : int
+    mean : float64 array of shape (n_dimensions,)
+    scatter : float64 array of shape (n_dimensions, n_dimensions)
+        Covariance matrix, divided by the count.
+    """
+
+    count: int
+    mean: Numbers
+    scatter: Numbers
+
+    @classmethod
+    def of(cls, count: int, total: Numbers, products: Numbers) -> Moments:
+        """Make them of the vectors' sum and the sum of their outer products."""
+        mean = total / count
+        return cls(count, mean, products / count - np.outer(mean, mean))
+
+    def draw(self, n: int, rng: np.random.Generator) -> Numbers:
+        """Draw vectors from the normal distribution with these moments, shape (n, n_dimensions)."""
+        values, vectors = np.linalg.eigh(self.scatter)
+        spread = vectors * np.sqrt(np.maximum(values, 0))
+        drawn: Numbers = self.mean + rng.standard_normal((n, len(self.mean))) @ spread.T
+        return drawn
+
+
+def closeness(points: Any, centres: Numbers) -> Numbers:
+    """Return the product of points and centres, less half the centres' squared lengths.
+
+    The largest is that of the nearest centre: -|x - c|^2 / 2, but for what is the same for all.
+    """
+    close: Numbers = points @ centres.T - (centres**2).sum(1) / 2
+    return close
+
+
+def nearest(points: Points, centres: Numbers) -> tuple[NDArray[np.int64], Numbers]:
+    """Return the nearest centre of each point, and the squared distance to it."""
+    labels = np.zeros(points.shape[0], np.int64)
+    distances = np.zeros(points.shape[0])
+    for rows, block in blocks(points):
+        close = closeness(block, centres)
+        labels[rows] = close.argmax(1)
+        distances[rows] = squared_lengths(block) - 2 * close.max(1)
+    return labels, np.maximum(distances, 0)
+
+
+def squared_lengths(block: Any) -> Numbers:
+    """Return each row's squared length."""
+    squares: Numbers = (block * block).sum(1)
+    return squares
+
+
+def sums_by_label(points: Points, labels: NDArray[np.int64], n: int) -> tuple[Numbers, Numbers]:
+    """Sum the points of each label, shape (n, n_dimensions), and count them, shape (n,)."""
+    total = np.zeros((n, points.shape[1]))
+    for rows, block in blocks(points):
+        chosen = labels[rows]
+        one_hot = sparse.csr_array(
+            (np.ones(len(chosen)), chosen, np.arange(len(chosen) + 1)), (len(chosen), n)
+        )
+        total += one_hot.T @ block
+    return total, np.bincount(labels, minlength=n).astype(np.float64)
+
+
+def move_together(
+    before: NDArray[np.int64], now: NDArray[np.int64], n: int, least: int
+) -> NDArray[np.int64]:
+    """Let points change their cluster only where at least so many join or leave it.
+
+    Parameters
+    ----------
+    before, now : int64 arrays of shape (n_points,)
+        Each point's cluster.
+    n : int
+        Clusters.
+    least : int
+
+    Examples
+    --------
+    >>> move_together(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 2]), 3, 2)
+    array([1, 1, 0, 1])
+    """
+    labels = now.copy()
+    while True:
+        moved = labels != before
+        moves = np.bincount(before[moved], minlength=n) + np.bincount(labels[moved], minlength=n)
+        few = moves < least
+        back = moved & (few[before] | few[labels])
+        if not back.any():
+            return labels
+        labels[back] = before[back]
+
+
+def weighted_sums(
+    points: Points, memberships: Iterator[tuple[slice, Numbers]], n: int
+) -> tuple[Numbers, Numbers]:
+    """Sum the points by their membership of each of n clusters, and the memberships."""
+    total, weights = np.zeros((n, points.shape[1])), np.zeros(n)
+    for rows, share in memberships:
+        total += share.T @ points[rows].astype(np.float64)
+        weights += share.sum(0)
+    return total, weights
+
+
+@dataclass(frozen=True)
+class Discriminant:
+    """A projection in which clusters are far apart for their width, and their directions in it.
+
+    Parameters
+    ----------
+    projection : float64 array of shape (n_dimensions, n_directions)
+    directions : float64 array of shape (n_clusters, n_directions)
+        Of unit length.
+    bias : float64 array of shape (n_clusters,)
+        Added to the scores; it makes clusters larger or smaller.
+    temperature : float
+    """
+
+    projection: Numbers
+    directions: Numbers
+    bias: Numbers
+    temperature: float
+
+    def memberships(self, points: Points) -> Iterator[tuple[slice, Numbers]]:
+        """Hand out the points' probabilities of each cluster, rows that sum to 1."""
+        for rows, block in blocks(points):
+            projected = unit_rows(block @ self.projection)
+            yield rows, softmax(projected @ self.directions.T / self.temperature + self.bias)
+
+
+def discriminate(
+    sums: Numbers, weights: Numbers, moments: Moments, shrinkage: float
+) -> tuple[Numbers, Numbers, float]:
+    """Find the projection in which clusters are furthest apart for their width (Fisher's).
+
+    Parameters
+    ----------
+    sums : float64 array of shape (n_clusters, n_dimensions)
+        Points summed by their membership.
+    weights : float64 array of shape (n_clusters,)
+        Summed memberships.
+    moments : Moments
+        Of all points.
+    shrinkage : float
+        Of the within-cluster scatter towards a ball, in units of its mean variance.
+
+    Returns
+    -------
+    projection : float64 array of shape (n_dimensions, n_directions)
+        The leading solutions of S_B a = l S_W a, n_clusters - 1 or n_dimensions, scaled to
+        variance 1 within clusters; zeros where clusters do not differ.
+    directions : float64 array of shape (n_clusters, n_directions)
+        The clusters' means in it, of unit length.
+    apart : float
+        How far clusters are apart for their width: the trace of S_W^-1 S_B.
+    """
+    n_clusters, n_dimensions = sums.shape
+    means = sums / np.maximum(weights, TINY)[:, None]
+    # S_B = H H': of a rank below the number of clusters, so that a matrix of that size is enough.
+    between = ((means - moments.mean) * np.sqrt(weights / moments.count)[:, None]).T
+    within = moments.scatter - between @ between.T
+    ball = shrinkage * np.trace(moments.scatter) / n_dimensions
+    within[np.diag_indices(n_dimensions)] += ball + TINY
+    solved = cho_solve(cho_factor(within), between)
+    values, vectors = np.linalg.eigh(between.T @ solved)
+    kept = np.argsort(-values)[: min(n_clusters - 1, n_dimensions)]
+    scale = np.where(values[kept] > TINY, 1 / np.sqrt(np.maximum(values[kept], TINY)), 0)
+    projection = solved @ (vectors[:, kept] * scale)
+    return projection, unit_rows(means @ projection), float(values[kept].sum())

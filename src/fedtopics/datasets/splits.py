@@ -1,0 +1,137 @@
+"""One corpus as several clients, for experiments that compare ways to spread documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fedtopics.corpus import Corpus
+from fedtopics.errors import DataError, StudyError
+
+Split = Literal["even", "proportions", "dirichlet"]
+
+
+def split_clients(
+    corpus: Any,
+    by: Split,
+    *,
+    n_clients: int = 4,
+    proportions: Sequence[float] | None = None,
+    alpha: float | None = None,
+    seed: int = 0,
+) -> dict[str, Corpus]:
+    """Spread the documents of a corpus over clients, each document to exactly one.
+
+    Parameters
+    ----------
+    corpus : whatever `Corpus.of` takes
+    by : "even", "proportions" or "dirichlet"
+        Shuffled and spread evenly; shuffled and spread in `proportions`; or with labels that
+        are not spread evenly: for each label, the clients' shares of its documents are drawn from
+        a symmetric Dirichlet distribution. Documents without a label count as one more label.
+    n_clients : int
+        With "proportions", their number is taken instead.
+    proportions : sequence of positive numbers, length n_clients
+        Only for "proportions". They need not sum to 1: (6, 4) is 60 % and 40 %.
+    alpha : float
+        Only for "dirichlet", above 0. Below 1, most of a label is at few clients; large, each
+        client has the same share of all labels.
+    seed : int
+        The split follows from it.
+
+    Returns
+    -------
+    dict of client name to Corpus
+        From client-1 on, with zeros in front so that names sort as numbers do. A client's
+        documents stay in the order of the corpus.
+
+    Raises
+    ------
+    StudyError
+        If an argument cannot be used, or a client would have no document.
+    DataError
+        If labels are needed and there are none.
+
+    References
+    ----------
+    Hu et al., Federated Learning for Short Text Clustering, section 5.1: "even" is the IID
+    partition, "proportions" the non-IID one. Yurochkin et al. (2019), Bayesian Nonparametric
+    Federated Learning of Neural Networks: "dirichlet".
+
+    Examples
+    --------
+    >>> parts = split_clients(["oak", "elm", "ash", "fir"], "proportions", proportions=(3, 1))
+    >>> {name: len(part) for name, part in parts.items()}
+    {'client-1': 3, 'client-2': 1}
+    """
+    if by not in get_args(Split):
+        raise StudyError(f"by={by!r} is unknown; choose from {', '.join(get_args(Split))}.")
+    corpus = Corpus.of(corpus)
+    if by == "proportions":
+        weights = np.array([] if proportions is None else proportions, np.float64)
+        if not (weights.size and np.all((weights > 0) & np.isfinite(weights))):
+            raise StudyError(
+                f"The proportions {proportions} cannot be used; give a number above 0 for each "
+                "client, such as (6, 4)."
+            )
+        n_clients = len(weights)
+    if not 1 <= n_clients <= len(corpus):
+        raise StudyError(
+            f"{len(corpus):,} documents cannot be spread over {n_clients:,} clients; choose 1 to "
+            f"{len(corpus):,}."
+        )
+    rng = np.random.default_rng(seed)
+    if by == "dirichlet":
+        if alpha is None or not 0 < alpha < np.inf:
+            raise StudyError(f"alpha={alpha} cannot be used; give a number above 0, such as 0.5.")
+        # A random start: rounding from a fixed one would send rare labels to the same clients.
+        of_labels = [
+            _cut(rng.permutation(rows), rng.dirichlet(np.full(n_clients, alpha)), rng.random())
+            for rows in _rows_of_labels(corpus)
+        ]
+        of_clients = [np.concatenate(parts) for parts in zip(*of_labels, strict=True)]
+    else:
+        weights = weights if by == "proportions" else np.ones(n_clients)
+        of_clients = _cut(rng.permutation(len(corpus)), weights, 0.5)
+    width = len(str(n_clients))
+    named = {f"client-{i:0{width}}": np.sort(rows) for i, rows in enumerate(of_clients, 1)}
+    empty = [name for name, rows in named.items() if not len(rows)]
+    if empty:
+        remedy = "another seed or a larger alpha" if by == "dirichlet" else "closer proportions"
+        raise StudyError(f"{', '.join(empty)} would have no document; choose {remedy}.")
+    return {name: corpus.take(rows) for name, rows in named.items()}
+
+
+def _rows_of_labels(corpus: Corpus) -> list[NDArray[np.int64]]:
+    """Return the rows of each label, labels in the order of their names."""
+    if corpus.labels is None:
+        raise DataError(
+            "The corpus has no labels; read it with Corpus.of(data, Columns(label=...)), or split "
+            "it by 'even' or 'proportions'."
+        )
+    try:
+        names = pc.fill_null(corpus.labels.cast(pa.large_string()), "").to_pylist()
+    except pa.ArrowException:
+        raise DataError(f"The labels are {corpus.labels.type}; give strings or numbers.") from None
+    _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    return np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
+
+
+def _cut(
+    rows: NDArray[np.int64], weights: NDArray[np.float64], start: float
+) -> list[NDArray[np.int64]]:
+    """Cut rows into parts in these proportions, each less than one row from its exact size.
+
+    Parameters
+    ----------
+    start : float
+        From 0 to 1: 0.5 rounds the cuts; drawn at random, it gives each part its exact size on
+        average.
+    """
+    edges = np.cumsum(weights)
+    return np.split(rows, np.floor(edges[:-1] / edges[-1] * len(rows) + start).astype(np.int64))

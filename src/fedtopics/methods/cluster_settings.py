@@ -1,0 +1,116 @@
+"""The parameters of the methods that find clusters of documents, and the authors' values."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from fedtopics.cluster_inference import ClusterShape
+from fedtopics.embeddings import EmbeddingSettings
+from fedtopics.methods.settings import TopicSettings, fill_from
+from fedtopics.reading import CLASS_BASED, Reading
+
+
+class ClusterSettings(TopicSettings, ClusterShape):
+    """What all methods need that find clusters of documents."""
+
+    name: str  # of the method, which each has as a literal
+    n_components: int = Field(20, ge=2, description="number of clusters")
+    candidates: tuple[int, ...] = Field(
+        (), description="numbers of clusters to choose from; by default n_components it is"
+    )
+    starts: int = Field(8, ge=1, description="k-means starts, of which the best goes on")
+    start_rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
+
+    @field_validator("candidates")
+    @classmethod
+    def _several(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(number < 2 for number in value) or list(value) != sorted(set(value)):
+            raise ValueError("give each number of clusters once, from 2 on, in order")
+        return value
+
+    @property
+    def needed_embedding(self) -> EmbeddingSettings | None:
+        """Of which kind the embeddings are that documents need, if they do."""
+        return self.embedding if self.representation == "embedding" else None
+
+    @property
+    def readings(self) -> list[Reading]:
+        """How clusters are described: by words that are common here and rare elsewhere."""
+        return [CLASS_BASED] if self.relevance is None else [Reading(self.relevance)]
+
+
+KMEANS_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # The baselines of the FSTC paper, Table 2.
+    "fbow": {"algorithm": "k-fed", "representation": "bow"},
+    "ftfidf": {"algorithm": "k-fed", "representation": "tfidf"},
+    "fsbert": {"algorithm": "lloyd", "representation": "embedding"},
+}
+
+
+class KMeansChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["kmeans"] = Field("kmeans", description="the method")
+    preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(
+        "default", description="for what is not given: the FSTC paper's baseline of that name"
+    )
+
+
+class KMeansSettings(ClusterSettings, KMeansChoice):
+    """All parameters of federated k-means, as a study names them."""
+
+    algorithm: Literal["lloyd", "k-fed"] = Field(
+        "lloyd",
+        description='"lloyd": sums at the clients, centres at the server, round after round, as if '
+        'texts were pooled; "k-fed": each client its own k-means, once',
+    )
+    max_rounds: int = Field(100, ge=1, description="most rounds")
+    title: ClassVar[str] = "kmeans"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        return fill_from(KMEANS_PRESETS, given)
+
+
+class DiscriminativeFields(ClusterSettings):
+    """What discriminative clustering needs, be it alone or the start of FSTC."""
+
+    shrinkage: float = Field(
+        0.3, gt=0, description="of the scatter within clusters towards a ball, in its mean variance"
+    )
+    sizes: Literal["even", "free"] = Field(
+        "even",
+        description='whether all clusters together are brought to one size ("even") or are as '
+        'large as they come ("free")',
+    )
+    tolerance: float = Field(
+        1e-3, ge=0, description="stop when the clusters' sums change by less, relative to them"
+    )
+    finalists: int = Field(
+        4, ge=1, description="starts that are gone on with, until one of them is the best"
+    )
+
+    @model_validator(mode="after")
+    def _sees_embeddings(self) -> Any:
+        if self.representation != "embedding":
+            raise ValueError(
+                f"representation {self.representation!r} is for the method kmeans; leave it out"
+            )
+        return self
+
+
+class DiscriminativeChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["discriminative"] = Field("discriminative", description="the method")
+
+
+class DiscriminativeSettings(DiscriminativeFields, DiscriminativeChoice):
+    """All parameters of discriminative clustering, as a study names them."""
+
+    max_rounds: int = Field(100, ge=1, description="most rounds")
+    title: ClassVar[str] = "discriminative"

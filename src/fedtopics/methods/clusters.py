@@ -1,0 +1,343 @@
+"""What the halves of all methods share that find clusters of documents.
+
+The words of documents are counted as for topics, and say at the end what clusters are about. What
+clusters are found by are points: embeddings, or bags of words.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.aggregation import Template
+from fedtopics.cluster_inference import ClusterInference, ClusterShape
+from fedtopics.clustering import (
+    Moments,
+    Numbers,
+    Points,
+    blocks,
+    move_together,
+    nearest,
+    sums_by_label,
+)
+from fedtopics.errors import DataError, StudyError
+from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.client import AgreeingClient, Documents
+from fedtopics.methods.cluster_settings import ClusterSettings
+from fedtopics.methods.server import Agreement, describe, reach_agreement
+from fedtopics.topics import TopicModel
+from fedtopics.vocabulary import TextRules, VocabularyLimits
+
+Settings = TypeVar("Settings", bound=ClusterSettings)
+UNCLEAR = 0.5  # a document of which no cluster has this probability is of none
+SEED = 1  # of what is drawn, besides the study's
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a method found.
+
+    Parameters
+    ----------
+    weights : mapping of name to array
+        By which clusters are found.
+    rounds : int
+    info : mapping
+        For the model's card.
+    """
+
+    weights: Mapping[str, NDArray[Any]]
+    rounds: int
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ClusterServer(ABC, Generic[Settings]):
+    """The server's half, but for how clusters are found.
+
+    Parameters
+    ----------
+    settings : Settings
+    text : TextRules
+    limits : VocabularyLimits
+    seed : int
+    """
+
+    inference: ClassVar[type[ClusterInference]]
+
+    def __init__(
+        self, settings: Settings, text: TextRules, limits: VocabularyLimits, seed: int
+    ) -> None:
+        self.settings = settings
+        self.text = text
+        self.limits = limits
+        self.seed = seed
+
+    @abstractmethod
+    def cluster(self, agreement: Agreement, run: Run) -> Found:
+        """Find the clusters."""
+
+    def train(self, clients: Clients, run: Run) -> TopicModel:
+        """Agree on words, find clusters, and ask the clients what they are about."""
+        agreement = reach_agreement(clients, run, self.limits, 1)
+        found = self.cluster(agreement, run)
+        work = partial(self._model, agreement, found)
+        return clients.round(found.rounds + 1, work)[0]
+
+    def _model(self, agreement: Agreement, found: Found) -> TopicModel:
+        n_clusters = len(found.weights[self.inference.prototypes])
+        settings = self.settings.model_copy(update={"n_components": n_clusters})
+        template: Template = {"sizes": (n_clusters,), "unclear": ()}
+        sizes = agreement.call("sizes", template, weights=found.weights)
+        info = {
+            "method": settings.name,
+            "rounds": found.rounds,
+            "seed": self.seed,
+            "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
+            "unclear": {name: reply["unclear"] for name, reply in sizes.items()},
+            **found.info,
+        }
+        make = partial(self._make, settings, found.weights, info)
+        return describe(agreement, settings, {"weights": found.weights}, make)
+
+    def _make(
+        self,
+        settings: Settings,
+        weights: Mapping[str, NDArray[Any]],
+        info: Mapping[str, Any],
+        **told: Any,
+    ) -> TopicModel:
+        shape = self.shape(settings)
+        inference = self.inference(len(told["vocabulary"]), shape)
+        with_words = inference.with_words(weights, told["word_sums"])
+        return TopicModel(
+            inference=inference, weights=with_words, shared={}, text=self.text, info=info, **told
+        )
+
+    def shape(self, settings: Settings) -> Any:
+        """Return what a model keeps of the settings."""
+        return ClusterShape(**settings.model_dump(include=set(ClusterShape.model_fields)))
+
+
+class ClusterClient(AgreeingClient[Settings]):
+    """A client's documents as points.
+
+    A cluster in which fewer of its documents are than its policy asks for is not summed: of one
+    document, the sum is its embedding.
+    """
+
+    inference: ClassVar[type[ClusterInference]]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
+        self._labels: dict[tuple[int, int], NDArray[np.int64]] = {}  # as told, by clustering
+
+    def seen(self) -> Documents:
+        """Return the rows of documents of which something is known."""
+        if self.settings.representation != "embedding":
+            return super().seen()
+        return np.flatnonzero(self._embeddings.any(1))
+
+    @property
+    def _embeddings(self) -> NDArray[np.float32]:
+        embeddings: NDArray[np.float32] | None = self._corpus.embeddings
+        if embeddings is None:
+            raise DataError("the documents have no embeddings, by which clusters are found.")
+        return embeddings
+
+    def means(self, vocabulary: str) -> dict[str, Any]:
+        """Sum the embeddings of all documents.
+
+        Leaves the client
+            The sum of the documents' embeddings, and their number.
+        """
+        self.check(vocabulary)
+        total = np.zeros(self._embeddings.shape[1])
+        for _, block in blocks(self._embeddings[self.known]):
+            total += block.sum(0)
+        return {"embeddings": total, "documents": len(self.known)}
+
+    def moments(self, vocabulary: str, origin: Numbers) -> dict[str, Any]:
+        """Sum the embeddings, less their mean and of unit length, and their outer products.
+
+        Parameters
+        ----------
+        vocabulary : str
+        origin : float64 array of shape (n_dimensions,)
+            Mean embedding of all clients.
+
+        Leaves the client
+            The sum of the points, the sum of their outer products (of fewer documents than
+            dimensions, it tells which space they span), and their number.
+        """
+        self.check(vocabulary)
+        points = self.points(origin)
+        total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
+        for _, block in blocks(points):
+            total += block.sum(0)
+            products += block.T @ block
+        return {"points": total, "products": products, "documents": len(self.known)}
+
+    def cluster_sums(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        origin: Numbers,
+        centres: Numbers,
+    ) -> dict[str, Any]:
+        """Sum the points that are nearest to each centre (k-means).
+
+        Between two replies, documents go from one cluster to another only in groups of as many as
+        the policy asks for in a reply: what a sum changes by is never one document's embedding.
+
+        Parameters
+        ----------
+        vocabulary : str
+        round : int
+        origin : float64 array of shape (n_dimensions,)
+        centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
+            Some clusterings at once.
+
+        Leaves the client
+            For each clustering: of each cluster with enough of the documents, their sum and their
+            number; the sum of squared distances to the nearest centre. The number of documents.
+        """
+        self.check(vocabulary)
+        self.expect(centres, (None, None, self.n_dimensions), round)
+        points = self.points(origin)
+        sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
+        distances = np.zeros(len(centres))
+        for start, own in enumerate(centres):
+            labels, apart = nearest(points, own)
+            labels = self._together(start, labels, len(own))
+            sums[start], counts[start] = self.told(*sums_by_label(points, labels, len(own)))
+            distances[start] = apart.sum()
+        told = {"sums": sums, "counts": counts, "distances": distances}
+        return told | {"documents": len(self.known)}
+
+    def _together(self, start: int, labels: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+        before = self._labels.get((start, n))
+        if before is not None:
+            labels = move_together(before, labels, n, self.min_documents)
+        self._labels[start, n] = labels
+        return labels
+
+    def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """Count the documents of each cluster.
+
+        Leaves the client
+            The number of documents of each cluster that has enough of them, zeros for the rest;
+            the number of those of which no cluster has at least half a probability, if enough;
+            the number of all.
+        """
+        self.check(vocabulary)
+        counts, unclear = np.zeros(self.n_topics(weights=weights)), 0
+        for _, theta in self.thetas(weights=weights):
+            largest = theta.max(1)
+            clear = largest >= UNCLEAR
+            counts += np.bincount(theta.argmax(1)[clear], minlength=len(counts))
+            unclear += int((~clear).sum())
+        counts[counts < self.min_documents] = 0
+        return {
+            "sizes": counts.astype(np.int64),
+            "unclear": unclear if unclear >= self.min_documents else 0,
+            "documents": len(self.known),
+        }
+
+    def n_topics(self, **model: Any) -> int:
+        """Return the number of clusters of the server's model."""
+        return len(model["weights"][self.inference.prototypes])
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+        """Find the probabilities of all documents, some at a time."""
+        weights = self.checked(model["weights"])
+        points = self.points(weights["origin"])
+        inference = self._inference(len(weights[self.inference.prototypes]))
+        for rows, theta in inference.memberships(weights, points):
+            yield self.known[rows], theta
+
+    def points(self, origin: Numbers) -> Points:
+        """Return what represents the documents of `known`; the last are kept."""
+        self.expect(origin, (self.n_dimensions,), 0)
+        key = origin.tobytes()
+        if self._points[0] != key:
+            inference = self._inference()
+            embeddings = None if inference.sees_words else self._embeddings[self.known]
+            self._points = key, inference.points(origin, self.bag[self.known], embeddings)
+        return self._points[1]
+
+    @property
+    def n_dimensions(self) -> int:
+        """Length of a point."""
+        return self._inference().n_dimensions
+
+    def expect(self, array: Any, shape: tuple[int | None, ...], round_: int) -> None:
+        """Refuse an array of another shape or kind; None is any length.
+
+        Raises
+        ------
+        StudyError
+            If it is none of numbers, of another shape, or has NaN.
+        """
+        given = getattr(array, "shape", ())
+        fits = len(given) == len(shape) and all(
+            want in (None, length) for want, length in zip(shape, given, strict=True)
+        )
+        if not fits or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise StudyError(
+                f"Client {self.name!r} was sent clusters that are none in round {round_}; find out "
+                "what the server runs."
+            )
+
+    def told(self, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
+        """Leave out the sums of clusters that are of too few documents."""
+        enough = weights >= self.min_documents
+        return sums * enough[..., None], weights * enough
+
+    def checked(self, weights: Any) -> dict[str, NDArray[Any]]:
+        """Refuse what is no model of this method.
+
+        Raises
+        ------
+        StudyError
+            If names, shapes or kinds of the arrays are others, or numbers are none.
+        """
+        prototypes = weights.get(self.inference.prototypes) if isinstance(weights, dict) else None
+        rows = len(prototypes) if isinstance(prototypes, np.ndarray) and prototypes.ndim else 0
+        wanted = self._inference(max(rows, 1)).shapes()
+        if not isinstance(weights, dict) or not rows or {
+            name: getattr(array, "shape", None) for name, array in weights.items()
+        } != wanted or not all(
+            array.dtype.kind == "f" and np.isfinite(array).all() for array in weights.values()
+        ):  # fmt: skip
+            raise StudyError(
+                f"Client {self.name!r} was sent clusters that are none; find out what the server "
+                "runs."
+            )
+        return weights
+
+    def _inference(self, n_clusters: int | None = None) -> ClusterInference:
+        number = n_clusters or self.settings.n_components
+        shape = self.settings.model_copy(update={"n_components": number})
+        return self.inference(self.bag.shape[1], shape)
+
+
+def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments]:
+    """Ask for the mean embedding, and for the moments of what is left of embeddings without it."""
+    total = agreement.sum("means", {"embeddings": (dimension,)})
+    origin = total["embeddings"] / max(total["documents"], 1)
+    template: Template = {"points": (dimension,), "products": (dimension, dimension)}
+    found = agreement.sum("moments", template, origin=origin)
+    count = found["documents"]
+    if count == 0 or not found["products"].any():
+        raise StudyError(
+            "There is nothing to find clusters by: all documents are empty, or the same. Give "
+            "documents that differ."
+        )
+    return origin, Moments.of(count, found["points"], found["products"])

@@ -1,0 +1,278 @@
+"""Federated k-means: exact, from sums round after round, or k-FED, from one reply of each client.
+
+In `lloyd` the clients sum the points that are nearest to each centre and the server divides: the
+centres are those of k-means on pooled texts, from the same start, however texts are spread.
+`KMeans` is what the server executes, `KMeansClient` what a client does. The baselines FBOW, FTF-IDF
+and FSBERT of the FSTC paper are its presets.
+
+References
+----------
+Dennis, Li and Smith, Heterogeneity for the Win: One-Shot Federated Clustering, ICML 2021,
+algorithm 2 (k-FED).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from fedtopics.aggregation import Template
+from fedtopics.cluster_inference import Centres
+from fedtopics.clustering import Moments, Numbers, nearest, sums_by_label
+from fedtopics.errors import StudyError
+from fedtopics.methods.base import Checkpoint, Run
+from fedtopics.methods.cluster_settings import ClusterSettings, KMeansSettings
+from fedtopics.methods.clusters import SEED, ClusterClient, ClusterServer, Found, find_moments
+from fedtopics.methods.server import Agreement
+
+OnRound = Callable[["Partition", int, dict[str, Any]], None]
+TRIAL = 10  # rounds after which the best start goes on alone
+AT_REST = 1e-9  # centres that move by less, relative to their norm, have arrived
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Some k-means clusterings of the same points, and the sums they were made of.
+
+    Parameters
+    ----------
+    centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
+    sums : float64 array of that shape
+        Of the points nearest to the centres before.
+    counts : float64 array of shape (n_starts, n_clusters)
+    distances : float64 array of shape (n_starts,)
+        Squared, to the nearest of the centres before, summed over points.
+    """
+
+    centres: Numbers
+    sums: Numbers
+    counts: Numbers
+    distances: Numbers
+
+    def best(self, n: int) -> Partition:
+        """Return the n with the smallest distances."""
+        kept = np.argsort(self.distances, kind="stable")[:n]
+        return Partition(*(array[kept] for array in vars(self).values()))
+
+
+def lloyd(
+    agreement: Agreement,
+    origin: Numbers,
+    centres: Numbers,
+    rounds: Iterable[int],
+    finalists: int = 1,
+    on_round: OnRound | None = None,
+) -> Partition:
+    """Move centres to the mean of the points nearest to them, until they rest.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    origin : float64 array of shape (n_dimensions,)
+    centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
+    rounds : iterable of int
+        Numbers of the rounds, as many as there may be.
+    finalists : int
+        How many of the starts are gone on with after the first ten rounds: those with the smallest
+        distances.
+    on_round : function (Partition, round, report), optional
+    """
+    state = Partition(centres, np.zeros_like(centres), np.zeros(centres.shape[:2]), np.zeros(0))
+    for done, round_ in enumerate(rounds, 1):
+        exchange = partial(_exchange, agreement, origin, state.centres, round_)
+        found, report = agreement.clients.round(round_, exchange)
+        counts = found["counts"]
+        means = found["sums"] / np.maximum(counts, 1)[..., None]
+        # A cluster that nobody is in stays where it is: its turn may come.
+        moved = np.where(counts[..., None] > 0, means, state.centres)
+        change = np.linalg.norm(moved - state.centres) / np.linalg.norm(moved)
+        state = Partition(moved, found["sums"], counts, found["distances"])
+        if on_round is not None:
+            on_round(state, round_, report)
+        if change < AT_REST:
+            break
+        if done == TRIAL:
+            state = state.best(finalists)
+    return state.best(finalists)
+
+
+def _exchange(
+    agreement: Agreement, origin: Numbers, centres: Numbers, round_: int
+) -> dict[str, Any]:
+    template: Template = {
+        "sums": centres.shape,
+        "counts": centres.shape[:2],
+        "distances": centres.shape[:1],
+    }
+    given = {"round": round_, "origin": origin, "centres": centres}
+    return agreement.sum("cluster_sums", template, **given)
+
+
+def begin_with_kmeans(
+    agreement: Agreement,
+    settings: ClusterSettings,
+    origin: Numbers,
+    moments: Moments,
+    seed: int,
+    finalists: int,
+) -> Partition:
+    """Find k-means clusters of embeddings before the first round, from several starts.
+
+    The starts are drawn from the normal distribution with the points' moments: no document is
+    named, and they do not depend on how documents are spread over clients.
+    """
+    centres = draw_centres(settings, moments, seed)
+    return lloyd(agreement, origin, centres, repeat(0, settings.start_rounds), finalists)
+
+
+def draw_centres(settings: ClusterSettings, moments: Moments, seed: int) -> Numbers:
+    """Draw the starts, shape (n_starts, n_clusters, n_dimensions)."""
+    rng = np.random.default_rng([seed, SEED])
+    drawn = moments.draw(settings.starts * settings.n_components, rng)
+    return drawn.reshape(settings.starts, settings.n_components, -1)
+
+
+class KMeans(ClusterServer[KMeansSettings]):
+    """The server's half."""
+
+    inference = Centres
+
+    def cluster(self, agreement: Agreement, run: Run) -> Found:
+        """Find centres."""
+        saved = run.restore()
+        if saved is not None:
+            origin, centres = saved.arrays["origin"], saved.arrays["centres"]
+        else:
+            origin, centres = self._first(agreement)
+        if self.settings.algorithm == "k-fed":
+            return Found({"origin": origin, "centres": centres[0]}, 1)
+        done = 0 if saved is None else saved.round
+        last = done
+
+        def note(state: Partition, round_: int, report: Mapping[str, Any]) -> None:
+            nonlocal last
+            last = round_
+            n = float(state.counts[0].sum())
+            loss = float(state.distances.min()) / n
+            run.event("round", round=round_, loss=loss, documents=int(n), **report)
+            if run.due(round_) and len(state.centres) == 1:  # before that, it is begun anew
+                arrays = {"origin": origin, "centres": state.centres}
+                run.checkpoint(Checkpoint(round_, arrays, {}))
+
+        rounds = run.rounds(done, self.settings.max_rounds)
+        state = lloyd(agreement, origin, centres, rounds, on_round=note)
+        centre = state.centres[0] if last else centres[0]
+        return Found({"origin": origin, "centres": centre}, last)
+
+    def _first(self, agreement: Agreement) -> tuple[Numbers, Numbers]:
+        """Return what points are measured from, and the first centres."""
+        settings = self.settings
+        if settings.representation != "embedding":
+            origin = self._word_weights(agreement)
+        elif settings.algorithm == "lloyd":
+            origin, moments = find_moments(agreement, settings.embedding.dimension)
+            return origin, draw_centres(settings, moments, self.seed)
+        else:
+            total = agreement.sum("means", {"embeddings": (settings.embedding.dimension,)})
+            origin = total["embeddings"] / max(total["documents"], 1)
+        template: Template = {"centres": ("clusters", len(origin)), "counts": ("clusters",)}
+        replies = agreement.call("own_centres", template, round=1, origin=origin)
+        return origin, merge_centres(replies, settings.n_components)[None]
+
+    def _word_weights(self, agreement: Agreement) -> Numbers:
+        """Return one for each word, or how rare it is among the documents of all clients."""
+        frequency = agreement.vocabulary.document_frequency
+        if self.settings.representation == "bow":
+            return np.ones(len(frequency))
+        rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
+        return rarity
+
+
+def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> Numbers:
+    """Merge the clients' own centres (k-FED, steps 2 to 8).
+
+    The first client's centres are taken; others are added as long as there are too few, each as
+    far from those before as there is one. Then each is the mean of the clients' centres nearest to
+    it, weighted by their documents (k-FED: each the same).
+
+    Raises
+    ------
+    StudyError
+        If there are fewer centres than clusters.
+    """
+    centres = np.concatenate([replies[name]["centres"] for name in sorted(replies)])
+    counts = np.concatenate([replies[name]["counts"] for name in sorted(replies)])
+    if len(centres) < n_clusters:
+        raise StudyError(
+            f"The clients have {len(centres)} clusters of enough documents together, fewer than "
+            f"n_components = {n_clusters}; ask for fewer, or give more documents."
+        )
+    first = next(len(replies[name]["counts"]) for name in sorted(replies))
+    chosen = list(range(min(max(first, 1), n_clusters)))
+    while len(chosen) < n_clusters:
+        distances = nearest(centres, centres[chosen])[1]
+        distances[chosen] = -1
+        chosen.append(int(distances.argmax()))
+    labels = nearest(centres, centres[chosen])[0]
+    sums, _ = sums_by_label(centres * counts[:, None], labels, n_clusters)
+    weights = np.bincount(labels, counts, n_clusters)[:, None]
+    return np.where(weights > 0, sums / np.maximum(weights, 1), centres[chosen])
+
+
+class KMeansClient(ClusterClient[KMeansSettings]):
+    """The client's half."""
+
+    method = "kmeans"
+    version = 1
+    inference = Centres
+    published = (
+        "vocabulary", "adopt", "means", "moments", "cluster_sums", "own_centres", "sizes",
+        "shares", "word_sums", "pairs",
+    )  # fmt: skip
+
+    @staticmethod
+    def rounds(settings: KMeansSettings) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
+        one_shot = settings.algorithm == "k-fed"
+        embedded = settings.representation == "embedding"
+        first = ("means", "moments")[: 0 if not embedded else 1 if one_shot else 2]
+        calls = dict.fromkeys(first, "once, before the first round")
+        if one_shot or not embedded:
+            calls["own_centres"] = "once"
+        return calls if one_shot else calls | {"cluster_sums": "each round"}
+
+    def own_centres(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        origin: Numbers,
+    ) -> dict[str, Any]:
+        """Find k-means clusters of the documents here (k-FED, step 1).
+
+        Leaves the client
+            The centre and the number of documents of each cluster of enough of them; the number
+            of all.
+        """
+        self.check(vocabulary)
+        points = self.points(origin)
+        number = min(self.settings.n_components, points.shape[0] // self.min_documents)
+        if number == 0:
+            none = {"centres": np.zeros((0, len(origin))), "counts": np.zeros(0)}
+            return none | {"documents": 0}
+        from sklearn.cluster import KMeans as LocalKMeans  # the server does without it
+
+        own_seed = np.random.default_rng([*self._seed, SEED]).integers(2**31)
+        kmeans = LocalKMeans(number, n_init=self.settings.starts, random_state=int(own_seed))
+        with warnings.catch_warnings():  # of fewer different documents than clusters
+            warnings.simplefilter("ignore")
+            labels = kmeans.fit_predict(points)
+        sums, counts = sums_by_label(points, labels.astype(np.int64), number)
+        enough = counts >= self.min_documents
+        centres = sums[enough] / counts[enough][:, None]
+        return {"centres": centres, "counts": counts[enough], "documents": len(self.known)}

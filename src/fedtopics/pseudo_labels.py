@@ -1,0 +1,267 @@
+"""Pseudo-labels of a client's documents, and how far to trust each of them.
+
+Scores of documents become targets by optimal transport, which keeps clusters from vanishing; a
+mixture tells targets that the scores are near to from targets that are far off; and the error to
+train on leaves the latter out. All of it is of one client's own documents; nothing leaves. What
+is a sum over clusters of 200 terms is kept as a logarithm, in float64.
+
+References
+----------
+Federated short text clustering (FSTC): equations 1 to 14 and Algorithm 1. Lathuilière et al.,
+DeepGUM, ECCV 2018, is where its mixture comes from; Asano et al., ICLR 2020, its schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PRIOR = 0.8  # of a right pseudo-label, before anything is known
+PRIOR_RANGE = 0.05, 0.95
+TRUSTED = 0.5  # the smallest responsibility that counts, equation 13
+SMALLEST_VARIANCE = 1e-6
+"""A miss of 0.001 in a probability: to fit targets closer is no reason to distrust others."""
+SPAN = 6.0
+"""The uniform is at least so many standard deviations of the Gaussian wide: three to each side.
+
+In 200 dimensions a little in each decides everything. With the width of equation 12 alone the
+Gaussian's own typical documents soon count as wrong, then the variances shrink, and so on until
+none is left: of residuals that are all Gaussian 0 of 2,000 were kept, with a span of 6 all.
+"""
+
+
+def transport(
+    scores: Tensor,
+    column_mass: Tensor,
+    epsilon: float = 0.1,
+    iterations: int = 50,
+    tolerance: float = 1e-6,
+) -> Tensor:
+    """Assign documents to clusters of given sizes, as near as can be to what the scores say.
+
+    Sinkhorn's iterations on logarithms: exp(-M / epsilon) of confident scores is 0 in any
+    floating-point format. They begin from v = 1 instead of from random numbers, since the
+    solution is one and the same.
+
+    Parameters
+    ----------
+    scores : float tensor of shape (n, n_clusters)
+        Logits. The cost is their -log softmax.
+    column_mass : float tensor of shape (n_clusters,)
+        Sizes of clusters in any unit, not negative; n / n_clusters each in the paper. A cluster
+        of size 0 gets nothing.
+    epsilon : float
+        Weight of the entropy: the smaller, the more a document goes to a single cluster.
+    iterations : int
+        At most so many. What is left is an error in the sizes, never in the rows.
+    tolerance : float
+        Stop as soon as no more than this share of all documents is in a wrong cluster.
+
+    Returns
+    -------
+    float64 tensor of shape (n, n_clusters)
+        The plan, without a gradient. Rows sum to 1.
+
+    Raises
+    ------
+    ValueError
+        The sizes are not one finite number a cluster, or negative, or all 0.
+
+    References
+    ----------
+    Algorithm 1, steps 1 to 9.
+    """
+    kernel = torch.log_softmax(scores.detach().double(), 1) / epsilon
+    mass = _scaled(column_mass.detach().to(kernel), kernel)
+    log_v = torch.zeros_like(mass)
+    for _ in range(iterations):
+        log_u = -torch.logsumexp(kernel + log_v, 1, keepdim=True)
+        reached = torch.logsumexp(kernel + log_u, 0)
+        misplaced = ((reached + log_v).exp() - mass).abs().sum() / 2
+        if misplaced <= tolerance * len(kernel):
+            break
+        log_v = mass.log() - reached
+    return torch.softmax(kernel + log_v, 1)
+
+
+def _scaled(mass: Tensor, kernel: Tensor) -> Tensor:
+    """Bring sizes of clusters to a sum of n."""
+    n, n_clusters = kernel.shape
+    usable = bool(torch.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0)
+    if mass.shape != (n_clusters,) or not usable:
+        raise ValueError(
+            f"Sizes of {n_clusters} clusters have to be as many finite numbers, not negative and "
+            f"not all 0; these are {mass.tolist()}."
+        )
+    return mass / mass.sum() * n
+
+
+def sharpen(plan: Tensor) -> Tensor:
+    """Square a plan's entries, rows sum to 1 again: the pseudo-labels Q of equation 7.
+
+    It loosens the balance between clusters: columns no longer sum to what the transport gave.
+    """
+    squares = plan.square()
+    return squares / squares.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Residuals of right pseudo-labels, which are Gaussian, and of wrong ones, uniform.
+
+    Parameters
+    ----------
+    prior : float
+        Probability that a pseudo-label is right: pi.
+    variances : float64 tensor of shape (n_clusters,)
+        Diagonal of the Gaussian's covariance matrix, Sigma. Its mean is 0.
+    log_uniform : float
+        Logarithm of the uniform density gamma.
+
+    References
+    ----------
+    Equations 8 to 13. We deviate where they cannot be computed or end with no document: Sigma is
+    divided by the sum of responsibilities and is diagonal; pi stays within [0.05, 0.95]; moments
+    of the uniform are divided by its own responsibilities (what N (1 - pi) is as long as pi is
+    not cut off); variances and the uniform's width have lower bounds.
+    """
+
+    prior: float
+    variances: Tensor
+    log_uniform: float
+
+    @classmethod
+    def begin(cls, n_clusters: int) -> Mixture:
+        """Return the mixture that holds every pseudo-label to be right.
+
+        Algorithm 2 begins with responsibilities of 1. A uniform density of 0 is what gives them,
+        so that the first step is like any other: its Gaussian is that of all residuals. Written
+        into the equations, they would make pi 1 and the uniform's moments 0/0.
+        """
+        return cls(PRIOR, torch.ones(n_clusters, dtype=torch.float64), -math.inf)
+
+    def step(self, residuals: Tensor) -> tuple[Mixture, Tensor]:
+        """Weigh the pseudo-labels, then find the mixture anew from the weighed.
+
+        When the mixture trusts none at all, as after new pseudo-labels that are nothing like
+        those it comes from, it begins anew: no later step could change its mind.
+
+        Parameters
+        ----------
+        residuals : float tensor of shape (n, n_clusters), n at least 1
+            Pseudo-labels less outputs, delta = Q - O.
+
+        Returns
+        -------
+        mixture : Mixture
+        responsibilities : float64 tensor of shape (n,)
+            Probability under the present mixture, not the new one, that a pseudo-label is right.
+        """
+        delta = residuals.detach().double()
+        log_odds = self._log_odds(delta)
+        if self.log_uniform > -math.inf and not (log_odds >= 0).any():
+            return Mixture.begin(delta.shape[1]).step(residuals)
+        right, wrong = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
+        return self._maximise(delta, right, wrong), right
+
+    def fit(self, residuals: Tensor, steps: int) -> tuple[Mixture, Tensor]:
+        """Take one or more steps; return the last one's mixture and responsibilities."""
+        mixture, responsibilities = self.step(residuals)
+        for _ in range(steps - 1):
+            mixture, responsibilities = mixture.step(residuals)
+        return mixture, responsibilities
+
+    def _log_odds(self, delta: Tensor) -> Tensor:
+        """Return log of right : wrong of which equation 9 is the probability, shape (n,)."""
+        variances = self.variances.to(delta)
+        log_normal = -0.5 * (delta.square() / variances + (math.tau * variances).log()).sum(1)
+        return log_normal - self.log_uniform + math.log(self.prior / (1 - self.prior))
+
+    def _maximise(self, delta: Tensor, right: Tensor, wrong: Tensor) -> Mixture:
+        variances = right / right.sum() @ delta.square()
+        variances = variances.clamp(min=SMALLEST_VARIANCE)
+        n_wrong = wrong.sum()
+        # The tiniest number does for 0/0: without anything wrong the width is the smallest.
+        share = wrong / n_wrong.clamp(min=torch.finfo(wrong.dtype).tiny)
+        spread = share @ (delta - share @ delta).square()  # C2 - C1^2, but never negative
+        width = torch.maximum(2 * (3 * spread).sqrt(), SPAN * variances.sqrt())
+        low, high = PRIOR_RANGE
+        prior = min(max(float(right.mean()), low), high) if n_wrong > 0 else self.prior
+        return Mixture(prior, variances, -float(width.log().sum()))
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what `restore` needs, as tensors to store."""
+        numbers = {"prior": self.prior, "log_uniform": self.log_uniform}
+        tensors = {name: torch.tensor(n, dtype=torch.float64) for name, n in numbers.items()}
+        return {**tensors, "variances": self.variances}
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Tensor]) -> Mixture:
+        """Return the mixture whose state it is."""
+        return cls(float(state["prior"]), state["variances"], float(state["log_uniform"]))
+
+
+def weights(responsibilities: Tensor) -> Tensor:
+    """Let pseudo-labels that are more likely wrong than right count nothing, equation 13."""
+    return torch.where(responsibilities >= TRUSTED, responsibilities, 0.0)
+
+
+def weighted_error(targets: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
+    """Return the mean squared distance of outputs from pseudo-labels, equation 14.
+
+    Parameters
+    ----------
+    targets, outputs : float tensors of shape (n, n_clusters)
+        Q and O. Only outputs have a gradient, and their precision is the result's.
+    weights : float tensor of shape (n,), not negative
+        When all are 0 there is nothing to learn: the error is 0 and so is its gradient.
+
+    Returns
+    -------
+    scalar tensor
+    """
+    fixed = weights.detach().to(outputs)
+    distances = (targets.detach().to(outputs) - outputs).square().sum(1)
+    total = fixed.sum()
+    return (fixed * distances).sum() / torch.where(total > 0, total, 1.0)
+
+
+def schedule(total: int, times: int, first: int = 0) -> list[int]:
+    """Return the steps before which pseudo-labels are found anew: often at first, then seldom.
+
+    These are first + (total - first) (i / times)^2 for i < times: not at the very end, where
+    nothing would be trained on them any more. Close together, they move apart to be different
+    steps.
+
+    Parameters
+    ----------
+    total : int
+        Steps of the whole training.
+    times : int
+        How often; not more often than there are steps.
+    first : int
+        The first of them, after a warm-up.
+
+    Returns
+    -------
+    list of int
+        Increasing, from `first`, all less than `total`.
+
+    Examples
+    --------
+    >>> schedule(100, 5)
+    [0, 4, 16, 36, 64]
+    >>> schedule(30, 4, first=20)
+    [20, 21, 22, 25]
+    """
+    span = max(total - first, 0)
+    times = min(times, span)
+    steps: list[int] = []
+    for i in range(times):
+        earliest = steps[-1] + 1 if steps else first
+        steps.append(max(first + span * i * i // times**2, earliest))
+    return steps
