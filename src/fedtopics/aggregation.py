@@ -5,7 +5,7 @@ A payload is plain data: numbers, strings, lists, maps, numpy arrays and `Rows`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -263,20 +263,32 @@ class ServerOptimizer:
 
     def state(self) -> Tensors:
         """Return the moments and step counts, to be stored with the weights."""
-        names = dict(enumerate(self.weights))
-        return {
-            f"{names[number]}.{key}": value
-            for number, entry in self._torch.state_dict()["state"].items()
-            for key, value in entry.items()
-            if value is not None
-        }
+        return optimizer_state(self._torch, self.weights)
 
     def restore(self, state: Tensors) -> None:
         """Take up moments and step counts that `state` returned."""
-        numbers = {name: number for number, name in enumerate(self.weights)}
-        entries: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in state.items():
-            weight, key = name.rsplit(".", 1)
-            entries.setdefault(numbers[weight], {})[key] = value
-        groups = self._torch.state_dict()["param_groups"]
-        self._torch.load_state_dict({"state": entries, "param_groups": groups})
+        restore_optimizer(self._torch, self.weights, state)
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> Tensors:
+    """Return an optimiser's moments and step counts, named by its weights, in their order."""
+    known = dict(enumerate(names))
+    return {
+        f"{known[number]}.{key}": value
+        for number, entry in optimizer.state_dict()["state"].items()
+        for key, value in entry.items()
+        if value is not None
+    }
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, names: Iterable[str], state: Tensors
+) -> None:
+    """Take up moments and step counts that `optimizer_state` returned."""
+    numbers = {name: number for number, name in enumerate(names)}
+    entries: dict[int, dict[str, torch.Tensor]] = {}
+    for name, value in state.items():
+        weight, key = name.rsplit(".", 1)
+        entries.setdefault(numbers[weight], {})[key] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": entries, "param_groups": groups})

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedtopics.clustering import Discriminant, Numbers, Points, blocks, closeness, softmax
 from fedtopics.embeddings import EmbeddingSettings
-from fedtopics.networks import Tensors
+from fedtopics.networks import Adapter, Tensors, represent, score
 
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
@@ -188,3 +188,31 @@ class Discriminants(ClusterInference):
         """Hand out probabilities."""
         given = weights["projection"], weights["directions"], weights["bias"]
         return Discriminant(*given, self.settings.temperature).memberships(points)
+
+
+class AdapterShape(ClusterShape):
+    """Clusters by a trained network."""
+
+    hidden: int = Field(128, ge=1, description="units of the adapter of embeddings")
+
+
+class Adapted(ClusterInference):
+    """Clusters by the scores of a trained head, on a trained adapter (FSTC)."""
+
+    name = "adapted"
+    prototypes = "head"
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the weights by which clusters are found."""
+        n, settings = self.n_dimensions, self.settings
+        network = Adapter(n, settings.hidden, settings.n_components)
+        return {"origin": (n,), **network.shapes}
+
+    def memberships(
+        self, weights: Mapping[str, Any], points: Points
+    ) -> Iterator[tuple[slice, Numbers]]:
+        """Hand out probabilities."""
+        tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
+        for rows, block in blocks(points):
+            scores = score(tensors, represent(tensors, torch.from_numpy(block)))
+            yield rows, softmax(scores.numpy() / self.settings.temperature)

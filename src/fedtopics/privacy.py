@@ -28,7 +28,8 @@ class Policy(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     methods: tuple[str, ...] = Field(
-        ("gfedntm", "lda", "flda", "kmeans", "discriminative"), description="methods that may run"
+        ("gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc"),
+        description="methods that may run",
     )
     min_documents: int = Field(
         10, ge=1, description="a reply must sum over at least this many documents"

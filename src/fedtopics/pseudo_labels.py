@@ -2,8 +2,9 @@
 
 Scores of documents become targets by optimal transport, which keeps clusters from vanishing; a
 mixture tells targets that the scores are near to from targets that are far off; and the error to
-train on leaves the latter out. All of it is of one client's own documents; nothing leaves. What
-is a sum over clusters of 200 terms is kept as a logarithm, in float64.
+train on leaves the latter out. All of it is about one client's own documents; nothing leaves.
+Densities in 200 dimensions and exponentials of confident scores are numbers that no format holds:
+there are only their logarithms, in float64.
 
 References
 ----------
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+ROUGHLY = 10, 0.01  # iterations and tolerance of a transport that only leads to another
+SMALLEST_SUM = 1e-200  # below, digits of a sum of exponentials get lost
 PRIOR = 0.8  # of a right pseudo-label, before anything is known
 PRIOR_RANGE = 0.05, 0.95
 TRUSTED = 0.5  # the smallest responsibility that counts, equation 13
@@ -29,8 +32,8 @@ SPAN = 6.0
 """The uniform is at least so many standard deviations of the Gaussian wide: three to each side.
 
 In 200 dimensions a little in each decides everything. With the width of equation 12 alone the
-Gaussian's own typical documents soon count as wrong, then the variances shrink, and so on until
-none is left: of residuals that are all Gaussian 0 of 2,000 were kept, with a span of 6 all.
+Gaussian's own typical documents count as wrong, then the variances shrink, and so on until none
+is left: of 2,000 documents whose residuals are all Gaussian none was kept, with a span of 6 all.
 """
 
 
@@ -44,8 +47,7 @@ def transport(
     """Assign documents to clusters of given sizes, as near as can be to what the scores say.
 
     Sinkhorn's iterations on logarithms: exp(-M / epsilon) of confident scores is 0 in any
-    floating-point format. They begin from v = 1 instead of from random numbers, since the
-    solution is one and the same.
+    floating-point format.
 
     Parameters
     ----------
@@ -73,24 +75,54 @@ def transport(
 
     References
     ----------
-    Algorithm 1, steps 1 to 9.
+    Algorithm 1, steps 1 to 9. The paper begins from random numbers. We begin from the solution
+    for a larger epsilon, halved until it is the wanted one: the result is the same, but confident
+    scores reach it sooner (after 50 iterations from v = 1, 5 to 18 % were in a wrong cluster).
     """
-    kernel = torch.log_softmax(scores.detach().double(), 1) / epsilon
-    mass = _scaled(column_mass.detach().to(kernel), kernel)
-    log_v = torch.zeros_like(mass)
+    mass = _scaled(column_mass.detach().to(scores.device, torch.float64), scores)
+    used = mass > 0
+    cost = -torch.log_softmax(scores.detach().double()[:, used], 1)
+    potential = torch.zeros_like(mass[used])
+    coarse = float(cost.mean())
+    while coarse > epsilon:
+        potential = _balance(cost, mass[used], coarse, potential, *ROUGHLY)
+        coarse /= 2
+    potential = _balance(cost, mass[used], epsilon, potential, iterations, tolerance)
+    plan = torch.zeros_like(scores, dtype=torch.float64)
+    plan[:, used] = torch.softmax((potential - cost) / epsilon, 1)
+    return plan
+
+
+def _balance(
+    cost: Tensor,
+    mass: Tensor,
+    epsilon: float,
+    potential: Tensor,
+    iterations: int,
+    tolerance: float,
+) -> Tensor:
+    """Iterate equations 5 and 6; return the columns' potential, g = epsilon log v.
+
+    The softmax of a row is the row's update: it makes u what it has to be.
+    """
+    kernel = -cost / epsilon
+    log_v = potential / epsilon
     for _ in range(iterations):
-        log_u = -torch.logsumexp(kernel + log_v, 1, keepdim=True)
-        reached = torch.logsumexp(kernel + log_u, 0)
-        misplaced = ((reached + log_v).exp() - mass).abs().sum() / 2
-        if misplaced <= tolerance * len(kernel):
+        reached = torch.softmax(kernel + log_v, 1).sum(0)
+        misplaced = (reached - mass).abs().sum() / 2
+        if misplaced <= tolerance * len(cost):
             break
-        log_v = mass.log() - reached
-    return torch.softmax(kernel + log_v, 1)
+        if reached.min() > SMALLEST_SUM:
+            log_reached = reached.log()
+        else:  # several times slower
+            log_reached = torch.logsumexp(torch.log_softmax(kernel + log_v, 1), 0)
+        log_v = log_v + mass.log() - log_reached
+    return epsilon * log_v
 
 
-def _scaled(mass: Tensor, kernel: Tensor) -> Tensor:
+def _scaled(mass: Tensor, scores: Tensor) -> Tensor:
     """Bring sizes of clusters to a sum of n."""
-    n, n_clusters = kernel.shape
+    n, n_clusters = scores.shape
     usable = bool(torch.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0)
     if mass.shape != (n_clusters,) or not usable:
         raise ValueError(

@@ -27,10 +27,12 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import (
     CLIENT_HALVES,
     FLDA,
+    FSTC,
     LDA,
     Discriminative,
     DiscriminativeSettings,
     FLDASettings,
+    FSTCSettings,
     GFedNTM,
     GFedNTMSettings,
     KMeans,
@@ -121,17 +123,18 @@ MethodSettings = Annotated[
     | Annotated[LDASettings, Tag("lda")]
     | Annotated[FLDASettings, Tag("flda")]
     | Annotated[KMeansSettings, Tag("kmeans")]
-    | Annotated[DiscriminativeSettings, Tag("discriminative")],
+    | Annotated[DiscriminativeSettings, Tag("discriminative")]
+    | Annotated[FSTCSettings, Tag("fstc")],
     Discriminator(
         _method_name,
         custom_error_type="method",
         custom_error_message="a method is a table with name = "
-        '"gfedntm", "lda", "flda", "kmeans" or "discriminative"',
+        '"gfedntm", "lda", "flda", "kmeans", "discriminative" or "fstc"',
     ),
 ]
 
 
-ServerHalf = GFedNTM | LDA | FLDA | KMeans | Discriminative
+ServerHalf = GFedNTM | LDA | FLDA | KMeans | Discriminative | FSTC
 
 
 class Study(BaseModel):
@@ -238,6 +241,8 @@ class Study(BaseModel):
             return KMeans(self.method, *given)
         if isinstance(self.method, DiscriminativeSettings):
             return Discriminative(self.method, *given)
+        if isinstance(self.method, FSTCSettings):
+            return FSTC(self.method, *given)
         return GFedNTM(self.method, *given)
 
     def client_half(

@@ -21,7 +21,13 @@ from safetensors.torch import load, save
 
 from fedtopics import __version__
 from fedtopics.card import card
-from fedtopics.cluster_inference import Centres, ClusterShape, Discriminants
+from fedtopics.cluster_inference import (
+    Adapted,
+    AdapterShape,
+    Centres,
+    ClusterShape,
+    Discriminants,
+)
 from fedtopics.corpus import Corpus
 from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import ModelError, StudyError
@@ -361,6 +367,7 @@ _INFERENCES: dict[str, tuple[type[BaseModel], Callable[[int, Any], Inference]]] 
     VariationalLDA.name: (LDAPrior, VariationalLDA),
     Centres.name: (ClusterShape, Centres),
     Discriminants.name: (ClusterShape, Discriminants),
+    Adapted.name: (AdapterShape, Adapted),
 }
 """What is no network: its settings, and what makes it."""
 

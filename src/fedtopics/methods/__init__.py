@@ -6,9 +6,10 @@ import inspect
 from typing import Any
 
 from fedtopics.methods.client import TopicClient
-from fedtopics.methods.cluster_settings import DiscriminativeSettings, KMeansSettings
+from fedtopics.methods.cluster_settings import DiscriminativeSettings, FSTCSettings, KMeansSettings
 from fedtopics.methods.discriminative import Discriminative, DiscriminativeClient
 from fedtopics.methods.flda import FLDA, FLDAClient
+from fedtopics.methods.fstc import FSTC, FSTCClient
 from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient
 from fedtopics.methods.kmeans import KMeans, KMeansClient
 from fedtopics.methods.lda import LDA, LDAClient
@@ -16,7 +17,14 @@ from fedtopics.methods.settings import FLDASettings, GFedNTMSettings, LDASetting
 
 CLIENT_HALVES: dict[str, type[TopicClient[Any]]] = {
     half.method: half
-    for half in (GFedNTMClient, LDAClient, FLDAClient, KMeansClient, DiscriminativeClient)
+    for half in (
+        GFedNTMClient,
+        LDAClient,
+        FLDAClient,
+        FSTCClient,
+        DiscriminativeClient,
+        KMeansClient,
+    )
 }
 VERSIONS = {name: half.version for name, half in CLIENT_HALVES.items()}
 
@@ -31,6 +39,7 @@ def what_leaves(method: str, function: str) -> str:
 __all__ = [
     "CLIENT_HALVES",
     "FLDA",
+    "FSTC",
     "LDA",
     "VERSIONS",
     "Discriminative",
@@ -38,6 +47,8 @@ __all__ = [
     "DiscriminativeSettings",
     "FLDAClient",
     "FLDASettings",
+    "FSTCClient",
+    "FSTCSettings",
     "GFedNTM",
     "GFedNTMClient",
     "GFedNTMSettings",

@@ -114,3 +114,81 @@ class DiscriminativeSettings(DiscriminativeFields, DiscriminativeChoice):
 
     max_rounds: int = Field(100, ge=1, description="most rounds")
     title: ClassVar[str] = "discriminative"
+
+
+FSTC_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # As the paper has it; its lambda is 0.01 on StackOverflow and 1 on the other two sets.
+    "paper": {"start": "kmeans", "mixture_from": 0.0, "temperature": 0.1},
+    # Its ablation, Table 2: without alignment, and without the mixture as well.
+    "rstc": {"start": "kmeans", "mixture_from": 0.0, "alignment": 0.0, "temperature": 0.1},
+    "stc": {"start": "kmeans", "alignment": 0.0, "temperature": 0.1},
+}
+
+
+class FSTCChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["fstc"] = Field("fstc", description="the method")
+    preset: Literal["default", "paper", "rstc", "stc"] = Field(
+        "default",
+        description='for what is not given: "paper" is FSTC from k-means, "rstc" that without '
+        'alignment, "stc" that without the mixture as well',
+    )
+
+
+class NetworkTraining(BaseModel):
+    """How clients train their networks of short texts."""
+
+    hidden: int = Field(128, ge=1, description="units of the adapter of embeddings")
+    local_steps: int = Field(100, ge=1, description="minibatches a client takes in one round")
+    batch_size: int = Field(200, ge=1, description="documents of a minibatch")
+    learning_rate: float = Field(5e-4, gt=0, description="of adapter and head")
+
+
+class FSTCSettings(DiscriminativeFields, NetworkTraining, FSTCChoice):
+    """All parameters of FSTC, as a study names them."""
+
+    max_rounds: int = Field(40, ge=1, description="rounds")
+    start: Literal["discriminative", "kmeans"] = Field(
+        "discriminative", description="what gives the first labels; k-means in the paper"
+    )
+    epsilon: float = Field(0.1, gt=0, description="of the transport: the smaller, the surer")
+    transports: int = Field(
+        30, ge=0, description="how often pseudo-labels are found anew, mostly at first"
+    )
+    warm_up: float = Field(
+        0.1, ge=0, lt=1, description="share of all steps on the first labels, before any transport"
+    )
+    masses: Literal["even", "global", "own"] = Field(
+        "even",
+        description='sizes of clusters at a client, for the transport: "even" as in the paper, as '
+        'over all clients ("global"), or as the first labels have it there ("own")',
+    )
+    mixture_from: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="share of all steps after which the mixture weighs documents; by default never",
+    )
+    mixture_steps: int = Field(1, ge=1, description="steps of the mixture for each minibatch")
+    alignment: float = Field(
+        1.0, ge=0, description="weight of the distance from the global centres: lambda"
+    )
+    average_every: int = Field(
+        0, ge=0, description="rounds between two averages of the networks; 0 is at the end alone"
+    )
+    fine_tune: bool = Field(False, description="train the encoder as well; meant for a GPU")
+    encoder_learning_rate: float = Field(5e-6, gt=0, description="of the encoder")
+    max_length: int = Field(32, ge=1, description="tokens of a text that the encoder is trained on")
+    title: ClassVar[str] = "fstc"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        return fill_from(FSTC_PRESETS, given)
+
+    @property
+    def total_steps(self) -> int:
+        """Minibatches of a client in all rounds."""
+        return self.max_rounds * self.local_steps

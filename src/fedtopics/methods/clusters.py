@@ -300,7 +300,9 @@ class ClusterClient(AgreeingClient[Settings]):
         enough = weights >= self.min_documents
         return sums * enough[..., None], weights * enough
 
-    def checked(self, weights: Any) -> dict[str, NDArray[Any]]:
+    def checked(
+        self, weights: Any, kind: type[ClusterInference] | None = None
+    ) -> dict[str, NDArray[Any]]:
         """Refuse what is no model of this method.
 
         Raises
@@ -308,9 +310,10 @@ class ClusterClient(AgreeingClient[Settings]):
         StudyError
             If names, shapes or kinds of the arrays are others, or numbers are none.
         """
-        prototypes = weights.get(self.inference.prototypes) if isinstance(weights, dict) else None
+        kind = kind or self.inference
+        prototypes = weights.get(kind.prototypes) if isinstance(weights, dict) else None
         rows = len(prototypes) if isinstance(prototypes, np.ndarray) and prototypes.ndim else 0
-        wanted = self._inference(max(rows, 1)).shapes()
+        wanted = self._inference(max(rows, 1), kind).shapes()
         if not isinstance(weights, dict) or not rows or {
             name: getattr(array, "shape", None) for name, array in weights.items()
         } != wanted or not all(
@@ -322,10 +325,12 @@ class ClusterClient(AgreeingClient[Settings]):
             )
         return weights
 
-    def _inference(self, n_clusters: int | None = None) -> ClusterInference:
+    def _inference(
+        self, n_clusters: int | None = None, kind: type[ClusterInference] | None = None
+    ) -> ClusterInference:
         number = n_clusters or self.settings.n_components
         shape = self.settings.model_copy(update={"n_components": number})
-        return self.inference(self.bag.shape[1], shape)
+        return (kind or self.inference)(self.bag.shape[1], shape)
 
 
 def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments]:

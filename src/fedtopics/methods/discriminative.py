@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,7 +212,7 @@ class DiscriminativeClient(ClusterClient[Settings]):
     method = "discriminative"
     version = 1
     inference = Discriminants
-    published = (
+    published: ClassVar[tuple[str, ...]] = (
         "vocabulary", "adopt", "means", "moments", "cluster_sums", "class_sums", "sizes", "shares",
         "word_sums", "pairs",
     )  # fmt: skip

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -231,7 +231,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
     method = "kmeans"
     version = 1
     inference = Centres
-    published = (
+    published: ClassVar[tuple[str, ...]] = (
         "vocabulary", "adopt", "means", "moments", "cluster_sums", "own_centres", "sizes",
         "shares", "word_sums", "pairs",
     )  # fmt: skip

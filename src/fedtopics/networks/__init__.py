@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from fedtopics.errors import StudyError
+from fedtopics.networks.adapter import Adapter, represent, score
 from fedtopics.networks.base import (
     Batch,
     NetworkSettings,
@@ -83,6 +84,7 @@ def find_network(name: str) -> type[NeuralTopicModel]:
 
 
 __all__ = [
+    "Adapter",
     "Batch",
     "CombinedTM",
     "NetworkSettings",
@@ -96,6 +98,8 @@ __all__ = [
     "batch_weights",
     "find_network",
     "register",
+    "represent",
+    "score",
     "to_arrays",
     "to_tensor",
     "to_tensors",
