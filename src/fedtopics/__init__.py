@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         GuidedLDA,
         NeuralLDA,
         ProdLDA,
+        ShortTextClustering,
         ZeroShotTM,
     )
     from fedtopics.privacy import Policy
@@ -36,6 +37,7 @@ _HOMES = {
     "NeuralLDA": "estimators",
     "Policy": "privacy",
     "ProdLDA": "estimators",
+    "ShortTextClustering": "estimators",
     "Study": "study",
     "TopicModel": "topics",
     "ZeroShotTM": "estimators",
@@ -52,6 +54,7 @@ __all__ = [
     "NeuralLDA",
     "Policy",
     "ProdLDA",
+    "ShortTextClustering",
     "Study",
     "TopicModel",
     "ZeroShotTM",

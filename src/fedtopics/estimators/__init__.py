@@ -3,5 +3,15 @@
 from fedtopics.estimators.flda import FLDA, GuidedLDA
 from fedtopics.estimators.lda import LDA
 from fedtopics.estimators.neural import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
+from fedtopics.estimators.short_texts import ShortTextClustering
 
-__all__ = ["FLDA", "LDA", "CombinedTM", "GuidedLDA", "NeuralLDA", "ProdLDA", "ZeroShotTM"]
+__all__ = [
+    "FLDA",
+    "LDA",
+    "CombinedTM",
+    "GuidedLDA",
+    "NeuralLDA",
+    "ProdLDA",
+    "ShortTextClustering",
+    "ZeroShotTM",
+]
