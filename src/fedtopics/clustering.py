@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 Points = Any
 """A row a document: an array of embeddings, or a sparse bag of words (CSR)."""
 Numbers = NDArray[np.float64]
 BLOCK = 4096  # rows that are computed with in float64 at a time
 TINY = 1e-12
+DIGITS = 6  # in which one clustering is better than another
 
 
 def blocks(points: Points) -> Iterator[tuple[slice, Any]]:
@@ -108,6 +109,17 @@ def sums_by_label(points: Points, labels: NDArray[np.int64], n: int) -> tuple[Nu
         )
         total += one_hot.T @ block
     return total, np.bincount(labels, minlength=n).astype(np.float64)
+
+
+def ranked(values: Numbers) -> NDArray[np.int64]:
+    """Return the order from the smallest on; what differs by no more than rounding is a draw.
+
+    The first of a draw comes first. Two starts that arrived at the same clusters differ in the last
+    digits, which depend on the clients that the documents are at.
+    """
+    largest = max(np.abs(values).max(initial=0), TINY)
+    order: NDArray[np.int64] = np.argsort(np.round(values / largest, DIGITS), kind="stable")
+    return order
 
 
 def move_together(
@@ -209,9 +221,22 @@ def discriminate(
     within = moments.scatter - between @ between.T
     ball = shrinkage * np.trace(moments.scatter) / n_dimensions
     within[np.diag_indices(n_dimensions)] += ball + TINY
-    solved = cho_solve(cho_factor(within), between)
+    solved = _solve(within, between, ball + TINY)
     values, vectors = np.linalg.eigh(between.T @ solved)
     kept = np.argsort(-values)[: min(n_clusters - 1, n_dimensions)]
     scale = np.where(values[kept] > TINY, 1 / np.sqrt(np.maximum(values[kept], TINY)), 0)
     projection = solved @ (vectors[:, kept] * scale)
     return projection, unit_rows(means @ projection), float(values[kept].sum())
+
+
+def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
+    """Return S_W^-1 H; variances below the least are raised to it.
+
+    There are such when a client came after the moments were found: then S_B has more in it.
+    """
+    try:
+        solved: Numbers = cho_solve(cho_factor(within), between)
+    except LinAlgError:
+        values, vectors = np.linalg.eigh(within)
+        solved = vectors @ (vectors.T @ between / np.maximum(values, least)[:, None])
+    return solved

@@ -112,13 +112,14 @@ class SentenceEncoder:
         """
         import torch
 
-        model = self._loaded
+        model = self.loaded
         fast = model.device.type == "cpu" and fast_dtype() is torch.bfloat16
         with torch.autocast("cpu", torch.bfloat16, enabled=fast):
             return np.asarray(model.encode(texts, show_progress_bar=False), np.float32)
 
     @cached_property
-    def _loaded(self) -> Any:
+    def loaded(self) -> Any:
+        """The model as the library has it, on a GPU if there is one."""
         with self._one_sentence(), _quiet():
             import torch
             from sentence_transformers import SentenceTransformer

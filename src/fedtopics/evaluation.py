@@ -14,6 +14,7 @@ from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.coherence import count_pairs, federated_coherence
 from fedtopics.metrics import (
+    clustering_accuracy,
     inverted_rank_biased_overlap,
     mean_cosine_dissimilarity,
     normalised_mutual_information,
@@ -60,7 +61,8 @@ def evaluate(
         ``cosine_dissimilarity``: of the rows of beta, the mean over pairs of topics.
         ``inverted_rbo``: inverted rank-biased overlap of the ten words.
         ``topics``, ``documents``, ``by``, ``lambda``: what was scored, and how.
-        With labels also ``purity``, ``nmi`` (None if ``labelled`` is 0), and the number of
+        With labels also ``purity``, ``accuracy`` (of the best matching of topics and labels, one
+        to one), ``nmi`` (all None if ``labelled`` is 0), and the number of
         documents they are of (``labelled``), without a label (``without_label``: missing or
         blank), and with one of which the model sees nothing (``unseen``).
 
@@ -131,9 +133,14 @@ def _agreement(labels: Any, topics: NDArray[np.int64]) -> dict[str, Any]:
         raise DataError(f"The labels are {labels.type}; give strings or numbers.") from None
     labelled = np.char.strip(names) != ""
     used = labelled & (topics >= 0)
+    scores = {
+        "purity": purity,
+        "accuracy": clustering_accuracy,
+        "nmi": normalised_mutual_information,
+    }
+    given = names[used], topics[used]
     return {
-        "purity": purity(names[used], topics[used]) if used.any() else None,
-        "nmi": normalised_mutual_information(names[used], topics[used]) if used.any() else None,
+        **{name: score(*given) if used.any() else None for name, score in scores.items()},
         "labelled": int(used.sum()),
         "without_label": int((~labelled).sum()),
         "unseen": int((labelled & (topics < 0)).sum()),

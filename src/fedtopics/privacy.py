@@ -28,7 +28,7 @@ class Policy(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     methods: tuple[str, ...] = Field(
-        ("gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc"),
+        ("gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc", "fsccl"),
         description="methods that may run",
     )
     min_documents: int = Field(

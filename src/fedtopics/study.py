@@ -27,11 +27,13 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import (
     CLIENT_HALVES,
     FLDA,
+    FSCCL,
     FSTC,
     LDA,
     Discriminative,
     DiscriminativeSettings,
     FLDASettings,
+    FSCCLSettings,
     FSTCSettings,
     GFedNTM,
     GFedNTMSettings,
@@ -124,17 +126,18 @@ MethodSettings = Annotated[
     | Annotated[FLDASettings, Tag("flda")]
     | Annotated[KMeansSettings, Tag("kmeans")]
     | Annotated[DiscriminativeSettings, Tag("discriminative")]
-    | Annotated[FSTCSettings, Tag("fstc")],
+    | Annotated[FSTCSettings, Tag("fstc")]
+    | Annotated[FSCCLSettings, Tag("fsccl")],
     Discriminator(
         _method_name,
         custom_error_type="method",
         custom_error_message="a method is a table with name = "
-        '"gfedntm", "lda", "flda", "kmeans", "discriminative" or "fstc"',
+        '"gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc" or "fsccl"',
     ),
 ]
 
 
-ServerHalf = GFedNTM | LDA | FLDA | KMeans | Discriminative | FSTC
+ServerHalf = GFedNTM | LDA | FLDA | KMeans | Discriminative | FSTC | FSCCL
 
 
 class Study(BaseModel):
@@ -243,6 +246,8 @@ class Study(BaseModel):
             return Discriminative(self.method, *given)
         if isinstance(self.method, FSTCSettings):
             return FSTC(self.method, *given)
+        if isinstance(self.method, FSCCLSettings):
+            return FSCCL(self.method, *given)
         return GFedNTM(self.method, *given)
 
     def client_half(

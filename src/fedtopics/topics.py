@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -26,15 +27,19 @@ from fedtopics.cluster_inference import (
     AdapterShape,
     Centres,
     ClusterShape,
+    Contrastive,
     Discriminants,
+    FineTuned,
+    TunedShape,
 )
 from fedtopics.corpus import Corpus
 from fedtopics.embeddings import document_embeddings
-from fedtopics.errors import ModelError, StudyError
+from fedtopics.errors import DataError, ModelError, StudyError
 from fedtopics.inference import READOUTS, Inference, LDAPrior, Readout, VariationalLDA
 from fedtopics.inference import refine as refined
 from fedtopics.networks import NetworkSettings, Tensors, find_network
 from fedtopics.reading import USUAL, Reading
+from fedtopics.tuned import TunedEncoder
 from fedtopics.vocabulary import TextRules, Vocabulary, count_words
 
 FORMAT = 3
@@ -183,13 +188,44 @@ class TopicModel:
         own_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Corpus:
-        """Return a corpus with embeddings, if the network sees them; see `document_embeddings`."""
+        """Return a corpus with embeddings, if the network sees them; see `document_embeddings`.
+
+        Where the encoder was trained as well, texts are embedded anew, whatever embeddings they
+        come with; the model that training began with is needed for it, under the name in
+        ``inference.settings.embedding`` or as `own_model`.
+
+        Raises
+        ------
+        StudyError
+            If the model of the embeddings is another one, or cannot be loaded.
+        DataError
+            If embeddings do not fit; if the encoder was trained and there are no texts.
+        """
         if not self.inference.sees_embedding:
             return replace(corpus, embeddings=None)
         settings = self.inference.settings.embedding
-        return corpus.with_embeddings(
-            document_embeddings(corpus, settings, own_model=own_model, on_progress=on_progress)
-        )
+        given: dict[str, Any] = {"own_model": own_model, "on_progress": on_progress}
+        if isinstance(self.inference, FineTuned):
+            if corpus.embeddings is not None:
+                if any(known() is corpus.embeddings for known in self._embedded):
+                    return corpus
+                if not any(text.strip() for batch in corpus.texts() for text in batch):
+                    raise DataError(
+                        "The documents have embeddings and no texts, which the trained encoder of "
+                        "this model embeds itself; give the texts."
+                    )
+            corpus = replace(corpus, embeddings=None)
+            weights = self.inference.encoder_weights(self.weights)
+            length = self.inference.settings.max_length
+            given["encoder"] = TunedEncoder(own_model or settings.model, length, weights)
+        embeddings = document_embeddings(corpus, settings, **given)
+        self._embedded[:] = [ref(embeddings)]
+        return corpus.with_embeddings(embeddings)
+
+    @cached_property
+    def _embedded(self) -> list[ref[NDArray[Any]]]:
+        """What texts were last made into, to tell it from embeddings of other encoders."""
+        return []
 
     def count(self, documents: Any) -> Any:
         """Return the bag of words of documents, a CSR array of shape (n_documents, n_words)."""
@@ -368,6 +404,8 @@ _INFERENCES: dict[str, tuple[type[BaseModel], Callable[[int, Any], Inference]]] 
     Centres.name: (ClusterShape, Centres),
     Discriminants.name: (ClusterShape, Discriminants),
     Adapted.name: (AdapterShape, Adapted),
+    FineTuned.name: (TunedShape, FineTuned),
+    Contrastive.name: (AdapterShape, Contrastive),
 }
 """What is no network: its settings, and what makes it."""
 

@@ -26,6 +26,7 @@ GROUPS = {
     },
     "Agreement with the labels, from 0 to 1": {
         "purity": "purity of the largest topics",
+        "accuracy": "accuracy of the best matching",
         "nmi": "normalised mutual information",
     },
 }
@@ -36,7 +37,9 @@ GROUPS = {
 @click.option("--data", type=FOLDER, required=True, help="The documents.")
 @click.option("--text", help="Column of the text.")
 @click.option("--tokens", help="Column of lists of words, taken as they are.")
-@click.option("--label", help="Column of labels: adds purity and NMI of the largest topics.")
+@click.option(
+    "--label", help="Column of labels: adds purity, accuracy and NMI of the largest topics."
+)
 @click.option("--embedding", help="Column of embeddings, for networks that see them.")
 @click.option("--embedding-model", help="The model of that column, or a folder with the network's.")
 @click.option(
@@ -65,7 +68,7 @@ def evaluate(
     """Score a model's topics on documents: coherence, diversity, agreement with labels.
 
     Coherence is of the ten words shown of each topic. Documents without a label, or of which the
-    model sees nothing, are left out of purity and NMI, and counted.
+    model sees nothing, are left out of these scores, and counted.
 
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """

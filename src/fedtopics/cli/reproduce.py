@@ -137,6 +137,45 @@ def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -
     _finish(flda_results, settings, found, as_json)
 
 
+@group.command("fstc")
+@click.option(
+    "--data", type=FOLDER, required=True, help="Folder of agnews.parquet, stackoverflow.parquet."
+)
+@click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/fstc[-quick]]")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Of table 2; the other parts have three at most.",
+)
+@click.option("--quick", is_flag=True, help="See that it runs: few documents, one seed.")
+@click.option(
+    "--only",
+    help="Train these parts only, such as table2,lambda.  [parts: table2, ablation, lambda, "
+    "clients, shares, skew, picture]",
+)
+@as_json
+def fstc(
+    data: Path, out: Path | None, seeds: int, quick: bool, only: str | None, as_json: bool
+) -> None:
+    """FSTC: clusters of short texts at some clients, beside the paper's baselines and controls.
+
+    Repeats the paper's table 2 and figures 2, 3 and 4, takes FSTC apart, and lets clients differ
+    in their labels. The files have columns text and label; biomedical.parquet and
+    searchsnippets.parquet are taken as well if they are there. What is trained already is not
+    trained again.
+    """
+    from fedtopics.experiments import fstc_results
+    from fedtopics.experiments.fstc_runs import Settings, reproduce
+
+    parts = tuple(part.strip() for part in only.split(",")) if only else ()
+    settings = Settings(data, out, seeds, quick, parts)
+    with ModelProgress(hidden=as_json) as display:
+        found = reproduce(settings, display)
+    _finish(fstc_results, settings, found, as_json)
+
+
 class ModelProgress:
     """Show which model is being trained, and how many are left; a line a model if not a terminal.
 

@@ -127,7 +127,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         """
         corpus = Corpus.of(documents)
         super().fit(corpus)
-        self.labels_ = self.predict(corpus)
+        self.labels_: Any = self.predict(corpus)
         return self
 
     def fit_clients(

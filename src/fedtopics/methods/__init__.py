@@ -6,9 +6,15 @@ import inspect
 from typing import Any
 
 from fedtopics.methods.client import TopicClient
-from fedtopics.methods.cluster_settings import DiscriminativeSettings, FSTCSettings, KMeansSettings
+from fedtopics.methods.cluster_settings import (
+    DiscriminativeSettings,
+    FSCCLSettings,
+    FSTCSettings,
+    KMeansSettings,
+)
 from fedtopics.methods.discriminative import Discriminative, DiscriminativeClient
 from fedtopics.methods.flda import FLDA, FLDAClient
+from fedtopics.methods.fsccl import FSCCL, FSCCLClient
 from fedtopics.methods.fstc import FSTC, FSTCClient
 from fedtopics.methods.gfedntm import GFedNTM, GFedNTMClient
 from fedtopics.methods.kmeans import KMeans, KMeansClient
@@ -22,6 +28,7 @@ CLIENT_HALVES: dict[str, type[TopicClient[Any]]] = {
         LDAClient,
         FLDAClient,
         FSTCClient,
+        FSCCLClient,
         DiscriminativeClient,
         KMeansClient,
     )
@@ -39,6 +46,7 @@ def what_leaves(method: str, function: str) -> str:
 __all__ = [
     "CLIENT_HALVES",
     "FLDA",
+    "FSCCL",
     "FSTC",
     "LDA",
     "VERSIONS",
@@ -47,6 +55,8 @@ __all__ = [
     "DiscriminativeSettings",
     "FLDAClient",
     "FLDASettings",
+    "FSCCLClient",
+    "FSCCLSettings",
     "FSTCClient",
     "FSTCSettings",
     "GFedNTM",

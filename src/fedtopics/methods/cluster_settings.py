@@ -17,18 +17,8 @@ class ClusterSettings(TopicSettings, ClusterShape):
 
     name: str  # of the method, which each has as a literal
     n_components: int = Field(20, ge=2, description="number of clusters")
-    candidates: tuple[int, ...] = Field(
-        (), description="numbers of clusters to choose from; by default n_components it is"
-    )
     starts: int = Field(8, ge=1, description="k-means starts, of which the best goes on")
     start_rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
-
-    @field_validator("candidates")
-    @classmethod
-    def _several(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(number < 2 for number in value) or list(value) != sorted(set(value)):
-            raise ValueError("give each number of clusters once, from 2 on, in order")
-        return value
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
@@ -76,9 +66,26 @@ class KMeansSettings(ClusterSettings, KMeansChoice):
         return fill_from(KMEANS_PRESETS, given)
 
 
-class DiscriminativeFields(ClusterSettings):
+class EmbeddedSettings(ClusterSettings):
+    """What the methods need that find clusters by embeddings alone."""
+
+    @model_validator(mode="after")
+    def _sees_embeddings(self) -> Any:
+        if self.representation != "embedding":
+            raise ValueError(
+                f"representation {self.representation!r} is for the method kmeans; leave it out"
+            )
+        return self
+
+
+class DiscriminativeFields(EmbeddedSettings):
     """What discriminative clustering needs, be it alone or the start of FSTC."""
 
+    candidates: tuple[int, ...] = Field(
+        (),
+        description="numbers of clusters to choose from, by how well the clusters of two halves of "
+        "the documents agree; by default n_components it is",
+    )
     shrinkage: float = Field(
         0.3, gt=0, description="of the scatter within clusters towards a ball, in its mean variance"
     )
@@ -94,13 +101,12 @@ class DiscriminativeFields(ClusterSettings):
         4, ge=1, description="starts that are gone on with, until one of them is the best"
     )
 
-    @model_validator(mode="after")
-    def _sees_embeddings(self) -> Any:
-        if self.representation != "embedding":
-            raise ValueError(
-                f"representation {self.representation!r} is for the method kmeans; leave it out"
-            )
-        return self
+    @field_validator("candidates")
+    @classmethod
+    def _several(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(number < 2 for number in value) or list(value) != sorted(set(value)):
+            raise ValueError("give each number of clusters once, from 2 on, in order")
+        return value
 
 
 class DiscriminativeChoice(BaseModel):
@@ -116,13 +122,20 @@ class DiscriminativeSettings(DiscriminativeFields, DiscriminativeChoice):
     title: ClassVar[str] = "discriminative"
 
 
+_PAPER = {
+    "start": "kmeans",
+    "max_rounds": 40,
+    "local_steps": 100,
+    "transports": 30,
+    "warm_up": 0.1,
+}
 FSTC_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     # As the paper has it; its lambda is 0.01 on StackOverflow and 1 on the other two sets.
-    "paper": {"start": "kmeans", "mixture_from": 0.0, "temperature": 0.1},
+    "paper": {**_PAPER, "mixture_from": 0.0, "alignment": 1.0},
     # Its ablation, Table 2: without alignment, and without the mixture as well.
-    "rstc": {"start": "kmeans", "mixture_from": 0.0, "alignment": 0.0, "temperature": 0.1},
-    "stc": {"start": "kmeans", "alignment": 0.0, "temperature": 0.1},
+    "rstc": {**_PAPER, "mixture_from": 0.0, "alignment": 0.0},
+    "stc": {**_PAPER, "alignment": 0.0},
 }
 
 
@@ -149,16 +162,19 @@ class NetworkTraining(BaseModel):
 class FSTCSettings(DiscriminativeFields, NetworkTraining, FSTCChoice):
     """All parameters of FSTC, as a study names them."""
 
-    max_rounds: int = Field(40, ge=1, description="rounds")
+    max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")
+    local_steps: int = Field(
+        40, ge=1, description="minibatches a client takes in one round; 100 in the paper"
+    )
     start: Literal["discriminative", "kmeans"] = Field(
         "discriminative", description="what gives the first labels; k-means in the paper"
     )
     epsilon: float = Field(0.1, gt=0, description="of the transport: the smaller, the surer")
     transports: int = Field(
-        30, ge=0, description="how often pseudo-labels are found anew, mostly at first"
+        10, ge=0, description="how often pseudo-labels are found anew, mostly at first"
     )
     warm_up: float = Field(
-        0.1, ge=0, lt=1, description="share of all steps on the first labels, before any transport"
+        0.3, ge=0, lt=1, description="share of all steps on the first labels, before any transport"
     )
     masses: Literal["even", "global", "own"] = Field(
         "even",
@@ -173,7 +189,7 @@ class FSTCSettings(DiscriminativeFields, NetworkTraining, FSTCChoice):
     )
     mixture_steps: int = Field(1, ge=1, description="steps of the mixture for each minibatch")
     alignment: float = Field(
-        1.0, ge=0, description="weight of the distance from the global centres: lambda"
+        0.01, ge=0, description="weight of the distance from the global centres: lambda"
     )
     average_every: int = Field(
         0, ge=0, description="rounds between two averages of the networks; 0 is at the end alone"
@@ -192,3 +208,32 @@ class FSTCSettings(DiscriminativeFields, NetworkTraining, FSTCChoice):
     def total_steps(self) -> int:
         """Minibatches of a client in all rounds."""
         return self.max_rounds * self.local_steps
+
+
+class FSCCLChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["fsccl"] = Field("fsccl", description="the method")
+
+
+class FSCCLSettings(EmbeddedSettings, NetworkTraining, FSCCLChoice):
+    """All parameters of FSCCL, as a study names them."""
+
+    max_rounds: int = Field(40, ge=1, description="rounds")
+    deletion: float = Field(
+        0.2,
+        ge=0,
+        lt=1,
+        description="share of a text's words that a view of it does without; it needs the model of "
+        "the embeddings, with 0 there is dropout alone",
+    )
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="share of an embedding's numbers that a view does without"
+    )
+    contrast_temperature: float = Field(
+        0.5, gt=0, description="of the likeness of views: the lower, the more the nearest count"
+    )
+    contrastive_weight: float = Field(
+        10.0, ge=0, description="of the contrastive loss, beside that of clustering: eta"
+    )
+    title: ClassVar[str] = "fsccl"

@@ -37,6 +37,7 @@ from fedtopics.vocabulary import TextRules, VocabularyLimits
 Settings = TypeVar("Settings", bound=ClusterSettings)
 UNCLEAR = 0.5  # a document of which no cluster has this probability is of none
 SEED = 1  # of what is drawn, besides the study's
+ALL = 2  # both halves of the documents
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,13 @@ class ClusterClient(AgreeingClient[Settings]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
-        self._labels: dict[tuple[int, int], NDArray[np.int64]] = {}  # as told, by clustering
+        self._labels: dict[tuple[int, int, int], NDArray[np.int64]] = {}
+        """As last told, by start, number of clusters and half."""
+
+    @classmethod
+    def schedule(cls, settings: Settings) -> dict[str, str]:
+        """Say how often a study with these settings calls which function."""
+        return super().schedule(settings) | {"sizes": "once, at the end"}
 
     def seen(self) -> Documents:
         """Return the rows of documents of which something is known."""
@@ -190,6 +197,8 @@ class ClusterClient(AgreeingClient[Settings]):
         round: int,  # noqa: A002
         origin: Numbers,
         centres: Numbers,
+        starts: list[int],
+        half: int,
     ) -> dict[str, Any]:
         """Sum the points that are nearest to each centre (k-means).
 
@@ -203,30 +212,43 @@ class ClusterClient(AgreeingClient[Settings]):
         origin : float64 array of shape (n_dimensions,)
         centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
             Some clusterings at once.
+        starts : list of int, length n_starts
+            Which clustering each goes on from: later there are fewer.
+        half : {0, 1, 2}
+            Of the first, the second half of the documents alone, or of all.
 
         Leaves the client
             For each clustering: of each cluster with enough of the documents, their sum and their
             number; the sum of squared distances to the nearest centre. The number of documents.
         """
         self.check(vocabulary)
-        self.expect(centres, (None, None, self.n_dimensions), round)
-        points = self.points(origin)
+        self.expect(centres, (len(starts), None, self.n_dimensions), round)
+        points = self.points(origin)[self.rows(half)]
         sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
         distances = np.zeros(len(centres))
         for start, own in enumerate(centres):
             labels, apart = nearest(points, own)
-            labels = self._together(start, labels, len(own))
+            labels = self._together((starts[start], len(own), half), labels)
             sums[start], counts[start] = self.told(*sums_by_label(points, labels, len(own)))
             distances[start] = apart.sum()
         told = {"sums": sums, "counts": counts, "distances": distances}
-        return told | {"documents": len(self.known)}
+        return told | {"documents": points.shape[0]}
 
-    def _together(self, start: int, labels: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-        before = self._labels.get((start, n))
+    def _together(
+        self, clustering: tuple[int, int, int], labels: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        before = self._labels.get(clustering)
         if before is not None:
-            labels = move_together(before, labels, n, self.min_documents)
-        self._labels[start, n] = labels
+            labels = move_together(before, labels, clustering[1], self.min_documents)
+        self._labels[clustering] = labels
         return labels
+
+    def rows(self, half: int) -> Documents | slice:
+        """Return which points are of a half of the documents, or all of them."""
+        if half not in (0, 1):
+            return slice(None)
+        shuffled = np.random.default_rng([*self._seed, SEED]).permutation(len(self.known))
+        return np.sort(shuffled[half::2])
 
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Count the documents of each cluster.
@@ -252,7 +274,7 @@ class ClusterClient(AgreeingClient[Settings]):
 
     def n_topics(self, **model: Any) -> int:
         """Return the number of clusters of the server's model."""
-        return len(model["weights"][self.inference.prototypes])
+        return len(self.checked(model["weights"])[self.inference.prototypes])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         """Find the probabilities of all documents, some at a time."""
@@ -296,8 +318,11 @@ class ClusterClient(AgreeingClient[Settings]):
             )
 
     def told(self, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
-        """Leave out the sums of clusters that are of too few documents."""
-        enough = weights >= self.min_documents
+        """Leave out the sums of clusters that are of too few documents.
+
+        Where one document is enough a part of one is as well: nothing is left out.
+        """
+        enough = weights >= (self.min_documents if self.min_documents > 1 else 0)
         return sums * enough[..., None], weights * enough
 
     def checked(
@@ -346,3 +371,18 @@ def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments
             "documents that differ."
         )
     return origin, Moments.of(count, found["points"], found["products"])
+
+
+def check_told(weights: Numbers) -> None:
+    """Refuse to go on from nothing.
+
+    Raises
+    ------
+    StudyError
+        If no client has enough documents of any cluster.
+    """
+    if not weights.any():
+        raise StudyError(
+            "No client has as many documents of any cluster as its policy asks for; ask for fewer "
+            "clusters, give more documents, or lower min_documents in the policies."
+        )

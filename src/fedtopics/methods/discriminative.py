@@ -10,9 +10,10 @@ there are. `Discriminative` is what the server executes, `DiscriminativeClient` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import repeat
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -20,16 +21,32 @@ from numpy.typing import NDArray
 
 from fedtopics.aggregation import Template
 from fedtopics.cluster_inference import Discriminants
-from fedtopics.clustering import TINY, Discriminant, Moments, Numbers, discriminate, weighted_sums
+from fedtopics.clustering import (
+    TINY,
+    Discriminant,
+    Moments,
+    Numbers,
+    discriminate,
+    ranked,
+    weighted_sums,
+)
 from fedtopics.methods.base import Checkpoint, Run
 from fedtopics.methods.cluster_settings import DiscriminativeFields, DiscriminativeSettings
-from fedtopics.methods.clusters import ClusterClient, ClusterServer, Found, find_moments
-from fedtopics.methods.kmeans import begin_with_kmeans
+from fedtopics.methods.clusters import (
+    ALL,
+    ClusterClient,
+    ClusterServer,
+    Found,
+    check_told,
+    find_moments,
+)
+from fedtopics.methods.kmeans import Partition, begin_with_kmeans
 from fedtopics.methods.server import Agreement
 
 Settings = TypeVar("Settings", bound=DiscriminativeFields)
 OnRound = Callable[["Split", int, dict[str, Any]], None]
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
+CHOICE_ROUNDS = 40  # most rounds of a clustering that is only to tell how many clusters
 RAREST = 1e-3  # a cluster's share of an even one, from which on it gets no more help
 
 
@@ -55,7 +72,7 @@ class Split:
 
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""
-        kept = [int(self.apart.argmax())]
+        kept = ranked(-self.apart)[:1]
         return Split(*(array[kept] for array in vars(self).values()))
 
 
@@ -66,6 +83,7 @@ def separate(
     first: Split,
     settings: DiscriminativeFields,
     rounds: Iterable[int],
+    half: int = ALL,
     on_round: OnRound | None = None,
 ) -> tuple[Split, Directed]:
     """Move clusters apart until they rest.
@@ -82,6 +100,8 @@ def separate(
     settings : DiscriminativeFields
     rounds : iterable of int
         Numbers of the rounds, as many as there may be.
+    half : {0, 1, 2}
+        Of a half of the documents, or of all.
     on_round : function (Split, round, report), optional
 
     Returns
@@ -91,18 +111,34 @@ def separate(
     state = first
     for done, round_ in enumerate(rounds, 1):
         directed = direct(state, moments, settings)
-        exchange = partial(_exchange, agreement, origin, directed, settings, round_)
+        exchange = partial(_exchange, agreement, origin, directed, round_, half)
         found, report = agreement.clients.round(round_, exchange)
-        change = np.linalg.norm(found["sums"] - state.sums) / (np.linalg.norm(state.sums) + TINY)
-        state = Split(found["sums"], found["weights"], directed.bias, directed.apart)
+        check_told(found["told"])
+        sums = complete(found, state)
+        change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
+        state = Split(sums, found["weights"], directed.bias, directed.apart)
         if done == TRIAL:
             state = state.best()
+        arrived = bool(change < settings.tolerance)
         if on_round is not None:
-            on_round(state, round_, report)
-        if change < settings.tolerance:
+            on_round(state, round_, {"arrived": arrived, **report})
+        if arrived:
             break
     state = state.best()
     return state, direct(state, moments, settings)
+
+
+def complete(found: Mapping[str, Numbers], before: Split) -> Numbers:
+    """Return the clusters' sums, of which clients told those of enough documents.
+
+    What is told of a cluster stands for the rest of it; one that nobody tells of has the mean that
+    it had before.
+    """
+    told = found["told"][..., None]
+    mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
+    means = np.where(told > 0, found["sums"] / np.maximum(told, TINY), mean_before)
+    sums: Numbers = means * found["weights"][..., None]
+    return sums
 
 
 @dataclass(frozen=True)
@@ -138,13 +174,13 @@ def _exchange(
     agreement: Agreement,
     origin: Numbers,
     directed: Directed,
-    settings: DiscriminativeFields,
     round_: int,
+    half: int,
 ) -> dict[str, Any]:
     shape = directed.bias.shape
-    template: Template = {"sums": (*shape, len(origin)), "weights": shape}
+    template: Template = {"sums": (*shape, len(origin)), "weights": shape, "told": shape}
     given = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
-    return agreement.sum("class_sums", template, round=round_, origin=origin, **given)
+    return agreement.sum("class_sums", template, round=round_, origin=origin, half=half, **given)
 
 
 @dataclass(frozen=True)
@@ -156,13 +192,71 @@ class Start:
     split: Split
 
 
-def begin(agreement: Agreement, settings: DiscriminativeFields, seed: int) -> Start:
-    """Find the moments of the points, and k-means clusters to begin with."""
+def with_number(
+    agreement: Agreement,
+    settings: Settings,
+    origin: Numbers,
+    moments: Moments,
+    seed: int,
+    tell: Callable[..., None],
+) -> Settings:
+    """Choose the number of clusters by how well those of two halves of the documents agree.
+
+    Each half is clustered by itself; both clusterings then sort all documents, and their agreement
+    is the adjusted Rand index over pairs of documents of one client: sums of four numbers.
+
+    Parameters
+    ----------
+    tell : function ("candidate", n_components=, agreement=)
+        Told the agreement of each number, from 0 (by chance) to 1.
+
+    Returns
+    -------
+    the settings with that number, or as they are where there is nothing to choose from
+
+    References
+    ----------
+    Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther, Cluster Validation by
+    Prediction Strength, 2005.
+    """
+    scores: dict[int, float] = {}
+    for number in settings.candidates:
+        own = settings.model_copy(update={"n_components": number})
+        found = []
+        for half in (0, 1):
+            given = agreement, own, origin, moments, seed
+            clusters = begin_with_kmeans(*given, settings.finalists, half)
+            rounds = repeat(0, CHOICE_ROUNDS)
+            given_too = agreement, origin, moments, _split(clusters), own, rounds, half
+            found.append(separate(*given_too)[1].weights())
+        template = dict.fromkeys(("together", "first", "second", "chance"), ())
+        first, second = found
+        pairs = agreement.clients.round(
+            0,
+            partial(
+                agreement.sum, "agreeing_pairs", template, origin=origin, first=first, second=second
+            ),
+        )[0]
+        most = (pairs["first"] + pairs["second"]) / 2
+        scores[number] = (pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY)
+        tell("candidate", n_components=number, agreement=scores[number])
+    best = max(scores, key=lambda number: scores[number], default=settings.n_components)
+    return settings.model_copy(update={"n_components": best})
+
+
+def begin(
+    agreement: Agreement, settings: DiscriminativeFields, seed: int, tell: Callable[..., None]
+) -> Start:
+    """Find the moments of the points, the number of clusters if need be, and k-means clusters."""
     origin, moments = find_moments(agreement, settings.embedding.dimension)
+    settings = with_number(agreement, settings, origin, moments, seed, tell)
     clusters = begin_with_kmeans(agreement, settings, origin, moments, seed, settings.finalists)
+    return Start(origin, moments, _split(clusters))
+
+
+def _split(clusters: Partition) -> Split:
     none = np.zeros_like(clusters.counts)
-    split = Split(clusters.sums, clusters.counts, none, np.zeros(len(none)))
-    return Start(origin, moments, split)
+    return Split(clusters.sums, clusters.counts, none, np.zeros(len(none)))
 
 
 class Discriminative(ClusterServer[DiscriminativeSettings]):
@@ -174,7 +268,7 @@ class Discriminative(ClusterServer[DiscriminativeSettings]):
         """Find projections, directions and biases."""
         saved = run.restore()
         if saved is None:
-            start, done = begin(agreement, self.settings, self.seed), 0
+            start, done = begin(agreement, self.settings, self.seed, run.event), 0
         else:
             start, done = _restored(saved), saved.round
         last = done
@@ -184,12 +278,13 @@ class Discriminative(ClusterServer[DiscriminativeSettings]):
             last = round_
             n, loss = int(start.moments.count), -float(state.apart.max())
             run.event("round", round=round_, loss=loss, documents=n, **report)
-            if run.due(round_) and len(state.bias) == 1:  # before that, it is begun anew
+            # Before one start is left it is begun anew; after what arrived there is no round.
+            if run.due(round_) and len(state.bias) == 1 and not report["arrived"]:
                 run.checkpoint(_checkpoint(replace(start, split=state), round_))
 
         rounds = run.rounds(done, self.settings.max_rounds)
         given = agreement, start.origin, start.moments, start.split, self.settings, rounds
-        _, directed = separate(*given, note)
+        _, directed = separate(*given, on_round=note)
         return Found({"origin": start.origin, **directed.weights()}, last)
 
 
@@ -213,8 +308,8 @@ class DiscriminativeClient(ClusterClient[Settings]):
     version = 1
     inference = Discriminants
     published: ClassVar[tuple[str, ...]] = (
-        "vocabulary", "adopt", "means", "moments", "cluster_sums", "class_sums", "sizes", "shares",
-        "word_sums", "pairs",
+        "vocabulary", "adopt", "means", "moments", "cluster_sums", "class_sums", "agreeing_pairs",
+        "sizes", "shares", "word_sums", "pairs",
     )  # fmt: skip
 
     @staticmethod
@@ -230,6 +325,7 @@ class DiscriminativeClient(ClusterClient[Settings]):
         projection: Numbers,
         directions: Numbers,
         bias: Numbers,
+        half: int,
     ) -> dict[str, Any]:
         """Sum the points by their memberships.
 
@@ -241,25 +337,76 @@ class DiscriminativeClient(ClusterClient[Settings]):
         projection : float64 array of shape (n_starts, n_dimensions, n_directions)
         directions : float64 array of shape (n_starts, n_clusters, n_directions)
         bias : float64 array of shape (n_starts, n_clusters)
+        half : {0, 1, 2}
+            Of the first, the second half of the documents alone, or of all.
 
         Leaves the client
-            For each clustering: of each cluster that the documents are members of with enough
-            weight, their sum by membership, and that weight. The number of documents.
+            For each clustering: with how much weight the documents are members of each cluster;
+            of each with enough weight, their sum by membership. The number of documents.
         """
         self.check(vocabulary)
         self.expect(projection, (len(bias), self.n_dimensions, None), round)
         self.expect(directions, (*bias.shape, projection.shape[2]), round)
-        points = self.points(origin)
+        points = self.points(origin)[self.rows(half)]
         sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
+        told = np.zeros(bias.shape)
         for start, own in enumerate(zip(projection, directions, bias, strict=True)):
             members = Discriminant(*own, self.settings.temperature).memberships(points)
             found = weighted_sums(points, members, bias.shape[1])
-            sums[start], weights[start] = self.told(*found)
-        return {"sums": sums, "weights": weights, "documents": len(self.known)}
+            weights[start] = found[1]
+            sums[start], told[start] = self.told(*found)
+        return {"sums": sums, "weights": weights, "told": told, "documents": len(points)}
+
+    def agreeing_pairs(
+        self,
+        vocabulary: str,
+        origin: Numbers,
+        first: dict[str, NDArray[Any]],
+        second: dict[str, NDArray[Any]],
+    ) -> dict[str, Any]:
+        """Count pairs of documents that two clusterings agree to have together.
+
+        Parameters
+        ----------
+        vocabulary : str
+        origin : float64 array of shape (n_dimensions,)
+        first, second : mappings of name to array
+            What finds the clusters.
+
+        Leaves the client
+            How many pairs of its documents are in one cluster of both clusterings, of the first,
+            of the second, and of both by chance; the number of documents.
+        """
+        self.check(vocabulary)
+        labels = [self._labels_by({"origin": origin, **given}) for given in (first, second)]
+        table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
+        np.add.at(table, tuple(labels), 1)
+        together, one, other, all_ = (
+            float((counts * (counts - 1) / 2).sum())
+            for counts in (table, table.sum(1), table.sum(0), table.sum())
+        )
+        return {
+            "together": together,
+            "first": one,
+            "second": other,
+            "chance": one * other / max(all_, 1.0),
+            "documents": len(self.known),
+        }
+
+    def _labels_by(self, weights: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+        found = self.checked(weights, Discriminants)
+        points = self.points(found["origin"])
+        inference = Discriminants(self.bag.shape[1], self.settings)
+        labels = (shares.argmax(1) for _, shares in inference.memberships(found, points))
+        return np.concatenate([np.zeros(0, np.int64), *labels])
 
 
 def before_rounds(settings: DiscriminativeFields) -> dict[str, str]:
     """Say which functions are called before the first round, and how often."""
     calls = dict.fromkeys(("means", "moments"), "once, before the first round")
     often = f"at most {settings.start_rounds} times, before the first round"
+    if settings.candidates:
+        choices = 2 * len(settings.candidates)
+        often = f"{often}, and {choices} times as often to choose the number of clusters"
+        calls["agreeing_pairs"] = f"{len(settings.candidates)} times, before the first round"
     return calls | {"cluster_sums": often}

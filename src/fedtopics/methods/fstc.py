@@ -8,7 +8,8 @@ executes, `FSTCClient` what a client does, `fstc_training` how it trains.
 The paper pools every embedding at the server for the first labels; an embedding can be turned back
 into much of its text, so that is not offered. First labels are those of discriminative clustering,
 or of k-means, both from sums. Centres are those of what the adapter makes of embeddings: of a
-frozen encoder's they would never change.
+frozen encoder's they would never change. With `fine_tune` the encoder is trained as well, as in the
+paper: each client begins with the same one, and the model has the mean of theirs.
 
 References
 ----------
@@ -18,42 +19,93 @@ Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering: Alg
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fedtopics.aggregation import Template
-from fedtopics.cluster_inference import Adapted, AdapterShape, Centres, Discriminants
+from fedtopics.cluster_inference import (
+    Adapted,
+    AdapterShape,
+    Centres,
+    ClusterInference,
+    Discriminants,
+    FineTuned,
+    TunedShape,
+    centred,
+)
 from fedtopics.clustering import Numbers
+from fedtopics.embeddings import document_embeddings
+from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.methods.base import Checkpoint, Run
+from fedtopics.methods.client import Documents
 from fedtopics.methods.cluster_settings import FSTCSettings
 from fedtopics.methods.clusters import ClusterServer, Found, find_moments
-from fedtopics.methods.discriminative import DiscriminativeClient, before_rounds, begin, separate
-from fedtopics.methods.fstc_training import FixedInputs, Told, Trainer
+from fedtopics.methods.discriminative import (
+    DiscriminativeClient,
+    before_rounds,
+    begin,
+    separate,
+    with_number,
+)
+from fedtopics.methods.fstc_training import (
+    EncodedInputs,
+    FixedInputs,
+    Inputs,
+    Told,
+    Trainer,
+    encoder_to_train,
+)
 from fedtopics.methods.kmeans import begin_with_kmeans
 from fedtopics.methods.server import Agreement
 from fedtopics.networks import Adapter
+from fedtopics.tuned import EncoderNetwork, Shapes, Tokens, TunedEncoder, digest
 
 START_ROUNDS = 100  # most rounds of discriminative clustering before the first
+PROTOTYPES = "start/centres", "start/directions"  # have a row a cluster
 KEPT = 3  # rounds whose state a client keeps
+DIMENSIONS = 4  # most of a weight
 Arrays = dict[str, NDArray[Any]]
+
+
+def network_of(settings: FSTCSettings) -> type[Adapted]:
+    """Return what finds clusters by what these settings train."""
+    return FineTuned if settings.fine_tune else Adapted
+
+
+def shape_of(settings: FSTCSettings, encoder: Shapes) -> AdapterShape:
+    """Return what a model keeps of the settings, and of an encoder that was trained."""
+    kind = TunedShape if settings.fine_tune else AdapterShape
+    kept = settings.model_dump(include=set(kind.model_fields)) | {"temperature": settings.epsilon}
+    return kind(**kept, **({"encoder": encoder} if settings.fine_tune else {}))
 
 
 class FSTC(ClusterServer[FSTCSettings]):
     """The server's half."""
 
-    inference = Adapted
+    _encoder: Shapes = {}  # noqa: RUF012 - of what is trained of it: nothing, if it is frozen
+
+    @property
+    def inference(self) -> type[Adapted]:  # type: ignore[override]
+        """What finds the clusters of new documents."""
+        return network_of(self.settings)
 
     def cluster(self, agreement: Agreement, run: Run) -> Found:
         """Alternate: local training at the clients, mean centres at the server (Algorithm 2)."""
+        if self.settings.fine_tune:
+            self._encoder = self._same_encoder(agreement)
         saved = run.restore()
         done = 0 if saved is None else saved.round
-        state = self._first(agreement) if saved is None else dict(saved.arrays)
+        state = self._first(agreement, run) if saved is None else dict(saved.arrays)
+        numbers = {"n_components": next(len(state[name]) for name in PROTOTYPES if name in state)}
+        self.settings = self.settings.model_copy(update=numbers)
         first = self._labelled(agreement, state)
         state = {**first, **state}
         if saved is None:
@@ -70,17 +122,30 @@ class FSTC(ClusterServer[FSTCSettings]):
 
     def shape(self, settings: FSTCSettings) -> AdapterShape:
         """Return what a model keeps of the settings."""
-        kept = settings.model_dump(include=set(AdapterShape.model_fields))
-        return AdapterShape(**{**kept, "temperature": settings.epsilon})
+        return shape_of(settings, self._encoder)
 
-    def _first(self, agreement: Agreement) -> Arrays:
+    def _same_encoder(self, agreement: Agreement) -> Shapes:
+        """Make sure that all clients begin with one encoder; return the shapes of its weights."""
+        template = {"names": ["weights"], "shapes": ("weights", DIMENSIONS), "digest": [1]}
+        (first, reply), *others = agreement.call("encoder", template).items()
+        different = [name for name, other in others if other["digest"] != reply["digest"]]
+        if different:
+            raise StudyError(
+                f"The encoders of {', '.join(different)} have other weights than that of {first}; "
+                f"give all clients the same files of the model {self.settings.embedding.model!r}."
+            )
+        shapes = (tuple(int(n) for n in row if n) for row in reply["shapes"])
+        return dict(zip(reply["names"], shapes, strict=True))
+
+    def _first(self, agreement: Agreement, run: Run) -> Arrays:
         """Find what gives the first labels."""
         settings = self.settings
         if settings.start == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
+            settings = with_number(agreement, settings, origin, moments, self.seed, run.event)
             clusters = begin_with_kmeans(agreement, settings, origin, moments, self.seed, 1)
             return {"origin": origin, "start/centres": clusters.centres[0]}
-        start = begin(agreement, settings, self.seed)
+        start = begin(agreement, settings, self.seed, run.event)
         given = agreement, start.origin, start.moments, start.split, settings
         _, directed = separate(*given, repeat(0, START_ROUNDS))
         found = {f"start/{name}": array for name, array in directed.weights().items()}
@@ -126,8 +191,10 @@ class FSTC(ClusterServer[FSTCSettings]):
         shapes = Adapter(
             settings.embedding.dimension, settings.hidden, settings.n_components
         ).shapes
-        reply = agreement.sum("network", {"weights": shapes}, round=round_)
-        return {name: total / reply["documents"] for name, total in reply["weights"].items()}
+        template = {"weights": shapes | self._encoder}
+        reply = agreement.sum("network", template, round=round_)
+        mean = {name: total / reply["documents"] for name, total in reply["weights"].items()}
+        return mean | {name: mean[name].astype(np.float32) for name in self._encoder}
 
 
 def _centres(reply: Mapping[str, Any]) -> Arrays:
@@ -140,16 +207,31 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
     """The client's half.
 
     What it is after each of the last rounds is kept in its workplace: a client that is begun anew
-    goes on from there, to the same bits.
+    goes on from there, to the same bits; with an encoder on a GPU, but for its rounding.
     """
 
     method = "fstc"
     version = 1
-    inference = Adapted  # type: ignore[assignment]
     published = (
-        "vocabulary", "adopt", "means", "moments", "cluster_sums", "class_sums", "first_labels",
-        "train_locally", "network", "sizes", "shares", "word_sums", "pairs",
+        "vocabulary", "adopt", "means", "moments", "cluster_sums", "class_sums", "agreeing_pairs",
+        "encoder", "first_labels", "train_locally", "network", "sizes", "shares", "word_sums",
+        "pairs",
     )  # fmt: skip
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._tuned: tuple[Any, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
+        self._encoder: EncoderNetwork | None = None
+        if self.settings.fine_tune:
+            try:
+                self._encoder = encoder_to_train(self._corpus, self.settings, self._own_model)
+            except FedTopicsError as error:
+                raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
+
+    @property
+    def inference(self) -> type[Adapted]:  # type: ignore[override]
+        """What finds the clusters of documents, once there is a model."""
+        return network_of(self.settings)
 
     @staticmethod
     def rounds(settings: Any) -> dict[str, str]:
@@ -157,9 +239,26 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         calls = before_rounds(settings)
         if settings.start == "discriminative":
             calls["class_sums"] = f"at most {START_ROUNDS} times, before the first round"
+        if settings.fine_tune:
+            calls["encoder"] = "once, before the first round"
         calls |= {"first_labels": "once, before the first round", "train_locally": "each round"}
         every = f"every {settings.average_every} rounds, and " if settings.average_every else ""
         return calls | {"network": f"{every}once, at the end"}
+
+    def encoder(self, vocabulary: str) -> dict[str, Any]:
+        """Say which encoder is about to be trained: all clients' have to be the same.
+
+        Leaves the client
+            The names and shapes of the encoder's weights and a digest of them, before any training;
+            the number of documents.
+        """
+        self.check(vocabulary)
+        first = {} if self._encoder is None else self._encoder.first
+        shapes = np.zeros((len(first), DIMENSIONS), np.int64)
+        for row, weight in zip(shapes, first.values(), strict=True):
+            row[: weight.ndim] = weight.shape
+        told = {"names": list(first), "shapes": shapes, "digest": [digest(first)]}
+        return told | {"documents": len(self.known)}
 
     def first_labels(
         self, vocabulary: str, origin: Numbers, start: dict[str, NDArray[Any]]
@@ -184,6 +283,8 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         points = self.points(origin)
         given = kind(self.bag.shape[1], self.settings).memberships(weights, points)
         shares = np.concatenate([members for _, members in given])
+        chosen = {"n_components": shares.shape[1]}
+        self.settings = self.settings.model_copy(update=chosen)
         self._labels_given = (
             np.eye(shares.shape[1])[shares.argmax(1)] if kind is Centres else shares
         )
@@ -234,7 +335,8 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         """Return the client's network as it is after a round.
 
         Leaves the client
-            The weights of the network it trained on its documents, times their number; that.
+            The weights of the network it trained on its documents, times their number; that. With
+            fine_tune, the encoder's are among them.
         """
         self.check(vocabulary)
         self._go_to(round)
@@ -243,7 +345,51 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
             name: weight.detach().cpu().numpy() * np.float64(n)
             for name, weight in self._trainer.weights.items()
         }
-        return {"weights": weights, "documents": n}
+        encoder = () if self._encoder is None else self._encoder.first
+        narrow = {name: weights[name].astype(np.float32) for name in encoder}  # they are many
+        return {"weights": weights | narrow, "documents": n}
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+        """Find the probabilities of all documents, some at a time."""
+        if self._encoder is None:
+            yield from super().thetas(**model)
+            return
+        weights = self.checked(model["weights"])
+        inference = self._inference(self.n_topics(**model))
+        for rows, theta in inference.memberships(weights, self._tuned_points(weights)):
+            yield self.known[rows], theta
+
+    def _tuned_points(self, weights: Arrays) -> NDArray[np.float32]:
+        """Return what represents documents to the server's model; the last are kept."""
+        settings = self.settings
+        own = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
+        model = self._own_model or settings.embedding.model
+        encoder = TunedEncoder(model, settings.max_length, own)
+        key = encoder.fingerprint, weights["origin"].tobytes()
+        if self._tuned[0] != key:
+            texts = replace(self._corpus, embeddings=None)
+            embedded = document_embeddings(
+                texts, settings.embedding, own_model=self._own_model, encoder=encoder
+            )
+            self._tuned = key, centred(embedded[self.known], weights["origin"])
+        return self._tuned[1]
+
+    @property
+    def _own_model(self) -> str | None:
+        return self.workplace.embedding_model
+
+    @property
+    def _encoder_shapes(self) -> Shapes:
+        return {} if self._encoder is None else self._encoder.shapes
+
+    def _inference(
+        self, n_clusters: int | None = None, kind: type[ClusterInference] | None = None
+    ) -> ClusterInference:
+        if kind not in (None, self.inference):
+            return super()._inference(n_clusters, kind)
+        number = {"n_components": n_clusters or self.settings.n_components}
+        shape = shape_of(self.settings.model_copy(update=number), self._encoder_shapes)
+        return self.inference(self.bag.shape[1], shape)
 
     def _reply(self) -> dict[str, Any]:
         sums, counts = self.told(*self._trainer.centres())
@@ -252,9 +398,18 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
     def _new_trainer(self) -> Trainer:
         settings = self.settings
         network = Adapter(self.n_dimensions, settings.hidden, settings.n_components)
-        inputs = FixedInputs(self._points[1])
+        inputs: Inputs = FixedInputs(self._points[1])
+        if self._encoder is not None:
+            inputs = EncodedInputs(self._encoder, self._tokens, self._origin, self._seed)
         weights = network.initial_weights(self._seed[0])
         return Trainer(settings, inputs, weights, self._labels_given, self._seed)
+
+    @cached_property
+    def _tokens(self) -> Tokens:
+        if self._encoder is None:
+            return {}
+        texts = [text for batch in self._corpus.texts() for text in batch]
+        return self._encoder.tokens([texts[row] for row in self.known])
 
     def _go_to(self, round_: int) -> None:
         """Be as after a round, or as near to it as there is a state kept."""

@@ -5,7 +5,7 @@ All of it is of one client's own documents. What is here leaves nothing; `fstc` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,16 +15,21 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from fedtopics.aggregation import optimizer_state, restore_optimizer
 from fedtopics.clustering import Numbers
+from fedtopics.corpus import Corpus
+from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.cluster_settings import FSTCSettings
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.networks import Tensors, represent, score
 from fedtopics.pseudo_labels import Mixture, schedule, sharpen, transport, weighted_error
 from fedtopics.pseudo_labels import weights as trusted
+from fedtopics.tuned import EncoderNetwork, Tokens, encoder_network, take
 
 EVALUATION_BATCH = 2048
+DROPOUT = 2  # of what is drawn, besides the study's seed and the client's
 
 
 class Inputs(Protocol):
@@ -34,11 +39,15 @@ class Inputs(Protocol):
     def weights(self) -> Tensors:
         """Weights of its own that are trained as well: those of an encoder."""
 
+    @property
+    def device(self) -> torch.device:
+        """Where points are, and what is computed with them."""
+
     def __len__(self) -> int:
         """Return the number of documents."""
 
-    def __call__(self, rows: NDArray[np.int64]) -> Tensor:
-        """Return the points of documents, shape (n, n_dimensions)."""
+    def __call__(self, rows: NDArray[np.int64], step: int | None = None) -> Tensor:
+        """Return the points of documents, shape (n, n_dimensions), in training or for use."""
 
 
 class FixedInputs:
@@ -50,6 +59,7 @@ class FixedInputs:
     """
 
     weights: Tensors = {}  # noqa: RUF012 - there are none, ever
+    device = torch.device("cpu")
 
     def __init__(self, points: NDArray[np.float32]) -> None:
         self._points = torch.from_numpy(points)
@@ -57,9 +67,88 @@ class FixedInputs:
     def __len__(self) -> int:
         return len(self._points)
 
-    def __call__(self, rows: NDArray[np.int64]) -> Tensor:
+    def __call__(self, rows: NDArray[np.int64], step: int | None = None) -> Tensor:
         """Return the points of documents."""
         return self._points[torch.from_numpy(rows)]
+
+
+class EncodedInputs:
+    """Texts, and an encoder that is trained with the network.
+
+    A point is what the embedding of a frozen encoder would be made into: of unit length, less the
+    mean embedding of all clients before training, of unit length again.
+
+    Parameters
+    ----------
+    encoder : EncoderNetwork
+    tokens : tokens
+        Of the texts.
+    origin : float64 array of shape (n_dimensions,)
+        The mean embedding.
+    seed : sequence of int
+        The study's and the client's: dropout of a step is a function of it.
+    """
+
+    def __init__(
+        self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, seed: Sequence[int]
+    ) -> None:
+        self.weights = {name: weight.clone() for name, weight in encoder.first.items()}
+        self.device = encoder.device
+        self._encoder = encoder
+        self._tokens = tokens
+        self._origin = torch.from_numpy(origin).to(self.device, torch.float32)
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._tokens["input_ids"])
+
+    def __call__(self, rows: NDArray[np.int64], step: int | None = None) -> Tensor:
+        """Return the points of documents; with a gradient and dropout in a training step."""
+        tokens = take(self._tokens, rows)
+        if step is None:
+            embedded = self._encoder.embed(self.weights, tokens)
+        else:
+            embedded = self._encoder(self.weights, tokens, [*self._seed, DROPOUT, step])
+        return normalize(normalize(embedded) - self._origin)
+
+
+def encoder_to_train(
+    corpus: Corpus, settings: FSTCSettings, own_model: str | None
+) -> EncoderNetwork:
+    """Load the encoder that is to be trained on a client's texts, or say why it cannot be.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        With the embeddings of the untrained encoder.
+    settings : FSTCSettings
+    own_model : str, optional
+        Where the client has the study's model.
+
+    Raises
+    ------
+    StudyError
+        If the model cannot be loaded or trained, or has another dimension than the study says.
+    DataError
+        If documents have embeddings and no text.
+    FedTopicsError
+        If sentence-transformers is not installed.
+    """
+    model, dimension = own_model or settings.embedding.model, settings.embedding.dimension
+    encoder = encoder_network(model, settings.max_length)
+    if encoder.dimension != dimension:
+        raise StudyError(
+            f"The model {model!r} gives embeddings of {encoder.dimension} dimensions and the study "
+            f"says {dimension}; set dimension to {encoder.dimension} in the study, or check which "
+            "model it means."
+        )
+    blank = np.array([not text.strip() for batch in corpus.texts() for text in batch])
+    if corpus.embeddings is not None and (missing := int(corpus.embeddings[blank].any(1).sum())):
+        raise DataError(
+            f"{missing} of {len(corpus)} documents have an embedding and no text; give the texts "
+            "that the encoder is to be trained on, or set fine_tune = false in the study."
+        )
+    return encoder
 
 
 @dataclass(frozen=True)
@@ -109,8 +198,9 @@ class Trainer:
         self.round = 0
         self._settings = settings
         self._inputs = inputs
-        self.weights = weights | inputs.weights
-        self._device = next(iter(self.weights.values())).device
+        self._device = inputs.device
+        network = {name: weight.to(self._device) for name, weight in weights.items()}
+        self.weights = network | inputs.weights
         self._labels = torch.from_numpy(np.asarray(labels, np.float32)).to(self._device)
         self._mixture = Mixture.begin(self._labels.shape[1])
         self._batches = Minibatches(np.arange(len(inputs)), seed, 0.0, 1)
@@ -127,7 +217,7 @@ class Trainer:
         for weight in self.weights.values():
             weight.requires_grad_()
         groups = [
-            {"params": list(weights.values()), "lr": settings.learning_rate},
+            {"params": list(network.values()), "lr": settings.learning_rate},
             {"params": list(inputs.weights.values()), "lr": settings.encoder_learning_rate},
         ]
         self._optimizer = torch.optim.Adam([group for group in groups if group["params"]])
@@ -148,7 +238,7 @@ class Trainer:
 
     def _step(self, rows: NDArray[np.int64], target: Tensor, present: Tensor, number: int) -> float:
         labels = self._labels[torch.from_numpy(rows)]
-        points = represent(self.weights, self._inputs(rows))
+        points = represent(self.weights, self._inputs(rows, number))
         outputs = score(self.weights, points)
         trust = torch.ones(len(rows), device=self._device)
         if number >= self._mixture_from:
@@ -211,7 +301,7 @@ class Trainer:
 
     def restore(self, path: Path, round_: int) -> None:
         """Take up what `save` wrote after a round."""
-        tensors = load_file(path, device=str(self._device))
+        tensors = load_file(path)
         below = {"weights": {}, "optimizer": {}, "mixture": {}}  # type: dict[str, Tensors]
         for name, tensor in tensors.items():
             owner, _, last = name.partition("/")
@@ -221,7 +311,7 @@ class Trainer:
                 weight.copy_(below["weights"][name])
         restore_optimizer(self._optimizer, self.weights, below["optimizer"])
         self._mixture = Mixture.restore(below["mixture"])
-        self._labels = tensors["labels"]
+        self._labels = tensors["labels"].to(self._device)
         self.round = round_
 
 

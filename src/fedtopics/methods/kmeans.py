@@ -21,14 +21,23 @@ from itertools import repeat
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedtopics.aggregation import Template
 from fedtopics.cluster_inference import Centres
-from fedtopics.clustering import Moments, Numbers, nearest, sums_by_label
+from fedtopics.clustering import Moments, Numbers, nearest, ranked, sums_by_label
 from fedtopics.errors import StudyError
 from fedtopics.methods.base import Checkpoint, Run
 from fedtopics.methods.cluster_settings import ClusterSettings, KMeansSettings
-from fedtopics.methods.clusters import SEED, ClusterClient, ClusterServer, Found, find_moments
+from fedtopics.methods.clusters import (
+    ALL,
+    SEED,
+    ClusterClient,
+    ClusterServer,
+    Found,
+    check_told,
+    find_moments,
+)
 from fedtopics.methods.server import Agreement
 
 OnRound = Callable[["Partition", int, dict[str, Any]], None]
@@ -46,6 +55,8 @@ class Partition:
     sums : float64 array of that shape
         Of the points nearest to the centres before.
     counts : float64 array of shape (n_starts, n_clusters)
+    starts : int64 array of shape (n_starts,)
+        Which of the first starts each goes on from.
     distances : float64 array of shape (n_starts,)
         Squared, to the nearest of the centres before, summed over points.
     """
@@ -53,11 +64,12 @@ class Partition:
     centres: Numbers
     sums: Numbers
     counts: Numbers
+    starts: NDArray[np.int64]
     distances: Numbers
 
     def best(self, n: int) -> Partition:
         """Return the n with the smallest distances."""
-        kept = np.argsort(self.distances, kind="stable")[:n]
+        kept = ranked(self.distances)[:n]
         return Partition(*(array[kept] for array in vars(self).values()))
 
 
@@ -67,6 +79,7 @@ def lloyd(
     centres: Numbers,
     rounds: Iterable[int],
     finalists: int = 1,
+    half: int = ALL,
     on_round: OnRound | None = None,
 ) -> Partition:
     """Move centres to the mean of the points nearest to them, until they rest.
@@ -81,21 +94,27 @@ def lloyd(
     finalists : int
         How many of the starts are gone on with after the first ten rounds: those with the smallest
         distances.
+    half : {0, 1, 2}
+        Of a half of the documents, or of all.
     on_round : function (Partition, round, report), optional
     """
-    state = Partition(centres, np.zeros_like(centres), np.zeros(centres.shape[:2]), np.zeros(0))
+    n_starts = len(centres)
+    nothing = np.zeros_like(centres), np.zeros(centres.shape[:2])
+    state = Partition(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
     for done, round_ in enumerate(rounds, 1):
-        exchange = partial(_exchange, agreement, origin, state.centres, round_)
+        exchange = partial(_exchange, agreement, origin, state, round_, half)
         found, report = agreement.clients.round(round_, exchange)
         counts = found["counts"]
+        check_told(counts)
         means = found["sums"] / np.maximum(counts, 1)[..., None]
         # A cluster that nobody is in stays where it is: its turn may come.
         moved = np.where(counts[..., None] > 0, means, state.centres)
         change = np.linalg.norm(moved - state.centres) / np.linalg.norm(moved)
-        state = Partition(moved, found["sums"], counts, found["distances"])
+        state = Partition(moved, found["sums"], counts, state.starts, found["distances"])
+        arrived = bool(change < AT_REST)
         if on_round is not None:
-            on_round(state, round_, report)
-        if change < AT_REST:
+            on_round(state, round_, {"documents": found["documents"], "arrived": arrived, **report})
+        if arrived:
             break
         if done == TRIAL:
             state = state.best(finalists)
@@ -103,15 +122,15 @@ def lloyd(
 
 
 def _exchange(
-    agreement: Agreement, origin: Numbers, centres: Numbers, round_: int
+    agreement: Agreement, origin: Numbers, state: Partition, round_: int, half: int
 ) -> dict[str, Any]:
     template: Template = {
-        "sums": centres.shape,
-        "counts": centres.shape[:2],
-        "distances": centres.shape[:1],
+        "sums": state.sums.shape,
+        "counts": state.counts.shape,
+        "distances": state.distances.shape,
     }
-    given = {"round": round_, "origin": origin, "centres": centres}
-    return agreement.sum("cluster_sums", template, **given)
+    given = {"origin": origin, "centres": state.centres, "starts": state.starts.tolist()}
+    return agreement.sum("cluster_sums", template, round=round_, half=half, **given)
 
 
 def begin_with_kmeans(
@@ -121,6 +140,7 @@ def begin_with_kmeans(
     moments: Moments,
     seed: int,
     finalists: int,
+    half: int = ALL,
 ) -> Partition:
     """Find k-means clusters of embeddings before the first round, from several starts.
 
@@ -128,11 +148,22 @@ def begin_with_kmeans(
     named, and they do not depend on how documents are spread over clients.
     """
     centres = draw_centres(settings, moments, seed)
-    return lloyd(agreement, origin, centres, repeat(0, settings.start_rounds), finalists)
+    return lloyd(agreement, origin, centres, repeat(0, settings.start_rounds), finalists, half)
 
 
 def draw_centres(settings: ClusterSettings, moments: Moments, seed: int) -> Numbers:
-    """Draw the starts, shape (n_starts, n_clusters, n_dimensions)."""
+    """Draw the starts, shape (n_starts, n_clusters, n_dimensions).
+
+    Raises
+    ------
+    StudyError
+        If there are fewer documents than clusters.
+    """
+    if moments.count < settings.n_components:
+        raise StudyError(
+            f"The clients have {moments.count} documents together, fewer than n_components = "
+            f"{settings.n_components}; ask for fewer, or give more documents."
+        )
     rng = np.random.default_rng([seed, SEED])
     drawn = moments.draw(settings.starts * settings.n_components, rng)
     return drawn.reshape(settings.starts, settings.n_components, -1)
@@ -145,30 +176,31 @@ class KMeans(ClusterServer[KMeansSettings]):
 
     def cluster(self, agreement: Agreement, run: Run) -> Found:
         """Find centres."""
+        if self.settings.algorithm == "k-fed":
+            next(run.rounds(0, 1))  # all is in one
+            origin, centres = self._first(agreement)
+            return Found({"origin": origin, "centres": centres[0]}, 1)
         saved = run.restore()
         if saved is not None:
             origin, centres = saved.arrays["origin"], saved.arrays["centres"]
         else:
             origin, centres = self._first(agreement)
-        if self.settings.algorithm == "k-fed":
-            return Found({"origin": origin, "centres": centres[0]}, 1)
         done = 0 if saved is None else saved.round
         last = done
 
         def note(state: Partition, round_: int, report: Mapping[str, Any]) -> None:
             nonlocal last
             last = round_
-            n = float(state.counts[0].sum())
-            loss = float(state.distances.min()) / n
-            run.event("round", round=round_, loss=loss, documents=int(n), **report)
-            if run.due(round_) and len(state.centres) == 1:  # before that, it is begun anew
+            loss = float(state.distances.min()) / report["documents"]
+            run.event("round", round=round_, loss=loss, **report)
+            # Before one start is left it is begun anew; after what arrived there is no round.
+            if run.due(round_) and len(state.centres) == 1 and not report["arrived"]:
                 arrays = {"origin": origin, "centres": state.centres}
                 run.checkpoint(Checkpoint(round_, arrays, {}))
 
         rounds = run.rounds(done, self.settings.max_rounds)
         state = lloyd(agreement, origin, centres, rounds, on_round=note)
-        centre = state.centres[0] if last else centres[0]
-        return Found({"origin": origin, "centres": centre}, last)
+        return Found({"origin": origin, "centres": state.centres[0]}, last)
 
     def _first(self, agreement: Agreement) -> tuple[Numbers, Numbers]:
         """Return what points are measured from, and the first centres."""
