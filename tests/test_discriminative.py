@@ -14,7 +14,7 @@ from fedtopics.clustering import Moments
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import CLIENT_HALVES, discriminative
 from fedtopics.methods.clusters import ALL
-from fedtopics.methods.discriminative import RAREST, Split, direct
+from fedtopics.methods.discriminative import RAREST, Split, complete, direct
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.privacy import OPEN_POLICY, Policy
 from fedtopics.simulation import train
@@ -238,28 +238,46 @@ def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
 
 def test_a_cluster_of_little_weight_is_not_told() -> None:
     shares = np.array([0.5, 0.41, 0.08, 0.01])
+    weights = 5 * shares
     plan = planned("discriminative", n_components=4, embedding={"dimension": 5})
     for least, told in ((1, 4), (2, 2), (3, 0)):
         client, vocabulary = half(plan, corpus_of(np.eye(5)), Policy(min_documents=least))
         found = sums_of(client, vocabulary, np.log(shares).tolist())
-        expected = np.where(np.arange(4) < told, shares, 0)
-        np.testing.assert_allclose(found["weights"], [5 * expected])
-        np.testing.assert_allclose(
-            found["sums"], np.repeat(expected, 5).reshape(1, 4, 5), rtol=1e-6
-        )
+        enough = np.where(np.arange(4) < told, shares, 0)
+        np.testing.assert_allclose(found["weights"], [weights])
+        np.testing.assert_allclose(found["told"], [5 * enough])
+        np.testing.assert_allclose(found["sums"], np.repeat(enough, 5).reshape(1, 4, 5), rtol=1e-6)
         assert found["documents"] == 5
+
+
+def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
+    before = Split(
+        sums=np.array([[[2.0, 4.0], [9.0, 0.0], [0.0, 0.0]]]),
+        weights=np.array([[2.0, 3.0, 0.0]]),
+        bias=np.zeros((1, 3)),
+        apart=np.zeros(1),
+    )
+    found = {
+        "sums": np.array([[[30.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]),
+        "told": np.array([[10.0, 0.0, 0.0]]),
+        "weights": np.array([[12.0, 5.0, 1.0]]),
+    }
+    np.testing.assert_allclose(complete(found, before), [[[36, 0], [15, 0], [0, 0]]])
+    all_told = found | {"told": found["weights"]}
+    np.testing.assert_allclose(complete(all_told, before)[:, :1], found["sums"][:, :1])
 
 
 def test_no_embedding_and_no_rare_word_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = planned("discriminative", candidates=(4, 5), starts=1, max_rounds=20)
+    plan = planned("discriminative", candidates=(4, 5), starts=1, tolerance=0.05)
     messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
     told = messages.of("class_sums", "client-1")
     assert len(told) > 5
     for reply in told:
-        assert ((reply["weights"] == 0) | (reply["weights"] >= 10)).all()
-        np.testing.assert_array_equal(reply["sums"].any(2), reply["weights"] > 0)
+        enough = reply["weights"] >= 10
+        np.testing.assert_array_equal(reply["sums"].any(2), enough)
+        np.testing.assert_array_equal(reply["told"], reply["weights"] * enough)
 
 
 @pytest.mark.parametrize(

@@ -100,14 +100,14 @@ def test_it_is_pooled_kmeans_from_the_same_start(
 @pytest.fixture(scope="module")
 def at_one() -> NDArray[np.int64]:
     """The labels, were all documents at one client."""
-    return trained(planned("kmeans"), {"all": CORPUS}).main_topics(CORPUS)
+    return trained(planned("kmeans", starts=3), {"all": CORPUS}).main_topics(CORPUS)
 
 
 @pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (50, None), (10, 0.1)])
 def test_labels_do_not_depend_on_where_documents_are(
     n_clients: int, alpha: float | None, at_one: NDArray[np.int64]
 ) -> None:
-    model = trained(planned("kmeans"), spread(CORPUS, n_clients, alpha))
+    model = trained(planned("kmeans", starts=3), spread(CORPUS, n_clients, alpha))
     assert len(model.documents) == n_clients
     np.testing.assert_array_equal(model.main_topics(CORPUS), at_one)
 
@@ -485,7 +485,7 @@ def test_more_clusters_than_documents(how: dict[str, Any], policy: Policy) -> No
     message = r"fewer than n_components = 200; ask for fewer, or give more documents\."
     with pytest.raises(StudyError, match=message):
         train(
-            planned("kmeans", n_components=200, **how),
+            planned("kmeans", n_components=200, starts=1, **how),
             corpora,
             policies=dict.fromkeys(corpora, policy),
         )

@@ -277,7 +277,8 @@ class Participation:
             (folder / name).write_bytes(content.tobytes())
         model = TopicModel.from_pretrained(folder)
         self.corpus = self._workplace.grown() if self._workplace.grown else self.corpus
-        unknown = model.write_theta(self.corpus, self.out / "theta.parquet")
+        corpus = model.embedded(self.corpus, self._workplace.embedding_model)
+        unknown = model.write_theta(corpus, self.out / "theta.parquet")
         self._event("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
 
     def diagnose(self) -> str:

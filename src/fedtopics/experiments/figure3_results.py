@@ -13,7 +13,7 @@ import numpy as np
 from fedtopics.experiments import report
 from fedtopics.experiments.figure3_runs import Case
 from fedtopics.experiments.gfedntm_figure3 import CLIENTS, ETAS, RECIPES, SHARED, SWEPT, Settings
-from fedtopics.experiments.report import Table, write_json
+from fedtopics.experiments.report import Table, spread, write_json
 
 Rows = Sequence[dict[str, Any]]
 PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")
@@ -88,14 +88,14 @@ def _first_table(scores: Scores, case: Case) -> Table:
     for model, recipe in RECIPES.items():
         for scenario in SCENARIOS:
             cells = [
-                _spread(scores.of(case, model, scenario, score), digits)
+                spread(scores.of(case, model, scenario, score), digits)
                 for score, digits in (("tss", 2), ("dss", 0), ("dss_refined", 0))
             ]
             if cells[0] != "-":
                 lines.append((recipe.title, scenario, *cells))
     for name in ("random", "even", "oracle"):
         tss, dss = (
-            _spread(scores.of(case, name, "", score), digits)
+            spread(scores.of(case, name, "", score), digits)
             for score, digits in (("tss", 2), ("dss", 0))
         )
         lines.append((name, "-", tss, *(("-", dss) if name == "oracle" else (dss, "-"))))
@@ -110,7 +110,7 @@ def _readings_table(scores: Scores, case: Case) -> Table:
         if found:
             published = str(PUBLISHED[scenario][0])
             lines.append((scenario, *(f"{found[name]:.2f}" for name in READINGS), published))
-    even = _spread(scores.of(case, "even", "", "tss"), 2)
+    even = spread(scores.of(case, "even", "", "tss"), 2)
     lines.append(("even topics", even, even, even, even, "-"))
     title = "TSS of the paper's network, the same weights read in four ways"
     return Table(title, ("scenario", *READINGS, "published"), tuple(lines))
@@ -129,17 +129,9 @@ def _sweep(
         for model in SWEPT:
             for scenario in ("federated", "alone"):
                 for score, digits in (("tss", 2), ("dss_refined", 0)):
-                    cells.append(_spread(scores.of(case, model, scenario, score)[:1], digits))
-        lines.append((f"{value:g}", *cells, _spread(scores.of(case, "random", "", "tss")[:1], 2)))
+                    cells.append(spread(scores.of(case, model, scenario, score)[:1], digits))
+        lines.append((f"{value:g}", *cells, spread(scores.of(case, "random", "", "tss")[:1], 2)))
     return Table(f"{title}; DSS refined, seed 0", (*header, "random TSS"), tuple(lines))
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    """Return mean and deviation; one seed has none."""
-    if not values:
-        return "-"
-    deviation = f" ± {np.std(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):,.{digits}f}{deviation}"
 
 
 def sentences(settings: Settings, rows: Rows) -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedtopics.experiments import report
 from fedtopics.experiments.flda_runs import DATA_SETS, MODELS, DataSet, Settings, local_topics
-from fedtopics.experiments.report import Table, write_json
+from fedtopics.experiments.report import Table, spread, write_json
 from fedtopics.methods.topic_lists import cosines, mean_topic
 
 Found = Sequence[Mapping[str, Any]]
@@ -42,7 +42,7 @@ def tables(settings: Settings, found: Found) -> list[Table]:
         lines = []
         for name, model in MODELS.items():
             cells = [
-                _spread(scores(found, data, name, key), digits)
+                spread(scores(found, data, name, key), digits)
                 for key, digits in (("c_v", 3), ("diversity", 3), ("topics", 1), ("shown_c_v", 3))
             ]
             left = [
@@ -54,13 +54,6 @@ def tables(settings: Settings, found: Found) -> list[Table]:
             lines.append((f"{model.where}: {model.title}", *cells, *sent))
         result.append(Table(f"{data.name}, {settings.a_round(data)} a round", header, tuple(lines)))
     return result
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    if not np.isfinite(values).all():
-        return "-"
-    deviation = f" ± {np.std(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{deviation}"
 
 
 def sentences(settings: Settings, found: Found) -> Iterator[str]:

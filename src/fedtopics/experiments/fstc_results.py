@@ -29,7 +29,7 @@ from fedtopics.experiments.fstc_runs import (
     DataSet,
     Settings,
 )
-from fedtopics.experiments.report import Table, write_json
+from fedtopics.experiments.report import Table, spread, write_json
 
 Found = Sequence[Mapping[str, Any]]
 Wanted = Mapping[str, Any]
@@ -158,7 +158,7 @@ def _table2(found: Found, data: DataSet) -> Table:
         published = ("-", "-")
         if known is not None:
             published = f"{known[0]:.2f} ± {known[1]:.2f}", f"{known[2]:.2f} ± {known[3]:.2f}"
-        ours = (_spread(scores(found, score, **wanted), 2) for score in ("acc", "nmi"))
+        ours = (spread(scores(found, score, **wanted), 2) for score in ("acc", "nmi"))
         seconds, rounds, size = (
             mean(found, cost, **wanted) for cost in ("seconds", "rounds", "bytes")
         )
@@ -206,12 +206,7 @@ def _skew_table(found: Found) -> Table:
 
 
 def _both(rows: Found) -> str:
-    return " / ".join(_spread([row[score] for row in rows], 1) for score in ("acc", "nmi"))
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    deviation = f" ± {np.std(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{deviation}"
+    return " / ".join(spread([row[score] for row in rows], 1) for score in ("acc", "nmi"))
 
 
 def sentences(settings: Settings, found: Found) -> Iterator[str]:

@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedtopics.errors import FedTopicsError
 
 
@@ -75,6 +77,14 @@ def plain(
         "findings": list(findings),
         "runs": list(rows),
     }
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """Return mean and deviation; one value has none, and where one is missing there is a dash."""
+    if not len(values) or not np.isfinite(values).all():
+        return "-"
+    deviation = f" ± {np.std(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):,.{digits}f}{deviation}"
 
 
 def save_picture(figure: Any, paths: Iterable[Path], dots: int = 100) -> None:
