@@ -171,7 +171,7 @@ def assert_nothing_else_leaves(
     assert {"ledger.jsonl", "model.safetensors", "events.jsonl"} <= {path.name for path in written}
     for path in written:
         assert CANARY.encode() not in path.read_bytes(), path
-    assert CANARY not in f"{events}{[value for value in messages.leaves()]}"
+    assert CANARY not in f"{events}{list(messages.leaves())}"
     assert CANARY not in model.vocabulary.words
     embeddings = unit_rows(np.asarray(corpus.embeddings, np.float64))
     origins = [

@@ -12,6 +12,9 @@ import pytest
 
 from fedtopics import cli
 from fedtopics.cli import display
+from fedtopics.cli.local import METHODS
+from fedtopics.methods import CLIENT_HALVES
+from fedtopics.study import example_study
 
 CANARY = "zanzibarfigs"
 STUDY = """
@@ -220,6 +223,14 @@ def test_an_earlier_run_is_not_overwritten(
     assert fedtopics(monkeypatch, "run", "study.toml") == 0
     assert fedtopics(monkeypatch, "run", "study.toml") == 2
     assert "There is a run in runs/study already" in capsys.readouterr().err
+
+
+def test_every_method_has_an_example() -> None:
+    assert sorted(METHODS) == sorted(CLIENT_HALVES)
+    for method in METHODS:
+        lines = example_study(method).splitlines()
+        assert f'name = "{method}"  # the method' in lines
+        assert not any(line.endswith("# None") for line in lines)
 
 
 def test_the_example_is_a_study(

@@ -663,10 +663,6 @@ class WithoutOne(LocalClients):
 
     away = (3, 4)
 
-    def call(self, function: str, template: Any = None, **payload: Any) -> Any:
-        replies = super().call(function, template, **payload)
-        return replies
-
     def sum(self, function: str, template: Any = None, **payload: Any) -> Any:
         if payload.get("round") not in self.away:
             return super().sum(function, template, **payload)

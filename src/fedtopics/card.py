@@ -26,6 +26,7 @@ def card(model: TopicModel) -> str:
         f"{model.info.get('rounds', '?')} rounds, seed {model.info.get('seed', '?')}",
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
         f"- Documents {'that are not empty' if clusters else 'with a known word'}: {total}",
+        *_unclear(model),
         *(
             f"- Coherence {name} of the {what}s' ten first words: {score.mean():.3f}"
             for name, score in model.coherence.items()
@@ -44,3 +45,11 @@ def card(model: TopicModel) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _unclear(model: TopicModel) -> list[str]:
+    """Say how many documents no cluster fits, of a model that has clusters."""
+    if "unclear" not in model.info:
+        return []
+    share = sum(model.info["unclear"].values()) / max(sum(model.documents.values()), 1)
+    return [f"- Documents of which no cluster has half a probability: {share:.1%}"]

@@ -52,6 +52,10 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
     )
 
 
+# Named here, so that the command line need not load them to answer.
+METHODS = ["gfedntm", "lda", "flda", "discriminative", "fstc", "kmeans", "fsccl"]
+
+
 @click.command()
 @click.argument("study", type=FOLDER, required=False)
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
@@ -59,7 +63,7 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option(
     "--method",
-    type=click.Choice(["gfedntm", "lda", "flda"]),
+    type=click.Choice(METHODS),
     default="gfedntm",
     help="Of the example.",
 )

@@ -15,7 +15,7 @@ from fedtopics.reading import CLASS_BASED, Reading
 class ClusterSettings(TopicSettings, ClusterShape):
     """What all methods need that find clusters of documents."""
 
-    name: str  # of the method, which each has as a literal
+    title: ClassVar[str]  # the method, which each names
     n_components: int = Field(20, ge=2, description="number of clusters")
     starts: int = Field(8, ge=1, description="k-means starts, of which the best goes on")
     start_rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")

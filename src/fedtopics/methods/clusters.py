@@ -96,7 +96,7 @@ class ClusterServer(ABC, Generic[Settings]):
         template: Template = {"sizes": (n_clusters,), "unclear": ()}
         sizes = agreement.call("sizes", template, weights=found.weights)
         info = {
-            "method": settings.name,
+            "method": settings.title,
             "rounds": found.rounds,
             "seed": self.seed,
             "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
