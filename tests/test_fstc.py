@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.clustering import sums_by_label
+from fedtopics.clustering import sums_by_label, unit_rows
 from fedtopics.corpus import Corpus
 from fedtopics.engines.grpc import client, server
 from fedtopics.engines.grpc.server import Server
@@ -21,6 +21,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.federation import serve
 from fedtopics.methods import CLIENT_HALVES, fstc_training
 from fedtopics.methods.cluster_settings import FSTCSettings
+from fedtopics.methods.clusters import ALL
 from fedtopics.methods.fstc import KEPT, FSTCClient
 from fedtopics.methods.fstc_training import FixedInputs, Told, Trainer
 from fedtopics.metrics import clustering_accuracy
@@ -386,6 +387,22 @@ def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.Monke
     np.testing.assert_array_equal(reply["counts"], counts)
 
 
+def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels() -> None:
+    rng = np.random.default_rng(0)
+    plan = planned("fstc", start="kmeans", n_components=4, embedding={"dimension": 60})
+    sizes = []
+    for _ in range(20):
+        one, vocabulary = half(plan, corpus_of(np.eye(60)), Policy(min_documents=5))
+        centres, origin = unit_rows(rng.normal(size=(1, 4, 60))), np.zeros(60)
+        given = {"round": 0, "origin": origin, "centres": centres, "starts": [0], "half": ALL}
+        before = one.cluster_sums(vocabulary, **given)["sums"][0]
+        moved = centres[0] + 0.02 * rng.normal(size=(4, 60))
+        after = one.first_labels(vocabulary, origin, {"centres": moved})["sums"]
+        sizes += (before != after).sum(1).tolist()
+    assert {size for size in sizes if size < 5} == {0}
+    assert max(sizes) >= 5
+
+
 @pytest.mark.parametrize("method", [{}, {"start": "kmeans"}, {"average_every": 2}])
 def test_what_a_study_announces_is_what_it_asks_for(
     method: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -602,6 +619,16 @@ def test_states_of_another_start_are_not_used(tmp_path: Path) -> None:
     assert_same(begun(tmp_path)(3, "network"), work(3, "network"))
 
 
+def test_states_of_a_run_before_do_not_take_the_place_of_new_ones(tmp_path: Path) -> None:
+    work = begun(tmp_path)
+    expected = [work(round_) for round_ in range(1, 6)]
+    work = begun(tmp_path)
+    for round_ in (1, 2):
+        work(round_)
+    assert [name[-17:-12] for name in files(tmp_path)] == ["00001", "00002"]
+    assert_same(begun(tmp_path)(3), expected[2])
+
+
 PATIENT = FederationSettings(min_clients=3, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
 
 
@@ -757,6 +784,26 @@ def test_more_clusters_than_documents() -> None:
     message = r"have 120 documents together, fewer than n_components = 200; ask for fewer"
     with pytest.raises(StudyError, match=message):
         trained(planned("fstc", n_components=200), spread(blobs(120), 2))
+
+
+def test_a_client_without_embeddings() -> None:
+    corpora = {"a": corpus_of(np.zeros((20, DIMENSION))), "b": blobs(60)}
+    with pytest.raises(DataError, match="Client 'a': no document has an embedding; give texts"):
+        trained(planned("fstc"), corpora)
+
+
+@pytest.mark.parametrize("masses", ["even", "global"])
+def test_clusters_of_which_no_client_has_enough_documents(masses: str) -> None:
+    plan, first_labels = planned("fstc", masses=masses), FSTCClient.first_labels
+
+    def few(self: FSTCClient, **given: Any) -> Any:
+        reply = first_labels(self, **given)
+        return reply | {"sums": reply["sums"] * 0, "counts": reply["counts"] * 0}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FSTCClient, "first_labels", few)
+        with pytest.raises(StudyError, match="as many documents of any cluster as its policy"):
+            trained(plan, spread(blobs(60), 2))
 
 
 @pytest.mark.parametrize("preset", ["default", "paper"])

@@ -202,8 +202,9 @@ class ClusterClient(AgreeingClient[Settings]):
     ) -> dict[str, Any]:
         """Sum the points that are nearest to each centre (k-means).
 
-        Between two replies, documents go from one cluster to another only in groups of as many as
-        the policy asks for in a reply: what a sum changes by is never one document's embedding.
+        From one reply to the next about the same clustering, documents go from one cluster to
+        another only in groups of as many as the policy asks for in a reply: what a sum changes by
+        is not one document's embedding.
 
         Parameters
         ----------

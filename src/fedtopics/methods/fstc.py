@@ -41,13 +41,13 @@ from fedtopics.cluster_inference import (
     TunedShape,
     centred,
 )
-from fedtopics.clustering import Numbers
+from fedtopics.clustering import Numbers, move_together, sums_by_label
 from fedtopics.embeddings import document_embeddings
-from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.methods.base import Checkpoint, Run
 from fedtopics.methods.client import Documents
 from fedtopics.methods.cluster_settings import FSTCSettings
-from fedtopics.methods.clusters import ClusterServer, Found, find_moments
+from fedtopics.methods.clusters import ALL, ClusterServer, Found, check_told, find_moments
 from fedtopics.methods.discriminative import (
     DiscriminativeClient,
     before_rounds,
@@ -200,6 +200,7 @@ class FSTC(ClusterServer[FSTCSettings]):
 def _centres(reply: Mapping[str, Any]) -> Arrays:
     """Return the global centres (equation 16), and how many documents each is of."""
     counts: Numbers = reply["counts"]
+    check_told(counts)
     return {"centres": reply["sums"] / np.maximum(counts, 1)[:, None], "counts": counts}
 
 
@@ -277,6 +278,8 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
             the number of all.
         """
         self.check(vocabulary)
+        if len(self.known) == 0:
+            raise DataError("no document has an embedding; give texts, or leave the client out.")
         kind = Centres if "centres" in start else Discriminants
         weights = self.checked({"origin": origin, **start}, kind)
         self._origin = origin
@@ -292,7 +295,7 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         digest = hashlib.sha256(b"".join(array.tobytes() for _, array in sorted(weights.items())))
         self._file = f"fstc-{digest.hexdigest()[:16]}"
         self._trainer = self._new_trainer()
-        return self._reply()
+        return self._first_reply(points, shares.argmax(1), shares.shape[1])
 
     def train_locally(
         self,
@@ -391,6 +394,17 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         shape = shape_of(self.settings.model_copy(update=number), self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)
 
+    def _first_reply(
+        self, points: NDArray[np.float32], labels: NDArray[np.int64], n: int
+    ) -> dict[str, Any]:
+        """As `_reply`; between k-means' last sums and these, documents move in groups as well."""
+        last = [told for (_, k, half), told in self._labels.items() if (k, half) == (n, ALL)]
+        if last:
+            alike = max(last, key=lambda told: int((told == labels).sum()))
+            labels = move_together(alike, labels, n, self.min_documents)
+        sums, counts = self.told(*sums_by_label(points, labels, n))
+        return {"sums": sums, "counts": counts, "documents": len(self.known)}
+
     def _reply(self) -> dict[str, Any]:
         sums, counts = self.told(*self._trainer.centres())
         return {"sums": sums, "counts": counts, "documents": len(self.known)}
@@ -426,8 +440,13 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         folder = self.workplace.folder
         if folder is not None:
             self._trainer.save(folder / f"{self._file}-{self._trainer.round:05d}.safetensors")
-            for old in sorted(self._kept())[:-KEPT]:
-                self._kept()[old].unlink()
+            known, now = self._kept(), self._trainer.round
+            # Those of later rounds are of a run before this one.
+            for old in {
+                *sorted(n for n in known if n <= now)[:-KEPT],
+                *(n for n in known if n > now),
+            }:
+                known[old].unlink()
 
     def _kept(self) -> dict[int, Path]:
         folder = self.workplace.folder
