@@ -97,22 +97,22 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
 
 def test_a_shortened_text_keeps_words_in_their_order() -> None:
     text = " ".join(f"w{i:03d}" for i in range(1000))
-    (short,) = shorten([text], 0.2, np.random.default_rng(0))
+    (short,) = shorten([text], 0.2, 0)
     words = short.split()
     assert words == sorted(words)
     assert 760 < len(words) < 840
 
 
 def test_at_least_one_word_stays() -> None:
-    texts = ["one", "two words", "three short words"] * 50
-    short = list(shorten(texts, 0.99, np.random.default_rng(0)))
+    texts = [f"{text}{i}" for i in range(50) for text in ("one", "two words", "three short words")]
+    short = list(shorten(texts, 0.99, 0))
     assert all(set(new.split()) <= set(old.split()) for old, new in zip(texts, short, strict=True))
     assert min(len(text.split()) for text in short) == 1
-    assert set(short[2::3]) == {"three", "short", "words"}
+    assert {text.rstrip("0123456789") for text in short[2::3]} == {"three", "short", "words"}
 
 
 def test_nothing_stays_nothing() -> None:
-    assert list(shorten(["", " \n"], 0.5, np.random.default_rng(0))) == ["", ""]
+    assert list(shorten(["", " \n"], 0.5, 0)) == ["", ""]
 
 
 def test_dropout_sets_numbers_to_zero_and_enlarges_the_rest() -> None:
@@ -136,7 +136,7 @@ def test_views_are_of_two_shortened_versions_of_each_text(letters: Letters) -> N
     again, _ = half(plan(deletion=0.3), corpus)
     other, _ = half(plan(deletion=0.3), corpus, name="b")
     np.testing.assert_array_equal(a._views, again._views)
-    assert not np.allclose(a._views, other._views)
+    np.testing.assert_array_equal(a._views, other._views)  # what was embedded once is known
 
 
 def test_the_shortened_texts_change_what_is_learned(letters: Letters) -> None:

@@ -12,11 +12,13 @@ References
 Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021. McMahan et al.,
 Communication-Efficient Learning of Deep Networks from Decentralized Data (FedAvg), AISTATS 2017.
 Here the encoder is frozen, with an adapter behind it; views are of texts without some words and
-of embeddings without some numbers, where SCCL has a language model replace words.
+of embeddings without some numbers, where SCCL has a language model replace words. Its eta is the
+weight of the contrastive loss, as in the authors' code.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +45,7 @@ from fedtopics.methods.server import Agreement
 from fedtopics.networks import Adapter, Tensors, represent, score
 
 FEATURES = 128  # by which two views are alike
-DELETION, DROPOUT = 2, 3  # of what is drawn, besides the study's seed and the client's
+DROPOUT = 3  # of what is drawn, besides the study's seed and the client's
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -181,10 +183,9 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
             self.workplace.tell({**told, "documents": documents})
 
         texts = chain.from_iterable(self._corpus.texts())
-        rng = np.random.default_rng([*self._seed, DELETION, view])
         try:
             return document_embeddings(
-                Corpus.of(list(shorten(texts, self.settings.deletion, rng))),
+                Corpus.of(list(shorten(texts, self.settings.deletion, view))),
                 self.settings.embedding,
                 own_model=self.workplace.embedding_model,
                 on_progress=tell,
@@ -196,16 +197,21 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
             ) from None
 
 
-def shorten(texts: Iterable[str], share: float, rng: np.random.Generator) -> Iterator[str]:
+def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
     """Leave out each word with a probability of `share`, but never all words of a text.
+
+    Which follows from the text and the number of the view alone: the same text is shortened in the
+    same way wherever it is and whatever the seed, so that it is embedded once.
 
     Examples
     --------
-    >>> list(shorten(["oak and beech", "fir", ""], 0.5, np.random.default_rng(0)))
-    ['oak', 'fir', '']
+    >>> list(shorten(["oak and beech", "fir", ""], 0.5, view=0))
+    ['and', 'fir', '']
     """
     for text in texts:
         words = text.split()
+        digest = hashlib.sha256(text.encode()).digest()
+        rng = np.random.default_rng([view, int.from_bytes(digest[:8])])
         kept = rng.random(len(words)) >= share
         if words and not kept.any():
             kept[rng.integers(len(words))] = True
@@ -230,7 +236,20 @@ class Texts:
 def train(
     weights: Tensors, texts: Texts, settings: FSCCLSettings, seed: Sequence[int], round_: int
 ) -> float:
-    """Change the weights by a round's minibatches; return the mean loss."""
+    """Change the weights by a round's minibatches; return the mean loss.
+
+    Parameters
+    ----------
+    weights : tensors
+        Of the network, and its centres; without gradients.
+    texts : Texts
+        At least one.
+    settings : FSCCLSettings
+    seed : sequence of int
+        The study's and the client's.
+    round_ : int
+        From 1; minibatches and dropout follow from it and the seed.
+    """
     parameters = [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
     batches = Minibatches(np.arange(len(texts.points)), seed, 0.0, 1)
@@ -255,14 +274,14 @@ def train(
 def drop(points: Tensor, share: float, noise: torch.Generator) -> Tensor:
     """Set each number to 0 with a probability of `share`, and enlarge the rest to make up for it.
 
-    As torch's dropout, which cannot be told where its random numbers come from.
+    As torch's dropout, which cannot be told where its random numbers come from. Shapes stay.
     """
     kept = torch.rand(points.shape, generator=noise) >= share
     return points * kept / (1 - share)
 
 
 def contrast(weights: Tensors, represented: Tensor) -> Tensor:
-    """Return what views are compared by: two layers, shape (n, FEATURES)."""
+    """Return what views are compared by, shape (n, FEATURES): two layers on (n, n_dimensions)."""
     n = represented.shape[1]
     first = {name: weights[name][:n] for name in ("head", "head_bias")}
     second = {name: weights[name][n:] for name in ("head", "head_bias")}
@@ -283,9 +302,6 @@ def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
     scalar tensor
         Mean cross-entropy in nats; log(2 n - 1) where all views are alike.
 
-    References
-    ----------
-    SCCL, equation 1.
     """
     unit = normalize(features)
     itself = torch.eye(len(unit), dtype=torch.bool)
@@ -309,7 +325,7 @@ def clustering_loss(near: Tensor) -> Tensor:
 
     References
     ----------
-    SCCL, equations 3 to 5; Xie et al., ICML 2016, equations 2 and 3.
+    Xie et al., Unsupervised Deep Embedding for Clustering Analysis, ICML 2016, equations 2 and 3.
     """
     log_q = near.log_softmax(1)
     fixed = log_q.detach()
