@@ -217,7 +217,8 @@ def discriminate(
     n_clusters, n_dimensions = sums.shape
     means = sums / np.maximum(weights, TINY)[:, None]
     # S_B = H H': of a rank below the number of clusters, so that a matrix of that size is enough.
-    between = ((means - moments.mean) * np.sqrt(weights / moments.count)[:, None]).T
+    shares = weights / max(weights.sum(), TINY)  # the sums may be of a part of the points
+    between = ((means - moments.mean) * np.sqrt(shares)[:, None]).T
     within = moments.scatter - between @ between.T
     ball = shrinkage * np.trace(moments.scatter) / n_dimensions
     within[np.diag_indices(n_dimensions)] += ball + TINY

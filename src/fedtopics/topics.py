@@ -26,6 +26,7 @@ from fedtopics.cluster_inference import (
     Adapted,
     AdapterShape,
     Centres,
+    ClusterInference,
     ClusterShape,
     Contrastive,
     Discriminants,
@@ -162,6 +163,11 @@ class TopicModel:
         """
         if readout not in (None, *READOUTS):
             raise StudyError(f"readout={readout!r} is unknown; choose from {', '.join(READOUTS)}.")
+        if (refine or readout) and isinstance(self.inference, ClusterInference):
+            raise StudyError(
+                "Clusters are no topics of words, so there is nothing to refine or to read out; "
+                "leave out refine and readout."
+            )
         corpus = self.embedded(Corpus.of(documents))
         counts = self.count(corpus)
         if isinstance(self.inference, VariationalLDA):

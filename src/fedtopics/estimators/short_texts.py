@@ -12,6 +12,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.corpus import Corpus
+from fedtopics.errors import StudyError
 from fedtopics.estimators.base import TopicEstimator, known
 from fedtopics.privacy import Policy
 
@@ -66,9 +67,11 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     beta_ : float array of shape (n_clusters, n_words)
         The words of each cluster's documents; rows sum to 1.
     sizes_ : mapping of client name to int array of shape (n_clusters,)
-        Documents of each cluster; 0 where they are fewer than the client's policy tells.
+        Documents that are of each cluster with at least half a probability; 0 where they are
+        fewer than the client's policy tells.
     unclear_ : mapping of client name to float
-        Share of a client's documents of which no cluster has at least half a probability.
+        Share of a client's documents of which no cluster has at least half a probability; 0
+        where they are fewer than its policy tells.
     vocabulary_ : tuple of str
 
     Examples
@@ -171,6 +174,15 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         number = given.pop("n_clusters")
         if isinstance(number, (int, np.integer)):
             given["n_components"] = int(number)
+        elif not isinstance(number, (Sequence, np.ndarray)) or isinstance(number, str):
+            raise StudyError(
+                f"n_clusters={number!r} cannot be used; give a whole number, or several."
+            )
+        elif self.method in ("kmeans", "fsccl"):
+            raise StudyError(
+                f"The method {self.method!r} takes one n_clusters; choose among several with "
+                "discriminative."
+            )
         else:
             given["candidates"] = [int(each) for each in number]
         further = given.pop("settings", {})

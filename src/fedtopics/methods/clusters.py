@@ -170,7 +170,7 @@ class ClusterClient(AgreeingClient[Settings]):
             total += block.sum(0)
         return {"embeddings": total, "documents": len(self.known)}
 
-    def moments(self, vocabulary: str, origin: Numbers) -> dict[str, Any]:
+    def moments(self, vocabulary: str, origin: Numbers, half: int) -> dict[str, Any]:
         """Sum the embeddings, less their mean and of unit length, and their outer products.
 
         Parameters
@@ -178,18 +178,20 @@ class ClusterClient(AgreeingClient[Settings]):
         vocabulary : str
         origin : float64 array of shape (n_dimensions,)
             Mean embedding of all clients.
+        half : {0, 1, 2}
+            Of the first, the second half of the documents alone, or of all.
 
         Leaves the client
             The sum of the points, the sum of their outer products (of fewer documents than
             dimensions, it tells which space they span), and their number.
         """
         self.check(vocabulary)
-        points = self.points(origin)
+        points = self.points(origin)[self.rows(half)]
         total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
         for _, block in blocks(points):
             total += block.sum(0)
             products += block.T @ block
-        return {"points": total, "products": products, "documents": len(self.known)}
+        return {"points": total, "products": products, "documents": len(points)}
 
     def cluster_sums(
         self,
@@ -252,10 +254,10 @@ class ClusterClient(AgreeingClient[Settings]):
         return np.sort(shuffled[half::2])
 
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """Count the documents of each cluster.
+        """Count the documents that are of each cluster with at least half a probability.
 
         Leaves the client
-            The number of documents of each cluster that has enough of them, zeros for the rest;
+            The number of such documents of each cluster that has enough of them, else zero;
             the number of those of which no cluster has at least half a probability, if enough;
             the number of all.
         """
@@ -292,7 +294,9 @@ class ClusterClient(AgreeingClient[Settings]):
         if self._points[0] != key:
             inference = self._inference()
             embeddings = None if inference.sees_words else self._embeddings[self.known]
-            self._points = key, inference.points(origin, self.bag[self.known], embeddings)
+            # Of the words that enough documents here have: a centre names the others as well.
+            words = self.frequent()[self.known] if inference.sees_words else None
+            self._points = key, inference.points(origin, words, embeddings)
         return self._points[1]
 
     @property
@@ -363,15 +367,27 @@ def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments
     """Ask for the mean embedding, and for the moments of what is left of embeddings without it."""
     total = agreement.sum("means", {"embeddings": (dimension,)})
     origin = total["embeddings"] / max(total["documents"], 1)
+    return origin, moments_about(agreement, origin, ALL)
+
+
+def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
+    """Ask for the moments of points: of a half of the documents, or of all.
+
+    Raises
+    ------
+    StudyError
+        If there are no two different points.
+    """
+    dimension = len(origin)
     template: Template = {"points": (dimension,), "products": (dimension, dimension)}
-    found = agreement.sum("moments", template, origin=origin)
+    found = agreement.sum("moments", template, origin=origin, half=half)
     count = found["documents"]
     if count == 0 or not found["products"].any():
         raise StudyError(
             "There is nothing to find clusters by: all documents are empty, or the same. Give "
             "documents that differ."
         )
-    return origin, Moments.of(count, found["points"], found["products"])
+    return Moments.of(count, found["points"], found["products"])
 
 
 def check_told(weights: Numbers) -> None:

@@ -39,6 +39,7 @@ from fedtopics.methods.clusters import (
     Found,
     check_told,
     find_moments,
+    moments_about,
 )
 from fedtopics.methods.kmeans import Partition, begin_with_kmeans
 from fedtopics.methods.server import Agreement
@@ -196,7 +197,6 @@ def with_number(
     agreement: Agreement,
     settings: Settings,
     origin: Numbers,
-    moments: Moments,
     seed: int,
     tell: Callable[..., None],
 ) -> Settings:
@@ -220,28 +220,35 @@ def with_number(
     Prediction Strength, 2005.
     """
     scores: dict[int, float] = {}
+    halves = [moments_about(agreement, origin, half) for half in (0, 1) if settings.candidates]
     for number in settings.candidates:
         own = settings.model_copy(update={"n_components": number})
         found = []
-        for half in (0, 1):
+        for half, moments in enumerate(halves):
             given = agreement, own, origin, moments, seed
             clusters = begin_with_kmeans(*given, settings.finalists, half)
             rounds = repeat(0, CHOICE_ROUNDS)
             given_too = agreement, origin, moments, _split(clusters), own, rounds, half
             found.append(separate(*given_too)[1].weights())
-        template = dict.fromkeys(("together", "first", "second", "chance"), ())
-        first, second = found
-        pairs = agreement.clients.round(
-            0,
-            partial(
-                agreement.sum, "agreeing_pairs", template, origin=origin, first=first, second=second
-            ),
-        )[0]
-        most = (pairs["first"] + pairs["second"]) / 2
-        scores[number] = (pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY)
+        scores[number] = _agreement(agreement, origin, *found)
         tell("candidate", n_components=number, agreement=scores[number])
     best = max(scores, key=lambda number: scores[number], default=settings.n_components)
     return settings.model_copy(update={"n_components": best})
+
+
+def _agreement(
+    agreement: Agreement,
+    origin: Numbers,
+    first: dict[str, NDArray[Any]],
+    second: dict[str, NDArray[Any]],
+) -> float:
+    """Return how well two clusterings agree: the adjusted Rand index, within clients."""
+    template = dict.fromkeys(("together", "first", "second", "chance"), ())
+    given = {"origin": origin, "first": first, "second": second}
+    work = partial(agreement.sum, "agreeing_pairs", template, **given)
+    pairs = agreement.clients.round(0, work)[0]
+    most = (pairs["first"] + pairs["second"]) / 2
+    return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))
 
 
 def begin(
@@ -249,7 +256,7 @@ def begin(
 ) -> Start:
     """Find the moments of the points, the number of clusters if need be, and k-means clusters."""
     origin, moments = find_moments(agreement, settings.embedding.dimension)
-    settings = with_number(agreement, settings, origin, moments, seed, tell)
+    settings = with_number(agreement, settings, origin, seed, tell)
     clusters = begin_with_kmeans(agreement, settings, origin, moments, seed, settings.finalists)
     return Start(origin, moments, _split(clusters))
 
@@ -315,7 +322,9 @@ class DiscriminativeClient(ClusterClient[Settings]):
     @staticmethod
     def rounds(settings: DiscriminativeFields) -> dict[str, str]:
         """Say which functions a study with these settings calls in its rounds, and how often."""
-        return before_rounds(settings) | {"class_sums": "each round"}
+        calls = before_rounds(settings)
+        often = [calls.get("class_sums"), "each round"]
+        return calls | {"class_sums": ", and ".join(filter(None, often))}
 
     def class_sums(
         self,
@@ -345,6 +354,7 @@ class DiscriminativeClient(ClusterClient[Settings]):
             of each with enough weight, their sum by membership. The number of documents.
         """
         self.check(vocabulary)
+        self.expect(bias, (None, None), round)
         self.expect(projection, (len(bias), self.n_dimensions, None), round)
         self.expect(directions, (*bias.shape, projection.shape[2]), round)
         points = self.points(origin)[self.rows(half)]
@@ -409,4 +419,6 @@ def before_rounds(settings: DiscriminativeFields) -> dict[str, str]:
         choices = 2 * len(settings.candidates)
         often = f"{often}, and {choices} times as often to choose the number of clusters"
         calls["agreeing_pairs"] = f"{len(settings.candidates)} times, before the first round"
+        calls["moments"] = "three times, before the first round"
+        calls["class_sums"] = f"at most {choices * CHOICE_ROUNDS} times, before the first round"
     return calls | {"cluster_sums": often}

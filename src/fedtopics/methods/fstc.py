@@ -142,7 +142,7 @@ class FSTC(ClusterServer[FSTCSettings]):
         settings = self.settings
         if settings.start == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
-            settings = with_number(agreement, settings, origin, moments, self.seed, run.event)
+            settings = with_number(agreement, settings, origin, self.seed, run.event)
             clusters = begin_with_kmeans(agreement, settings, origin, moments, self.seed, 1)
             return {"origin": origin, "start/centres": clusters.centres[0]}
         start = begin(agreement, settings, self.seed, run.event)
@@ -239,7 +239,11 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         """Say which functions a study with these settings calls in its rounds, and how often."""
         calls = before_rounds(settings)
         if settings.start == "discriminative":
-            calls["class_sums"] = f"at most {START_ROUNDS} times, before the first round"
+            often = [
+                calls.get("class_sums"),
+                f"at most {START_ROUNDS} times, before the first round",
+            ]
+            calls["class_sums"] = ", and ".join(filter(None, often))
         if settings.fine_tune:
             calls["encoder"] = "once, before the first round"
         calls |= {"first_labels": "once, before the first round", "train_locally": "each round"}
@@ -441,12 +445,10 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         if folder is not None:
             self._trainer.save(folder / f"{self._file}-{self._trainer.round:05d}.safetensors")
             known, now = self._kept(), self._trainer.round
-            # Those of later rounds are of a run before this one.
-            for old in {
-                *sorted(n for n in known if n <= now)[:-KEPT],
-                *(n for n in known if n > now),
-            }:
-                known[old].unlink()
+            recent = sorted(n for n in known if n <= now)[-KEPT:]
+            # The rest is of earlier rounds, of a run before this one, or of another start.
+            for old in {*folder.glob("fstc-*.safetensors")} - {known[n] for n in recent}:
+                old.unlink()
 
     def _kept(self) -> dict[int, Path]:
         folder = self.workplace.folder

@@ -297,6 +297,7 @@ class Trainer:
         beside = path.with_suffix(".part")
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file({name: t.contiguous() for name, t in tensors.items()}, beside)
+        beside.chmod(0o600)  # it says which documents are in which cluster
         beside.replace(path)
 
     def restore(self, path: Path, round_: int) -> None:

@@ -80,6 +80,7 @@ def lloyd(
     rounds: Iterable[int],
     finalists: int = 1,
     half: int = ALL,
+    starts: NDArray[np.int64] | None = None,
     on_round: OnRound | None = None,
 ) -> Partition:
     """Move centres to the mean of the points nearest to them, until they rest.
@@ -96,11 +97,14 @@ def lloyd(
         distances.
     half : {0, 1, 2}
         Of a half of the documents, or of all.
+    starts : int64 array of shape (n_starts,), optional
+        Which starts these are, where some are gone on with.
     on_round : function (Partition, round, report), optional
     """
     n_starts = len(centres)
     nothing = np.zeros_like(centres), np.zeros(centres.shape[:2])
-    state = Partition(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
+    starts = np.arange(n_starts) if starts is None else starts
+    state = Partition(centres, *nothing, starts, np.zeros(n_starts))
     for done, round_ in enumerate(rounds, 1):
         exchange = partial(_exchange, agreement, origin, state, round_, half)
         found, report = agreement.clients.round(round_, exchange)
@@ -181,8 +185,9 @@ class KMeans(ClusterServer[KMeansSettings]):
             origin, centres = self._first(agreement)
             return Found({"origin": origin, "centres": centres[0]}, 1)
         saved = run.restore()
+        starts = None
         if saved is not None:
-            origin, centres = saved.arrays["origin"], saved.arrays["centres"]
+            origin, centres, starts = (saved.arrays[n] for n in ("origin", "centres", "starts"))
         else:
             origin, centres = self._first(agreement)
         done = 0 if saved is None else saved.round
@@ -195,11 +200,11 @@ class KMeans(ClusterServer[KMeansSettings]):
             run.event("round", round=round_, loss=loss, **report)
             # Before one start is left it is begun anew; after what arrived there is no round.
             if run.due(round_) and len(state.centres) == 1 and not report["arrived"]:
-                arrays = {"origin": origin, "centres": state.centres}
+                arrays = {"origin": origin, "centres": state.centres, "starts": state.starts}
                 run.checkpoint(Checkpoint(round_, arrays, {}))
 
         rounds = run.rounds(done, self.settings.max_rounds)
-        state = lloyd(agreement, origin, centres, rounds, on_round=note)
+        state = lloyd(agreement, origin, centres, rounds, starts=starts, on_round=note)
         return Found({"origin": origin, "centres": state.centres[0]}, last)
 
     def _first(self, agreement: Agreement) -> tuple[Numbers, Numbers]:
