@@ -14,7 +14,7 @@ from fedtopics.clustering import Moments
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import CLIENT_HALVES, discriminative
 from fedtopics.methods.clusters import ALL
-from fedtopics.methods.discriminative import RAREST, Split, complete, direct
+from fedtopics.methods.separation import RAREST, Split, complete, direct
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.privacy import OPEN_POLICY, Policy
 from fedtopics.simulation import train

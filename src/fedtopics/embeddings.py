@@ -115,6 +115,30 @@ def check_embeddings(
         _check_precomputed(corpus, settings)
 
 
+def require_texts(corpus: Corpus, what_for: str) -> None:
+    """Refuse documents of which there is an embedding and no text.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    what_for : str
+        For the error: what texts are for, and what to do without them.
+
+    Raises
+    ------
+    DataError
+        If there are such documents.
+    """
+    if corpus.embeddings is None:
+        return
+    blank = np.array([not text.strip() for batch in corpus.texts() for text in batch], bool)
+    if missing := int(corpus.embeddings[blank].any(1).sum()):
+        raise DataError(
+            f"{missing} of {len(corpus)} documents have an embedding and no text; give the texts "
+            f"{what_for}."
+        )
+
+
 def word_vectors(words: Sequence[str], settings: EmbeddingSettings, **options: Any) -> Vectors:
     """Return the model's embeddings of single words, for measuring topics.
 

@@ -26,20 +26,16 @@ from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import (
     CLIENT_HALVES,
-    FLDA,
-    FSCCL,
-    FSTC,
-    LDA,
-    Discriminative,
+    SERVER_HALVES,
+    STARTED,
     DiscriminativeSettings,
     FLDASettings,
     FSCCLSettings,
     FSTCSettings,
-    GFedNTM,
     GFedNTMSettings,
-    KMeans,
     KMeansSettings,
     LDASettings,
+    ServerHalf,
     TopicClient,
 )
 from fedtopics.methods.start import Start
@@ -131,13 +127,9 @@ MethodSettings = Annotated[
     Discriminator(
         _method_name,
         custom_error_type="method",
-        custom_error_message="a method is a table with name = "
-        '"gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc" or "fsccl"',
+        custom_error_message=f"a method is a table with name = one of {', '.join(SERVER_HALVES)}",
     ),
 ]
-
-
-ServerHalf = GFedNTM | LDA | FLDA | KMeans | Discriminative | FSTC | FSCCL
 
 
 class Study(BaseModel):
@@ -231,24 +223,11 @@ class Study(BaseModel):
         StudyError
             If it is to begin with a model and cannot.
         """
-        given = self.text, self.vocabulary, self.seed
-        if isinstance(self.method, LDASettings):
-            return LDA(self.method, *given, start)
-        if isinstance(self.method, FLDASettings):
-            return FLDA(self.method, *given, start)
-        if start is not None:
-            raise StudyError(
-                f"The method {self.method.name!r} cannot begin with a model; use lda or flda."
-            )
-        if isinstance(self.method, KMeansSettings):
-            return KMeans(self.method, *given)
-        if isinstance(self.method, DiscriminativeSettings):
-            return Discriminative(self.method, *given)
-        if isinstance(self.method, FSTCSettings):
-            return FSTC(self.method, *given)
-        if isinstance(self.method, FSCCLSettings):
-            return FSCCL(self.method, *given)
-        return GFedNTM(self.method, *given)
+        name = self.method.name
+        if start is not None and name not in STARTED:
+            raise StudyError(f"The method {name!r} cannot begin with a model; use lda or flda.")
+        given = self.method, self.text, self.vocabulary, self.seed
+        return SERVER_HALVES[name](*given, *([] if start is None else [start]))
 
     def client_half(
         self, name: str, corpus: Corpus, policy: Policy, workplace: Workplace = HERE

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
+from fedtopics.methods.base import ServerHalf
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.cluster_settings import (
     DiscriminativeSettings,
@@ -21,18 +23,18 @@ from fedtopics.methods.kmeans import KMeans, KMeansClient
 from fedtopics.methods.lda import LDA, LDAClient
 from fedtopics.methods.settings import FLDASettings, GFedNTMSettings, LDASettings
 
-CLIENT_HALVES: dict[str, type[TopicClient[Any]]] = {
-    half.method: half
-    for half in (
-        GFedNTMClient,
-        LDAClient,
-        FLDAClient,
-        FSTCClient,
-        FSCCLClient,
-        DiscriminativeClient,
-        KMeansClient,
-    )
-}
+_HALVES: list[tuple[Callable[..., ServerHalf], type[TopicClient[Any]]]] = [
+    (GFedNTM, GFedNTMClient),
+    (LDA, LDAClient),
+    (FLDA, FLDAClient),
+    (FSTC, FSTCClient),
+    (FSCCL, FSCCLClient),
+    (Discriminative, DiscriminativeClient),
+    (KMeans, KMeansClient),
+]
+SERVER_HALVES = {client.method: server for server, client in _HALVES}
+CLIENT_HALVES = {client.method: client for _, client in _HALVES}
+STARTED = ("lda", "flda")  # methods that can begin with a model
 VERSIONS = {name: half.version for name, half in CLIENT_HALVES.items()}
 
 
@@ -45,12 +47,9 @@ def what_leaves(method: str, function: str) -> str:
 
 __all__ = [
     "CLIENT_HALVES",
-    "FLDA",
-    "FSCCL",
-    "FSTC",
-    "LDA",
+    "SERVER_HALVES",
+    "STARTED",
     "VERSIONS",
-    "Discriminative",
     "DiscriminativeClient",
     "DiscriminativeSettings",
     "FLDAClient",
@@ -59,14 +58,13 @@ __all__ = [
     "FSCCLSettings",
     "FSTCClient",
     "FSTCSettings",
-    "GFedNTM",
     "GFedNTMClient",
     "GFedNTMSettings",
-    "KMeans",
     "KMeansClient",
     "KMeansSettings",
     "LDAClient",
     "LDASettings",
+    "ServerHalf",
     "TopicClient",
     "what_leaves",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from numpy.typing import NDArray
 
 from fedtopics.aggregation import Template
+from fedtopics.topics import TopicModel
 
 T = TypeVar("T")
 
@@ -73,6 +74,13 @@ class Clients(Protocol):
         report : dict
             For the run's events: whose replies counted, whose did not and why.
         """
+
+
+class ServerHalf(Protocol):
+    """What a server executes of a method."""
+
+    def train(self, clients: Clients, run: Run) -> TopicModel:
+        """Do the rounds; return the model."""
 
 
 @dataclass(frozen=True)

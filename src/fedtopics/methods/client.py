@@ -172,7 +172,7 @@ class TopicClient(ABC, Generic[Settings]):
         asked = fingerprint([*words, *map(str, topics.ravel().tolist())])
         if (
             not is_usual(words, topics, windows, self.settings.coherence)
-            or len(topics) > self.settings.n_components * len(READINGS)
+            or len(topics) > self.settings.most_components * len(READINGS)
             or not self._words.issuperset(words)
             # Again after a break: the same, and no others.
             or len(self._pairs | {asked}) > self.questions

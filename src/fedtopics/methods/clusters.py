@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -49,13 +49,10 @@ class Found:
     weights : mapping of name to array
         By which clusters are found.
     rounds : int
-    info : mapping
-        For the model's card.
     """
 
     weights: Mapping[str, NDArray[Any]]
     rounds: int
-    info: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ClusterServer(ABC, Generic[Settings]):
@@ -101,7 +98,6 @@ class ClusterServer(ABC, Generic[Settings]):
             "seed": self.seed,
             "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
             "unclear": {name: reply["unclear"] for name, reply in sizes.items()},
-            **found.info,
         }
         make = partial(self._make, settings, found.weights, info)
         return describe(agreement, settings, {"weights": found.weights}, make)
@@ -247,11 +243,17 @@ class ClusterClient(AgreeingClient[Settings]):
         return labels
 
     def rows(self, half: int) -> Documents | slice:
-        """Return which points are of a half of the documents, or all of them."""
-        if half not in (0, 1):
-            return slice(None)
+        """Return which points are of a half of the documents, or all of them.
+
+        A half of fewer documents than the policy asks for in a reply has none.
+        """
+        return self._halves[half] if half in (0, 1) else slice(None)
+
+    @cached_property
+    def _halves(self) -> list[Documents]:
         shuffled = np.random.default_rng([*self._seed, SEED]).permutation(len(self.known))
-        return np.sort(shuffled[half::2])
+        halves = [np.sort(shuffled[half::2]) for half in (0, 1)]
+        return [rows if len(rows) >= self.min_documents else rows[:0] for rows in halves]
 
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Count the documents that are of each cluster with at least half a probability.
@@ -363,10 +365,16 @@ class ClusterClient(AgreeingClient[Settings]):
         return (kind or self.inference)(self.bag.shape[1], shape)
 
 
+def find_origin(agreement: Agreement, dimension: int) -> Numbers:
+    """Ask for the mean embedding."""
+    total = agreement.sum("means", {"embeddings": (dimension,)})
+    origin: Numbers = total["embeddings"] / max(total["documents"], 1)
+    return origin
+
+
 def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments]:
     """Ask for the mean embedding, and for the moments of what is left of embeddings without it."""
-    total = agreement.sum("means", {"embeddings": (dimension,)})
-    origin = total["embeddings"] / max(total["documents"], 1)
+    origin = find_origin(agreement, dimension)
     return origin, moments_about(agreement, origin, ALL)
 
 

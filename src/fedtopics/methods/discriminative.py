@@ -10,245 +10,24 @@ there are. `Discriminative` is what the server executes, `DiscriminativeClient` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from itertools import repeat
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.aggregation import Template
 from fedtopics.cluster_inference import Discriminants
-from fedtopics.clustering import (
-    TINY,
-    Discriminant,
-    Moments,
-    Numbers,
-    discriminate,
-    ranked,
-    weighted_sums,
-)
+from fedtopics.clustering import Discriminant, Moments, Numbers, weighted_sums
 from fedtopics.methods.base import Checkpoint, Run
+from fedtopics.methods.cluster_number import MOST_ROUNDS, with_number
 from fedtopics.methods.cluster_settings import DiscriminativeFields, DiscriminativeSettings
-from fedtopics.methods.clusters import (
-    ALL,
-    ClusterClient,
-    ClusterServer,
-    Found,
-    check_told,
-    find_moments,
-    moments_about,
-)
-from fedtopics.methods.kmeans import Partition, begin_with_kmeans
+from fedtopics.methods.clusters import ClusterClient, ClusterServer, Found, find_moments
+from fedtopics.methods.kmeans import before_rounds, begin_with_kmeans
+from fedtopics.methods.separation import Split, Start, separate
 from fedtopics.methods.server import Agreement
 
 Settings = TypeVar("Settings", bound=DiscriminativeFields)
-OnRound = Callable[["Split", int, dict[str, Any]], None]
-TRIAL = 20  # rounds after which the best of the finalists goes on alone
-CHOICE_ROUNDS = 40  # most rounds of a clustering that is only to tell how many clusters
-RAREST = 1e-3  # a cluster's share of an even one, from which on it gets no more help
-
-
-@dataclass(frozen=True)
-class Split:
-    """Some clusterings of the same points by their sums.
-
-    Parameters
-    ----------
-    sums : float64 array of shape (n_starts, n_clusters, n_dimensions)
-        Points summed by their memberships.
-    weights : float64 array of shape (n_starts, n_clusters)
-        Summed memberships.
-    bias : float64 array of that shape
-    apart : float64 array of shape (n_starts,)
-        How far clusters are apart for their width: the trace of S_W^-1 S_B.
-    """
-
-    sums: Numbers
-    weights: Numbers
-    bias: Numbers
-    apart: Numbers
-
-    def best(self) -> Split:
-        """Return the clustering whose clusters are furthest apart."""
-        kept = ranked(-self.apart)[:1]
-        return Split(*(array[kept] for array in vars(self).values()))
-
-
-def separate(
-    agreement: Agreement,
-    origin: Numbers,
-    moments: Moments,
-    first: Split,
-    settings: DiscriminativeFields,
-    rounds: Iterable[int],
-    half: int = ALL,
-    on_round: OnRound | None = None,
-) -> tuple[Split, Directed]:
-    """Move clusters apart until they rest.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    origin : float64 array of shape (n_dimensions,)
-        Mean embedding.
-    moments : Moments
-        Of the points.
-    first : Split
-        Memberships to begin with.
-    settings : DiscriminativeFields
-    rounds : iterable of int
-        Numbers of the rounds, as many as there may be.
-    half : {0, 1, 2}
-        Of a half of the documents, or of all.
-    on_round : function (Split, round, report), optional
-
-    Returns
-    -------
-    the best clustering, and what finds its clusters
-    """
-    state = first
-    for done, round_ in enumerate(rounds, 1):
-        directed = direct(state, moments, settings)
-        exchange = partial(_exchange, agreement, origin, directed, round_, half)
-        found, report = agreement.clients.round(round_, exchange)
-        check_told(found["told"])
-        sums = complete(found, state)
-        change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
-        state = Split(sums, found["weights"], directed.bias, directed.apart)
-        if done == TRIAL:
-            state = state.best()
-        arrived = bool(change < settings.tolerance)
-        if on_round is not None:
-            on_round(state, round_, {"arrived": arrived, **report})
-        if arrived:
-            break
-    state = state.best()
-    return state, direct(state, moments, settings)
-
-
-def complete(found: Mapping[str, Numbers], before: Split) -> Numbers:
-    """Return the clusters' sums, of which clients told those of enough documents.
-
-    What is told of a cluster stands for the rest of it; one that nobody tells of has the mean that
-    it had before.
-    """
-    told = found["told"][..., None]
-    mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
-    means = np.where(told > 0, found["sums"] / np.maximum(told, TINY), mean_before)
-    sums: Numbers = means * found["weights"][..., None]
-    return sums
-
-
-@dataclass(frozen=True)
-class Directed:
-    """What memberships follow from, of some clusterings: the arrays of `Discriminant`, stacked."""
-
-    projection: Numbers
-    directions: Numbers
-    bias: Numbers
-    apart: Numbers
-
-    def weights(self) -> dict[str, NDArray[Any]]:
-        """Return those of the first clustering, by name."""
-        names = ("projection", "directions", "bias")
-        return {name: getattr(self, name)[0] for name in names}
-
-
-def direct(state: Split, moments: Moments, settings: DiscriminativeFields) -> Directed:
-    """Find each clustering's projection from its sums, and bring its clusters to one size."""
-    found = [
-        discriminate(sums, weights, moments, settings.shrinkage)
-        for sums, weights in zip(state.sums, state.weights, strict=True)
-    ]
-    projections, directions, apart = (np.stack(arrays) for arrays in zip(*found, strict=True))
-    bias = state.bias
-    if settings.sizes == "even":
-        even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
-        bias = bias - np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
-    return Directed(projections, directions, bias, apart)
-
-
-def _exchange(
-    agreement: Agreement,
-    origin: Numbers,
-    directed: Directed,
-    round_: int,
-    half: int,
-) -> dict[str, Any]:
-    shape = directed.bias.shape
-    template: Template = {"sums": (*shape, len(origin)), "weights": shape, "told": shape}
-    given = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
-    return agreement.sum("class_sums", template, round=round_, origin=origin, half=half, **given)
-
-
-@dataclass(frozen=True)
-class Start:
-    """What discriminative clustering begins with."""
-
-    origin: Numbers
-    moments: Moments
-    split: Split
-
-
-def with_number(
-    agreement: Agreement,
-    settings: Settings,
-    origin: Numbers,
-    seed: int,
-    tell: Callable[..., None],
-) -> Settings:
-    """Choose the number of clusters by how well those of two halves of the documents agree.
-
-    Each half is clustered by itself; both clusterings then sort all documents, and their agreement
-    is the adjusted Rand index over pairs of documents of one client: sums of four numbers.
-
-    Parameters
-    ----------
-    tell : function ("candidate", n_components=, agreement=)
-        Told the agreement of each number, from 0 (by chance) to 1.
-
-    Returns
-    -------
-    the settings with that number, or as they are where there is nothing to choose from
-
-    References
-    ----------
-    Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther, Cluster Validation by
-    Prediction Strength, 2005.
-    """
-    scores: dict[int, float] = {}
-    halves = [moments_about(agreement, origin, half) for half in (0, 1) if settings.candidates]
-    for number in settings.candidates:
-        own = settings.model_copy(update={"n_components": number})
-        found = []
-        for half, moments in enumerate(halves):
-            given = agreement, own, origin, moments, seed
-            clusters = begin_with_kmeans(*given, settings.finalists, half)
-            rounds = repeat(0, CHOICE_ROUNDS)
-            given_too = agreement, origin, moments, _split(clusters), own, rounds, half
-            found.append(separate(*given_too)[1].weights())
-        scores[number] = _agreement(agreement, origin, *found)
-        tell("candidate", n_components=number, agreement=scores[number])
-    best = max(scores, key=lambda number: scores[number], default=settings.n_components)
-    return settings.model_copy(update={"n_components": best})
-
-
-def _agreement(
-    agreement: Agreement,
-    origin: Numbers,
-    first: dict[str, NDArray[Any]],
-    second: dict[str, NDArray[Any]],
-) -> float:
-    """Return how well two clusterings agree: the adjusted Rand index, within clients."""
-    template = dict.fromkeys(("together", "first", "second", "chance"), ())
-    given = {"origin": origin, "first": first, "second": second}
-    work = partial(agreement.sum, "agreeing_pairs", template, **given)
-    pairs = agreement.clients.round(0, work)[0]
-    most = (pairs["first"] + pairs["second"]) / 2
-    return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))
 
 
 def begin(
@@ -258,12 +37,7 @@ def begin(
     origin, moments = find_moments(agreement, settings.embedding.dimension)
     settings = with_number(agreement, settings, origin, seed, tell)
     clusters = begin_with_kmeans(agreement, settings, origin, moments, seed, settings.finalists)
-    return Start(origin, moments, _split(clusters))
-
-
-def _split(clusters: Partition) -> Split:
-    none = np.zeros_like(clusters.counts)
-    return Split(clusters.sums, clusters.counts, none, np.zeros(len(none)))
+    return Start(origin, moments, Split.of(clusters))
 
 
 class Discriminative(ClusterServer[DiscriminativeSettings]):
@@ -290,8 +64,7 @@ class Discriminative(ClusterServer[DiscriminativeSettings]):
                 run.checkpoint(_checkpoint(replace(start, split=state), round_))
 
         rounds = run.rounds(done, self.settings.max_rounds)
-        given = agreement, start.origin, start.moments, start.split, self.settings, rounds
-        _, directed = separate(*given, on_round=note)
+        directed = separate(agreement, start, self.settings, rounds, on_round=note)
         return Found({"origin": start.origin, **directed.weights()}, last)
 
 
@@ -322,9 +95,7 @@ class DiscriminativeClient(ClusterClient[Settings]):
     @staticmethod
     def rounds(settings: DiscriminativeFields) -> dict[str, str]:
         """Say which functions a study with these settings calls in its rounds, and how often."""
-        calls = before_rounds(settings)
-        often = [calls.get("class_sums"), "each round"]
-        return calls | {"class_sums": ", and ".join(filter(None, often))}
+        return also(before_separating(settings), "class_sums", "each round")
 
     def class_sums(
         self,
@@ -411,14 +182,23 @@ class DiscriminativeClient(ClusterClient[Settings]):
         return np.concatenate([np.zeros(0, np.int64), *labels])
 
 
-def before_rounds(settings: DiscriminativeFields) -> dict[str, str]:
-    """Say which functions are called before the first round, and how often."""
-    calls = dict.fromkeys(("means", "moments"), "once, before the first round")
-    often = f"at most {settings.start_rounds} times, before the first round"
-    if settings.candidates:
-        choices = 2 * len(settings.candidates)
-        often = f"{often}, and {choices} times as often to choose the number of clusters"
-        calls["agreeing_pairs"] = f"{len(settings.candidates)} times, before the first round"
-        calls["moments"] = "three times, before the first round"
-        calls["class_sums"] = f"at most {choices * CHOICE_ROUNDS} times, before the first round"
-    return calls | {"cluster_sums": often}
+def before_separating(settings: DiscriminativeFields) -> dict[str, str]:
+    """Say which functions are called before clusters are moved apart, and how often."""
+    calls = before_rounds(settings)
+    if not settings.candidates:
+        return calls
+    candidates, halves = len(settings.candidates), 2 * len(settings.candidates)
+    return {
+        "means": calls["means"],
+        "moments": "three times, before the first round",
+        "cluster_sums": f"{calls['cluster_sums']}, and {halves} times as often to choose the "
+        "number of clusters",
+        "class_sums": f"at most {halves * MOST_ROUNDS} times, before the first round",
+        "agreeing_pairs": f"{candidates} times, before the first round",
+    }
+
+
+def also(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
+    """Add to how often a function is called."""
+    known = calls.get(function)
+    return {**calls, function: f"{known}, and {often}" if known else often}

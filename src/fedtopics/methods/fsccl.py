@@ -34,12 +34,12 @@ from torch.nn.functional import cross_entropy, normalize
 from fedtopics.cluster_inference import AdapterShape, Contrastive, log_student_t
 from fedtopics.clustering import Numbers
 from fedtopics.corpus import Corpus
-from fedtopics.embeddings import document_embeddings
+from fedtopics.embeddings import document_embeddings, require_texts
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.methods.base import Checkpoint, Run
 from fedtopics.methods.cluster_settings import FSCCLSettings
 from fedtopics.methods.clusters import ClusterClient, ClusterServer, Found, find_moments
-from fedtopics.methods.kmeans import begin_with_kmeans
+from fedtopics.methods.kmeans import before_rounds, begin_with_kmeans
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.server import Agreement
 from fedtopics.networks import Adapter, Tensors, represent, score
@@ -131,9 +131,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
     @staticmethod
     def rounds(settings: FSCCLSettings) -> dict[str, str]:
         """Say which functions a study with these settings calls in its rounds, and how often."""
-        first = dict.fromkeys(("means", "moments"), "once, before the first round")
-        often = f"at most {settings.start_rounds} times, before the first round"
-        return first | {"cluster_sums": often, "train_locally": "each round"}
+        return before_rounds(settings) | {"train_locally": "each round"}
 
     def train_locally(
         self,
@@ -182,6 +180,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
             told = {"event": "embedding", "client": self.name, "done": done}
             self.workplace.tell({**told, "documents": documents})
 
+        instead = "set deletion = 0 in the study, for dropout alone"
+        require_texts(self._corpus, f"that views are to be made of, or {instead}")
         texts = chain.from_iterable(self._corpus.texts())
         try:
             return document_embeddings(
@@ -193,7 +193,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         except FedTopicsError as error:
             raise StudyError(
                 f"Client {self.name!r} cannot embed texts without some of their words: {error} "
-                "Or set deletion = 0 in the study, for dropout alone."
+                f"Or {instead}."
             ) from None
 
 
@@ -301,7 +301,6 @@ def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
     -------
     scalar tensor
         Mean cross-entropy in nats; log(2 n - 1) where all views are alike.
-
     """
     unit = normalize(features)
     itself = torch.eye(len(unit), dtype=torch.bool)

@@ -46,14 +46,14 @@ from fedtopics.embeddings import document_embeddings
 from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.methods.base import Checkpoint, Run
 from fedtopics.methods.client import Documents
+from fedtopics.methods.cluster_number import with_number
 from fedtopics.methods.cluster_settings import FSTCSettings
 from fedtopics.methods.clusters import ALL, ClusterServer, Found, check_told, find_moments
 from fedtopics.methods.discriminative import (
     DiscriminativeClient,
-    before_rounds,
+    also,
+    before_separating,
     begin,
-    separate,
-    with_number,
 )
 from fedtopics.methods.fstc_training import (
     EncodedInputs,
@@ -64,6 +64,7 @@ from fedtopics.methods.fstc_training import (
     encoder_to_train,
 )
 from fedtopics.methods.kmeans import begin_with_kmeans
+from fedtopics.methods.separation import separate
 from fedtopics.methods.server import Agreement
 from fedtopics.networks import Adapter
 from fedtopics.tuned import EncoderNetwork, Shapes, Tokens, TunedEncoder, digest
@@ -146,8 +147,7 @@ class FSTC(ClusterServer[FSTCSettings]):
             clusters = begin_with_kmeans(agreement, settings, origin, moments, self.seed, 1)
             return {"origin": origin, "start/centres": clusters.centres[0]}
         start = begin(agreement, settings, self.seed, run.event)
-        given = agreement, start.origin, start.moments, start.split, settings
-        _, directed = separate(*given, repeat(0, START_ROUNDS))
+        directed = separate(agreement, start, settings, repeat(0, START_ROUNDS))
         found = {f"start/{name}": array for name, array in directed.weights().items()}
         return {"origin": start.origin, **found}
 
@@ -237,13 +237,10 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
     @staticmethod
     def rounds(settings: Any) -> dict[str, str]:
         """Say which functions a study with these settings calls in its rounds, and how often."""
-        calls = before_rounds(settings)
+        calls = before_separating(settings)
         if settings.start == "discriminative":
-            often = [
-                calls.get("class_sums"),
-                f"at most {START_ROUNDS} times, before the first round",
-            ]
-            calls["class_sums"] = ", and ".join(filter(None, often))
+            often = f"at most {START_ROUNDS} times, before the first round"
+            calls = also(calls, "class_sums", often)
         if settings.fine_tune:
             calls["encoder"] = "once, before the first round"
         calls |= {"first_labels": "once, before the first round", "train_locally": "each round"}

@@ -20,7 +20,8 @@ from torch.nn.functional import normalize
 from fedtopics.aggregation import optimizer_state, restore_optimizer
 from fedtopics.clustering import Numbers
 from fedtopics.corpus import Corpus
-from fedtopics.errors import DataError, StudyError
+from fedtopics.embeddings import require_texts
+from fedtopics.errors import StudyError
 from fedtopics.methods.cluster_settings import FSTCSettings
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.networks import Tensors, represent, score
@@ -142,12 +143,9 @@ def encoder_to_train(
             f"says {dimension}; set dimension to {encoder.dimension} in the study, or check which "
             "model it means."
         )
-    blank = np.array([not text.strip() for batch in corpus.texts() for text in batch])
-    if corpus.embeddings is not None and (missing := int(corpus.embeddings[blank].any(1).sum())):
-        raise DataError(
-            f"{missing} of {len(corpus)} documents have an embedding and no text; give the texts "
-            "that the encoder is to be trained on, or set fine_tune = false in the study."
-        )
+    require_texts(
+        corpus, "that the encoder is to be trained on, or set fine_tune = false in the study"
+    )
     return encoder
 
 

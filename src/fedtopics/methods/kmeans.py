@@ -37,6 +37,7 @@ from fedtopics.methods.clusters import (
     Found,
     check_told,
     find_moments,
+    find_origin,
 )
 from fedtopics.methods.server import Agreement
 
@@ -155,6 +156,13 @@ def begin_with_kmeans(
     return lloyd(agreement, origin, centres, repeat(0, settings.start_rounds), finalists, half)
 
 
+def before_rounds(settings: ClusterSettings) -> dict[str, str]:
+    """Say which functions `begin_with_kmeans` calls, and how often."""
+    often = f"at most {settings.start_rounds} times, before the first round"
+    calls = dict.fromkeys(("means", "moments"), "once, before the first round")
+    return calls | {"cluster_sums": often}
+
+
 def draw_centres(settings: ClusterSettings, moments: Moments, seed: int) -> Numbers:
     """Draw the starts, shape (n_starts, n_clusters, n_dimensions).
 
@@ -216,8 +224,7 @@ class KMeans(ClusterServer[KMeansSettings]):
             origin, moments = find_moments(agreement, settings.embedding.dimension)
             return origin, draw_centres(settings, moments, self.seed)
         else:
-            total = agreement.sum("means", {"embeddings": (settings.embedding.dimension,)})
-            origin = total["embeddings"] / max(total["documents"], 1)
+            origin = find_origin(agreement, settings.embedding.dimension)
         template: Template = {"centres": ("clusters", len(origin)), "counts": ("clusters",)}
         replies = agreement.call("own_centres", template, round=1, origin=origin)
         return origin, merge_centres(replies, settings.n_components)[None]

@@ -83,6 +83,11 @@ class TopicSettings(BaseModel):
     )
 
     @property
+    def most_components(self) -> int:
+        """How many topics there may be in the end."""
+        return self.n_components
+
+    @property
     def readings(self) -> list[Reading]:
         """Among which ways of reading topics the most coherent is chosen."""
         return READINGS if self.relevance is None else [Reading(self.relevance)]
