@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from fedtopics.clustering import unit_rows
 from fedtopics.corpus import Corpus
 from fedtopics.datasets import split_clients
+from fedtopics.metrics import clustering_accuracy
 from fedtopics.privacy import OPEN_POLICY, Door, Policy
 from fedtopics.simulation import train
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import fingerprint
 from fedtopics.workplace import Workplace
+from tests.grpc_federation import federated
+from tests.test_exactness import assert_same_bits
 
 DIMENSION = 16  # of the embeddings
 CLUSTERS = 5
@@ -113,6 +116,61 @@ def labels_of(corpus: Corpus) -> NDArray[np.int64]:
 def texts_of(corpus: Corpus) -> list[list[str]]:
     """The documents' words."""
     return [list(text) for batch in corpus.batches() for text in batch]
+
+
+def accuracy(model: TopicModel, corpora: Mapping[str, Corpus]) -> float:
+    """How well clusters are those that the documents of all clients were drawn from."""
+    found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
+    truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
+    return clustering_accuracy(truth, found)
+
+
+# Runs
+
+
+class StoppedError(Exception):
+    """Ends a run before its time."""
+
+
+def gone_on(
+    plan: Study, corpora: Mapping[str, Corpus], folder: Path, stop: int, **how: Any
+) -> TopicModel:
+    """The model of a run that is interrupted after a round, and resumed."""
+
+    def happen(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == stop:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        trained(plan, corpora, out=folder, on_event=happen)
+    return trained(plan, corpora, out=folder, resume=True, **how)
+
+
+def assert_same_result(found: TopicModel, expected: TopicModel) -> None:
+    """Every bit is the same, and so is what a model says of its training."""
+    assert found.weights.keys() == expected.weights.keys()
+    assert_same_bits(found, expected)
+    assert found.info == expected.info
+
+
+def assert_not_worked_again(plan: Study, corpora: Mapping[str, Corpus], folder: Path) -> TopicModel:
+    """Resume a run that is done: its model stays as it is."""
+    whole = trained(plan, corpora, out=folder)
+    assert_same_result(trained(plan, corpora, out=folder, resume=True), whole)
+    return whole
+
+
+def assert_same_however_carried(
+    plan: Study, corpora: dict[str, Corpus], folder: Path
+) -> TopicModel:
+    """Permuted clients and another engine, gRPC, change no bit."""
+    forth = trained(plan, corpora)
+    back = trained(plan, dict(reversed(corpora.items())))
+    there = federated(plan, corpora, folder).model
+    for model in (back, there):
+        assert_same_result(model, forth)
+        assert model.topics() == forth.topics()
+    return forth
 
 
 @dataclass

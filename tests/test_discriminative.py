@@ -17,17 +17,23 @@ from fedtopics.methods.clusters import ALL
 from fedtopics.methods.separation import RAREST, Split, complete, direct
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.privacy import OPEN_POLICY, Policy
+from fedtopics.reading import READINGS
 from fedtopics.simulation import train
 from fedtopics.study import Study
 from tests.clusters import (
     CLUSTERS,
     DIMENSION,
     ODD,
+    accuracy,
+    assert_not_worked_again,
     assert_nothing_else_leaves,
+    assert_same_however_carried,
+    assert_same_result,
     assert_sound,
     blobs,
     corpus_of,
     empty,
+    gone_on,
     half,
     labels_of,
     overheard,
@@ -35,8 +41,6 @@ from tests.clusters import (
     spread,
     trained,
 )
-from tests.grpc_federation import federated
-from tests.test_exactness import assert_same_bits
 
 CORPUS = blobs(600, 12, spread=2.0)  # that overlap: most documents are members of several
 TWELVE: dict[str, Any] = {
@@ -114,13 +118,7 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
 
 def test_permuted_clients_and_another_engine_have_the_same_bits(tmp_path: Path) -> None:
     corpora, plan = spread(blobs(150), 3), planned("discriminative", max_rounds=6, starts=2)
-    forth = trained(plan, corpora)
-    back = trained(plan, dict(reversed(corpora.items())))
-    there = federated(plan, corpora, tmp_path).model
-    for model in (back, there):
-        assert_same_bits(model, forth)
-        assert model.info == forth.info
-        assert model.topics() == forth.topics()
+    assert_same_however_carried(plan, corpora, tmp_path)
 
 
 def test_they_are_the_clusters_there_are() -> None:
@@ -173,10 +171,6 @@ def test_the_best_of_clusterings_that_are_the_same_is_the_first() -> None:
 # Runs
 
 
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.parametrize("stop", [1, 24])
 def test_an_interrupted_run_goes_on_with_the_same_bits(stop: int, tmp_path: Path) -> None:
     corpora = spread(blobs(300, 12, spread=2.0), 2)
@@ -184,16 +178,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(stop: int, tmp_path: Path
     plan = plan.model_copy(update={"checkpoint_every": 2})
     whole = trained(plan, corpora)
     assert whole.info["rounds"] == 26, "not at rest before"
-
-    def happen(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == stop:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        trained(plan, corpora, out=tmp_path, on_event=happen)
-    model = trained(plan, corpora, out=tmp_path, resume=True)
-    assert_same_bits(model, whole)
-    assert model.info == whole.info
+    assert_same_result(gone_on(plan, corpora, tmp_path, stop), whole)
 
 
 @pytest.mark.parametrize("max_rounds", [22, 100])
@@ -201,11 +186,8 @@ def test_a_run_that_is_done_is_not_worked_again(max_rounds: int, tmp_path: Path)
     corpora = spread(blobs(200), 2)
     plan = planned("discriminative", max_rounds=max_rounds, tolerance=1e-5)
     plan = plan.model_copy(update={"checkpoint_every": 1})
-    whole = trained(plan, corpora, out=tmp_path)
+    whole = assert_not_worked_again(plan, corpora, tmp_path)
     assert whole.info["rounds"] >= 22
-    again = trained(plan, corpora, out=tmp_path, resume=True)
-    assert_same_bits(again, whole)
-    assert again.info == whole.info
 
 
 # What leaves
@@ -319,6 +301,69 @@ def test_the_number_of_clusters_is_chosen() -> None:
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
 
 
+def test_coherence_is_that_of_the_number_chosen() -> None:
+    """A client lets out pairs of words for as many clusters as may be chosen, and no more."""
+    method: dict[str, Any] = {"n_components": 2, "candidates": (5, 40), "coherence": "documents"}
+    plan, most = planned("discriminative", starts=4, **method), 40 * len(READINGS)
+    client, vocabulary = half(plan, blobs(30))
+    many, windows = np.zeros((most + 1, 2), np.int64), [0]
+    with pytest.raises(StudyError, match="does not ask for"):
+        client.pairs(vocabulary, ["apple0"], many, windows)
+    assert client.pairs(vocabulary, ["apple0"], many[1:], windows)["documents"] == 30
+
+    corpora = spread(blobs(400, 40, spread=0.3), 2)
+    model = trained(plan, corpora)
+    assert model.n_topics == 40 > 2 * len(READINGS)
+    assert len(model.coherence["npmi"]) == 40
+
+
+@pytest.mark.parametrize(("n", "in_half"), [(10, 0), (15, 0), (18, 0), (19, 0), (20, 10)])
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: int) -> None:
+    client, vocabulary = half(planned("discriminative"), blobs(n), Policy())
+    origin, clusters = np.zeros(DIMENSION), np.zeros((1, CLUSTERS, DIMENSION))
+    discriminants = {
+        "projection": np.eye(DIMENSION)[None], "directions": clusters,
+        "bias": np.zeros((1, CLUSTERS)),
+    }  # fmt: skip
+
+    def replies(of: int) -> list[dict[str, Any]]:
+        given: dict[str, Any] = {"round": 0, "origin": origin, "half": of}
+        return [
+            client.moments(vocabulary, origin, of),
+            client.cluster_sums(vocabulary, centres=clusters, starts=[0], **given),
+            client.class_sums(vocabulary, **given, **discriminants),
+        ]
+
+    assert [reply["documents"] for reply in replies(part)] == [in_half] * 3
+    for reply in replies(part):
+        assert any(np.any(value) for value in reply.values()) == (in_half > 0)
+    assert [reply["documents"] for reply in replies(ALL)] == [n] * 3
+
+
+def test_a_client_of_too_few_documents_for_two_halves_takes_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    corpus, messages = blobs(300), overheard(monkeypatch)
+    few = np.flatnonzero(labels_of(corpus) == 0)[:15]
+    corpora = spread(corpus.take(np.setdiff1d(np.arange(300), few)), 2)
+    corpora["client-3"] = corpus.take(few)
+    plan = planned("discriminative", candidates=(3, 5), starts=4)
+    model = train(plan, corpora, policies=dict.fromkeys(corpora, Policy()))
+    assert model.n_topics == 5
+    assert model.documents == {"client-1": 143, "client-2": 142, "client-3": 15}
+    assert accuracy(model, corpora) > 0.98
+    told: dict[tuple[str, int], set[int]] = {}
+    for name, function, given, reply in messages.calls:
+        if name == "client-3" and "half" in given:
+            told.setdefault((function, given["half"]), set()).add(reply["documents"])
+            assert given["half"] == ALL or not any(np.any(value) for value in reply.values())
+    functions = ("moments", "cluster_sums", "class_sums")
+    assert told == {
+        (f, part): {15 if part == ALL else 0} for f in functions for part in (0, 1, ALL)
+    }
+
+
 def test_agreeing_pairs() -> None:
     plan = planned("discriminative", n_components=2, embedding={"dimension": 4})
     client, vocabulary = half(plan, corpus_of(np.eye(4)[[0, 0, 1, 1, 2, 3]]))
@@ -351,9 +396,7 @@ def test_two_clusters() -> None:
     corpora = spread(blobs(60, 2), 2)
     model = trained(planned("discriminative", n_components=2), corpora)
     assert_sound(model, corpora)
-    found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
-    truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
-    assert clustering_accuracy(truth, found) == 1
+    assert accuracy(model, corpora) == 1
 
 
 @pytest.mark.parametrize("sizes", ["even", "free"])

@@ -27,21 +27,23 @@ from fedtopics.methods.fsccl import (
     shorten,
 )
 from fedtopics.methods.minibatches import Minibatches
-from fedtopics.metrics import clustering_accuracy
 from fedtopics.networks import represent
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 from tests.clusters import (
     DIMENSION,
     ODD,
+    accuracy,
     assert_nothing_else_leaves,
+    assert_same_result,
     assert_sound,
     blobs,
     corpus_of,
+    gone_on,
     half,
-    labels_of,
     planned,
     spread,
+    texts_of,
     trained,
 )
 
@@ -158,6 +160,22 @@ def test_without_the_model_of_embeddings_there_is_a_way_out(
     monkeypatch.setattr("fedtopics.embeddings.sentence_encoder", missing)
     with pytest.raises(StudyError, match=r"Client 'a' .* model 'x' cannot be .* deletion = 0"):
         half(plan(deletion=0.2), blobs(30, CLUSTERS))
+
+
+def test_documents_without_text_are_refused_where_views_are_of_texts(letters: Letters) -> None:
+    corpus = blobs(30, CLUSTERS)
+    embeddings, texts = np.array(corpus.embeddings), texts_of(corpus)
+    texts[3], texts[8], texts[9] = [], [" "], []
+    embeddings[9] = 0  # of it nothing is known
+    corpus = corpus_of(embeddings, texts=texts)
+    message = "2 of 30 documents have an embedding and no text; give the texts .* deletion = 0"
+    with pytest.raises(StudyError, match=f"'a' .* {message}"):
+        half(plan(deletion=0.2), corpus)
+    assert letters.asked == [], "before anything is embedded"
+    with pytest.raises(StudyError, match=f"'b' .* {message}"):
+        trained(plan(deletion=0.2), {"a": blobs(30, CLUSTERS), "b": corpus})
+    client, words = half(plan(deletion=0), corpus)
+    assert client.train_locally(words, 1, drawn(corpus))["documents"] == 29
 
 
 # Losses
@@ -350,9 +368,7 @@ def test_blobs_are_found(tmp_path: Path) -> None:
     assert [event["round"] for event in rounds] == [1, 2, 3]
     assert all(event["documents"] == 240 for event in rounds)
     assert rounds[-1]["loss"] < rounds[0]["loss"]
-    found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
-    truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
-    assert clustering_accuracy(truth, found) > 0.99
+    assert accuracy(model, corpora) > 0.99
     family = {word[:5] for word in model.topics(5)[0]}
     assert len(family) == 1  # words are of the cluster's documents
     assert model.info["method"] == "fsccl"
@@ -377,17 +393,9 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     corpora = spread(blobs(60, CLUSTERS), 2)
     study = plan().model_copy(update={"checkpoint_every": 1})
     whole = trained(study, corpora)
-
-    def interrupt(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trained(study, corpora, out=tmp_path, on_event=interrupt)
-    rest = trained(study, corpora, out=tmp_path, resume=True)
+    rest = gone_on(study, corpora, tmp_path, 2)
     assert rest.info["rounds"] == 3
-    for name, weight in whole.weights.items():
-        assert torch.equal(rest.weights[name], weight)
+    assert_same_result(rest, whole)
 
 
 # Odd corpora, what leaves, and what is refused

@@ -35,11 +35,16 @@ from tests.clusters import (
     DIMENSION,
     ODD,
     Messages,
+    StoppedError,
+    accuracy,
     assert_nothing_else_leaves,
+    assert_same_however_carried,
+    assert_same_result,
     assert_sound,
     blobs,
     corpus_of,
     empty,
+    gone_on,
     half,
     labels_of,
     overheard,
@@ -48,7 +53,7 @@ from tests.clusters import (
     trained,
 )
 from tests.federation import assert_same
-from tests.grpc_federation import HOST, PATIENCE, Notes, Partner, federated, partner, until
+from tests.grpc_federation import HOST, PATIENCE, Notes, Partner, partner, until
 from tests.test_exactness import assert_same_bits
 
 ORIGIN = np.full(DIMENSION, 0.01)
@@ -443,22 +448,12 @@ def test_clusters_are_found(preset: str) -> None:
 
 def test_order_of_clients_and_engine_change_no_bit(tmp_path: Path) -> None:
     corpora, plan = spread(blobs(90), 3), planned("fstc", average_every=2)
-    forth = trained(plan, corpora)
-    back = trained(plan, dict(reversed(corpora.items())))
-    there = federated(plan, corpora, tmp_path).model
-    for model in (back, there):
-        assert_same_bits(model, forth)
-        assert model.info == forth.info
-        assert model.topics() == forth.topics()
+    forth = assert_same_however_carried(plan, corpora, tmp_path)
     other = trained(plan.model_copy(update={"seed": 1}), corpora)
     assert not torch.equal(other.weights["head"], forth.weights["head"])
 
 
 # A server that is interrupted
-
-
-class StoppedError(Exception):
-    pass
 
 
 @pytest.fixture(scope="module")
@@ -479,18 +474,11 @@ def whole(corpora: dict[str, Corpus]) -> Any:
 def test_an_interrupted_run_goes_on_with_the_same_bits(
     stop: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path
 ) -> None:
-    def happen(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == stop:
-            raise StoppedError
-
     plan, events = planned("fstc", **LONG), list[dict[str, Any]]()
-    with pytest.raises(StoppedError):
-        trained(plan, corpora, out=tmp_path, on_event=happen)
-    model = trained(plan, corpora, out=tmp_path, resume=True, on_event=events.append)
+    model = gone_on(plan, corpora, tmp_path, stop, on_event=events.append)
     rounds = [event["round"] for event in events if event["event"] == "round"]
     assert rounds == list(range(stop, 7)), "the event came before the checkpoint"
-    assert_same_bits(model, whole)
-    assert model.info == whole.info
+    assert_same_result(model, whole)
 
 
 @pytest.mark.parametrize(
@@ -517,11 +505,8 @@ def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
         patch.setattr(FSTCClient, function, stopping)
         with pytest.raises(StoppedError):
             trained(plan, corpora, out=tmp_path)
-    model = trained(plan, corpora, out=tmp_path, resume=True)
-    assert_same_bits(model, whole)
-    again = trained(plan, corpora, out=tmp_path, resume=True)
-    assert_same_bits(again, whole)
-    assert again.info == whole.info
+    for _ in range(2):  # to its end; when it is done
+        assert_same_result(trained(plan, corpora, out=tmp_path, resume=True), whole)
 
 
 # A client that begins anew
@@ -677,8 +662,7 @@ def test_a_killed_client_comes_back_and_no_bit_is_different(
 ) -> None:
     model, events, partners = served(corpora, tmp_path, killed, killed, PATIENT)
     assert [event["clients"] for event in events.of("round")] == [list(NAMES)] * 6
-    assert_same_bits(model, whole)
-    assert model.info == whole.info
+    assert_same_result(model, whole)
     states = [path.name[-17:-12] for path in sorted((tmp_path / "client-3").glob("fstc-*"))]
     assert states == ["00004", "00005", "00006"]
     assert partners["client-3"].events.of("model")
@@ -767,9 +751,7 @@ def test_two_clusters() -> None:
     corpora = spread(blobs(60, 2), 2)
     model = trained(planned("fstc", n_components=2), corpora)
     assert_sound(model, corpora)
-    found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
-    truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
-    assert clustering_accuracy(truth, found) > 0.95
+    assert accuracy(model, corpora) > 0.95
 
 
 @pytest.mark.parametrize("preset", ["default", "paper"])

@@ -257,15 +257,29 @@ def test_after_the_last_round_nobody_waits_for_the_lost() -> None:
 # Late clients
 
 
+def without_c(f: Federated) -> tuple[list[Raw], wire.Call, tuple[float, dict[str, Any]]]:
+    """Work round 1, which c lets pass; return the clients, what c was called for, and the round."""
+    a, b, c = clients = [f.raw(name) for name in "abc"]
+    f.begin(*"abc")
+    work = f.background(lambda: one_exchange(f, 1))
+    a.answer(x=1.0)
+    b.answer(x=10.0)
+    call, _ = c.call()
+    return clients, call, work.result()
+
+
+def assert_all_count(f: Federated, clients: list[Raw]) -> None:
+    """Work round 2, in which nobody is missed."""
+    f.there(*"abc")
+    work = f.background(lambda: one_exchange(f, 2))
+    for raw in clients:
+        raw.answer(x=2.0)
+    assert work.result()[0] == 6
+
+
 def test_a_late_reply_never_counts_and_its_client_comes_back() -> None:
     with federation(rules=SOON) as f:
-        a, b, c = (f.raw(name) for name in "abc")
-        f.begin(*"abc")
-        work = f.background(lambda: one_exchange(f, 1))
-        a.answer(x=1.0)
-        b.answer(x=10.0)
-        old, _ = c.call()
-        total, report = work.result()
+        (a, b, c), old, (total, report) = without_c(f)
         assert (total, report["missing"]) == (11, {"c": "did not answer within 1 s"})
 
         until(lambda: f.server.members["c"].late)
@@ -287,40 +301,19 @@ def test_a_late_reply_never_counts_and_its_client_comes_back() -> None:
 
 def test_a_late_failure_is_no_news_and_its_client_comes_back() -> None:
     with federation(rules=SOON) as f:
-        a, b, c = (f.raw(name) for name in "abc")
-        f.begin(*"abc")
-        work = f.background(lambda: one_exchange(f, 1))
-        a.answer(x=1.0)
-        b.answer(x=10.0)
-        old, _ = c.call()
-        work.result()
+        (a, b, c), old, _ = without_c(f)
         c.send(failure=wire.Failure(id=old.id, kind="defect"))
-        f.there("c")
-        work = f.background(lambda: one_exchange(f, 2))
-        for raw in (a, b, c):
-            raw.answer(x=2.0)
-        assert work.result()[0] == 6
+        assert_all_count(f, [a, b, c])
         assert f.notes.of("bad reply") == f.notes.of("lost") == []
 
 
 def test_a_late_client_whose_line_breaks_comes_back() -> None:
     """On its new line no old reply will come; nobody waits for one."""
     with federation(rules=SOON) as f:
-        a, b, c = (f.raw(name) for name in "abc")
-        f.begin(*"abc")
-        work = f.background(lambda: one_exchange(f, 1))
-        a.answer(x=1.0)
-        b.answer(x=10.0)
-        c.call()
-        work.result()
+        (a, b, c), _, _ = without_c(f)
         c.leave()
         until(lambda: f.server.members["c"].line is None)
-        c = f.raw("c", c.process)
-        f.there("c")
-        work = f.background(lambda: one_exchange(f, 2))
-        for raw in (a, b, c):
-            raw.answer(x=2.0)
-        assert work.result()[0] == 6
+        assert_all_count(f, [a, b, f.raw("c", c.process)])
 
 
 def test_the_deadline_ends_an_exchange_of_a_longer_round() -> None:

@@ -23,12 +23,17 @@ from tests.clusters import (
     CLUSTERS,
     DIMENSION,
     ODD,
+    accuracy,
+    assert_not_worked_again,
     assert_nothing_else_leaves,
+    assert_same_however_carried,
+    assert_same_result,
     assert_sound,
     blobs,
     corpus_of,
     each_apart,
     empty,
+    gone_on,
     half,
     labels_of,
     overheard,
@@ -38,8 +43,6 @@ from tests.clusters import (
     trained,
 )
 from tests.federation import assert_same
-from tests.grpc_federation import federated
-from tests.test_exactness import assert_same_bits
 
 CORPUS = blobs(2000, spread=2.0)
 LLOYD: dict[str, Any] = {"algorithm": "lloyd"}
@@ -121,13 +124,7 @@ def test_permuted_clients_and_another_engine_have_the_same_bits(
     how: dict[str, Any], tmp_path: Path
 ) -> None:
     corpora, plan = spread(blobs(150), 3), planned("kmeans", max_rounds=5, **how)
-    forth = trained(plan, corpora)
-    back = trained(plan, dict(reversed(corpora.items())))
-    there = federated(plan, corpora, tmp_path).model
-    for model in (back, there):
-        assert_same_bits(model, forth)
-        assert model.info == forth.info
-        assert model.topics() == forth.topics()
+    assert_same_however_carried(plan, corpora, tmp_path)
 
 
 def test_the_best_of_starts_that_arrive_at_one_result_is_the_first() -> None:
@@ -148,36 +145,20 @@ def test_the_best_of_starts_that_arrive_at_one_result_is_the_first() -> None:
 # Runs
 
 
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.parametrize("stop", [1, 12, 14])
 def test_an_interrupted_run_goes_on_with_the_same_bits(stop: int, tmp_path: Path) -> None:
     corpora = spread(CORPUS, 2)
     plan = planned("kmeans", max_rounds=15).model_copy(update={"checkpoint_every": 2})
     whole = trained(plan, corpora)
     assert whole.info["rounds"] == 15, "not at rest before"
-
-    def happen(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == stop:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        trained(plan, corpora, out=tmp_path, on_event=happen)
-    model = trained(plan, corpora, out=tmp_path, resume=True)
-    assert_same_bits(model, whole)
-    assert model.info == whole.info
+    assert_same_result(gone_on(plan, corpora, tmp_path, stop), whole)
 
 
 @pytest.mark.parametrize("max_rounds", [11, 12, 100])
 def test_a_run_that_is_done_is_not_worked_again(max_rounds: int, tmp_path: Path) -> None:
     corpora = spread(blobs(200), 2)
     plan = planned("kmeans", max_rounds=max_rounds).model_copy(update={"checkpoint_every": 1})
-    whole = trained(plan, corpora, out=tmp_path)
-    again = trained(plan, corpora, out=tmp_path, resume=True)
-    assert_same_bits(again, whole)
-    assert again.info == whole.info
+    assert_not_worked_again(plan, corpora, tmp_path)
 
 
 def test_events_of_rounds() -> None:
@@ -464,9 +445,7 @@ def test_two_clusters(how: dict[str, Any]) -> None:
     corpora = spread(blobs(60, 2), 2)
     model = trained(planned("kmeans", n_components=2, **how), corpora)
     assert_sound(model, corpora)
-    found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
-    truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
-    assert clustering_accuracy(truth, found) == 1
+    assert accuracy(model, corpora) == 1
 
 
 def test_more_clusters_than_documents_of_a_client() -> None:

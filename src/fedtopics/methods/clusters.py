@@ -245,7 +245,8 @@ class ClusterClient(AgreeingClient[Settings]):
     def rows(self, half: int) -> Documents | slice:
         """Return which points are of a half of the documents, or all of them.
 
-        A half of fewer documents than the policy asks for in a reply has none.
+        Where one of the halves has fewer documents than the policy asks for in a reply, neither
+        has any: what is told of all less what is told of one is the other.
         """
         return self._halves[half] if half in (0, 1) else slice(None)
 
@@ -253,7 +254,7 @@ class ClusterClient(AgreeingClient[Settings]):
     def _halves(self) -> list[Documents]:
         shuffled = np.random.default_rng([*self._seed, SEED]).permutation(len(self.known))
         halves = [np.sort(shuffled[half::2]) for half in (0, 1)]
-        return [rows if len(rows) >= self.min_documents else rows[:0] for rows in halves]
+        return halves if len(halves[1]) >= self.min_documents else [rows[:0] for rows in halves]
 
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Count the documents that are of each cluster with at least half a probability.

@@ -180,10 +180,9 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
             told = {"event": "embedding", "client": self.name, "done": done}
             self.workplace.tell({**told, "documents": documents})
 
-        instead = "set deletion = 0 in the study, for dropout alone"
-        require_texts(self._corpus, f"that views are to be made of, or {instead}")
         texts = chain.from_iterable(self._corpus.texts())
         try:
+            require_texts(self._corpus, "that views of them are made of")
             return document_embeddings(
                 Corpus.of(list(shorten(texts, self.settings.deletion, view))),
                 self.settings.embedding,
@@ -193,7 +192,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         except FedTopicsError as error:
             raise StudyError(
                 f"Client {self.name!r} cannot embed texts without some of their words: {error} "
-                f"Or {instead}."
+                "Or set deletion = 0 in the study, for dropout alone."
             ) from None
 
 
