@@ -165,7 +165,8 @@ def test_from_files_to_pictures_and_again(
     assert "…" not in printed, "no number is cut off"
     page = Path("out/amwmd.md").read_text()
     assert (
-        "fedtopics reproduce gfedntm-amwmd --data DIR --quick --network prodlda --vectors" in page
+        "fedtopics reproduce gfedntm-amwmd --data FOLDER --quick --network prodlda --vectors"
+        in page
     )
     assert "| 1 law | - |" in page
     assert str(data.parent) not in page
@@ -271,7 +272,7 @@ def test_a_missing_package_is_named_before_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(
-        "fedtopics.experiments.report.find_spec",
+        "fedtopics.extras.find_spec",
         lambda name: None if name == module else find_spec(name),
     )
     assert fedtopics(monkeypatch, *ARGUMENTS) == 1
@@ -285,7 +286,7 @@ def test_the_whole_experiment_has_two_data_sets_and_several_seeds(data: Path) ->
     settings = Settings(data, Path("out"), seeds=2, network="prodlda", preset="paper")
     assert [one.name for one in settings.data_sets] == ["s2_tiny", "news_outlets"]
     assert list(settings.used_seeds) == [0, 1]
-    options = "--data DIR --seeds 2 --network prodlda --preset paper"
+    options = "--data FOLDER --seeds 2 --network prodlda --preset paper"
     assert settings.command == f"fedtopics reproduce gfedntm-amwmd {options}"
     with pytest.raises(ValueError, match=r"data.news_outlets\.parquet"):
         reproduce(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from fedtopics import cli
 from fedtopics.clustering import nearest
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
-from fedtopics.experiments import fstc_runs
+from fedtopics.experiments import fstc_runs, fstc_tasks
 from fedtopics.experiments.fstc_results import page, plain, sentences, tables, write_results
-from fedtopics.experiments.fstc_runs import (
+from fedtopics.experiments.fstc_runs import representation, reproduce
+from fedtopics.experiments.fstc_tasks import (
     DATA_SETS,
     PARTS,
+    PICTURES,
+    SWEEPS,
     Settings,
     Task,
     methods,
-    representation,
-    reproduce,
     usable_seeds,
 )
 from fedtopics.networks import score
@@ -323,12 +326,12 @@ def small(name: str) -> tuple[TopicModel, Corpus]:
     return train(Study.make(method=method | embedding), clients), corpus
 
 
-@pytest.mark.parametrize("name", fstc_runs.PICTURES)
+@pytest.mark.parametrize("name", PICTURES)
 def test_clusters_follow_from_what_is_pictured(name: str) -> None:
     model, corpus = small(name)
     seen = representation(model, corpus)
     if name == "fstc":
-        found = score(model.weights, fstc_runs.torch.from_numpy(seen)).numpy().argmax(1)
+        found = score(model.weights, torch.from_numpy(seen)).numpy().argmax(1)
     elif name == "discriminative":
         weights = {key: weight.numpy() for key, weight in model.weights.items()}
         found = (seen @ weights["directions"].T / 0.15 + weights["bias"]).argmax(1)
@@ -341,10 +344,8 @@ def test_a_small_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(fstc_runs, "CLIENTS", (2,))
-    monkeypatch.setattr("fedtopics.experiments.fstc_results.CLIENTS", (2,))
-    monkeypatch.setattr(fstc_runs, "PICTURES", ("fsbert",))
-    monkeypatch.setattr("fedtopics.experiments.fstc_results.PICTURES", ("fsbert",))
+    monkeypatch.setitem(SWEEPS, "clients", replace(SWEEPS["clients"], values=(2,)))
+    monkeypatch.setattr(fstc_tasks, "PICTURES", ("fsbert",))
     out = folder / "out"
     command = ["fedtopics", "reproduce", "fstc", "--data", str(folder), "--out", str(out)]
     options = ["--quick", "--only", "clients, picture", "--json"]

@@ -167,7 +167,8 @@ def fstc(
     trained again.
     """
     from fedtopics.experiments import fstc_results
-    from fedtopics.experiments.fstc_runs import Settings, reproduce
+    from fedtopics.experiments.fstc_runs import reproduce
+    from fedtopics.experiments.fstc_tasks import Settings
 
     parts = tuple(part.strip() for part in only.split(",")) if only else ()
     settings = Settings(data, out, seeds, quick, parts)

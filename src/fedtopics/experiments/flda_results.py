@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,9 @@ import numpy as np
 
 from fedtopics.experiments import report
 from fedtopics.experiments.flda_runs import DATA_SETS, MODELS, DataSet, Settings, local_topics
-from fedtopics.experiments.report import Table, spread, write_json
+from fedtopics.experiments.report import Found, Table, mean, scores, select, spread, verdict
 from fedtopics.methods.topic_lists import cosines, mean_topic
 
-Found = Sequence[Mapping[str, Any]]
 PACKAGES = ("fedtopics", "tomotopy", "torch", "numpy", "numba")
 MEANING = """\
 Ten topics, three clients, {documents} new documents of each in a round; mean and deviation over
@@ -27,31 +27,25 @@ one client in all; most of it is the end of a study (shares, words, coherence)."
 SHARED_WORDS = 12  # in the figure
 
 
-def scores(found: Found, data: DataSet, model: str, key: str) -> list[float]:
-    """Return a score of each seed."""
-    return [
-        row[key] for row in found if (row["data"], row["model"]) == (data.name, model)
-    ]  # in the order of seeds
-
-
 def tables(settings: Settings, found: Found) -> list[Table]:
     """Return a table a data set."""
     header = ("model", "c_v", "diversity", "topics", "c_v as shown", "rounds", "replies", "KB")
     result = []
     for data in DATA_SETS:
+        rows = select(found, data=data.name)
         lines = []
         for name, model in MODELS.items():
             cells = [
-                spread(scores(found, data, name, key), digits)
+                spread(scores(rows, key, model=name), digits)
                 for key, digits in (("c_v", 3), ("diversity", 3), ("topics", 1), ("shown_c_v", 3))
             ]
-            left = [
-                np.mean(scores(found, data, name, key)) for key in ("rounds", "replies", "bytes")
-            ]
-            sent = [f"{left[0]:,.0f}", f"{left[1]:,.0f}", f"{left[2] / 1000:,.0f}"]
-            if model.where != "federated":
-                sent[1:] = "-", "-"
-            lines.append((f"{model.where}: {model.title}", *cells, *sent))
+            rounds, replies, size = (
+                mean(rows, key, model=name) for key in ("rounds", "replies", "bytes")
+            )
+            sent = ["-", "-"]
+            if model.where == "federated":
+                sent = [f"{replies:,.0f}", f"{size / 1000:,.0f}"]
+            lines.append((f"{model.where}: {model.title}", *cells, f"{rounds:,.0f}", *sent))
         result.append(Table(f"{data.name}, {settings.a_round(data)} a round", header, tuple(lines)))
     return result
 
@@ -59,61 +53,49 @@ def tables(settings: Settings, found: Found) -> list[Table]:
 def sentences(settings: Settings, found: Found) -> Iterator[str]:
     """Say which claims of the paper hold, by the means over seeds."""
     for data in DATA_SETS:
-
-        def mean(model: str, key: str, data: DataSet = data) -> float:
-            return float(np.mean(scores(found, data, model, key)))
-
-        def compare(claim: str, one: str, other: str, *keys: str, data: DataSet = data) -> str:
-            parts = []
-            for key in keys:
-                first, second = mean(one, key), mean(other, key)
-                sign = "above" if first > second else "not above"
-                parts.append(f"{key} {first:.3f} {sign} {second:.3f}")
-            verdict = _verdict(all(mean(one, key) > mean(other, key) for key in keys))
-            return f"{data.name}: {claim}: {verdict} ({'; '.join(parts)})."
-
-        both = "c_v", "diversity"
-        yield compare("guided LDA beats regular LDA, pooled", "pooled-guided", "pooled", *both)
-        yield compare("guided LDA beats regular LDA, alone", "alone-guided", "alone", *both)
-        yield compare("pooled LDA is more coherent than clients alone", "pooled", "alone", "c_v")
-        yield compare("F-LDA (round 3) beats federated regular LDA", "flda-3", "federated", *both)
-        yield compare(
-            "F-LDA (round 3) beats federated regular LDA of all its documents",
-            "flda-3", "federated-all", *both,
-        )  # fmt: skip
-        yield compare(
-            "the paper's algorithms beat their regular LDA", "literal-3", "literal-1", *both
-        )
-        rounds = [mean(model, "c_v") for model in ("federated", "flda-2", "flda-3")]
-        change = max(abs(after / before - 1) for before, after in pairwise(rounds))
-        alone = mean("alone", "c_v")
-        yield (
-            f"{data.name}: rounds change c_v by a tenth at most and stay above clients alone: "
-            f"{_verdict(change <= 0.1 and min(rounds) > alone)} "
-            f"({', '.join(f'{value:.3f}' for value in rounds)}; alone {alone:.3f})."
-        )
-        yield compare("round 3 is above pooled regular LDA", "flda-3", "pooled", *both)
-        yield (
-            f"{data.name}: taken word by word with the paper's threshold of {data.gamma}, "
-            f"{mean('literal-1', 'topics'):.1f} of the clients' topics are left after a round and "
-            f"{mean('literal-3', 'topics'):.1f} after three."
-        )
+        yield from _of_data(data, select(found, data=data.name))
 
 
-def _verdict(holds: bool) -> str:
-    return "holds" if holds else "does not hold"
+def _of_data(data: DataSet, rows: Found) -> Iterator[str]:
+    def compare(claim: str, one: str, other: str, *keys: str) -> str:
+        parts, above = [], []
+        for key in keys:
+            first, second = mean(rows, key, model=one), mean(rows, key, model=other)
+            above.append(first > second)
+            parts.append(f"{key} {first:.3f} {'above' if above[-1] else 'not above'} {second:.3f}")
+        return f"{data.name}: {claim}: {verdict(all(above))} ({'; '.join(parts)})."
+
+    both = "c_v", "diversity"
+    yield compare("guided LDA beats regular LDA, pooled", "pooled-guided", "pooled", *both)
+    yield compare("guided LDA beats regular LDA, alone", "alone-guided", "alone", *both)
+    yield compare("pooled LDA is more coherent than clients alone", "pooled", "alone", "c_v")
+    yield compare("F-LDA (round 3) beats federated regular LDA", "flda-3", "federated", *both)
+    yield compare(
+        "F-LDA (round 3) beats federated regular LDA of all its documents",
+        "flda-3", "federated-all", *both,
+    )  # fmt: skip
+    yield compare("the paper's algorithms beat their regular LDA", "literal-3", "literal-1", *both)
+    rounds = [mean(rows, "c_v", model=model) for model in ("federated", "flda-2", "flda-3")]
+    change = max(abs(after / before - 1) for before, after in pairwise(rounds))
+    alone = mean(rows, "c_v", model="alone")
+    yield (
+        f"{data.name}: rounds change c_v by a tenth at most and stay above clients alone: "
+        f"{verdict(change <= 0.1 and min(rounds) > alone)} "
+        f"({', '.join(f'{value:.3f}' for value in rounds)}; alone {alone:.3f})."
+    )
+    yield compare("round 3 is above pooled regular LDA", "flda-3", "pooled", *both)
+    yield (
+        f"{data.name}: taken word by word with the paper's threshold of {data.gamma}, "
+        f"{mean(rows, 'topics', model='literal-1'):.1f} of the clients' topics are left after a "
+        f"round and {mean(rows, 'topics', model='literal-3'):.1f} after three."
+    )
 
 
 def page(settings: Settings, found: Found) -> str:
     """Return the tables and sentences in Markdown."""
     documents = " or ".join(f"{settings.a_round(data):,}" for data in DATA_SETS)
     meaning = MEANING.format(documents=documents)
-    return report.page(
-        "F-LDA",
-        meaning,
-        plain(settings, found),
-        tables(settings, found),
-    )
+    return report.page("F-LDA", meaning, plain(settings, found), tables(settings, found))
 
 
 def plain(settings: Settings, found: Found) -> dict[str, Any]:
@@ -123,11 +105,10 @@ def plain(settings: Settings, found: Found) -> dict[str, Any]:
 
 def write_results(settings: Settings, found: Found) -> list[Path]:
     """Write flda.md, flda.json and the figure; return their paths."""
-    written = [settings.folder / f"flda.{suffix}" for suffix in ("md", "json", "png", "svg")]
-    written[0].write_text(page(settings, found), "utf-8")
-    write_json(written[1], plain(settings, found))
-    _draw(written[2:], settings)
-    return written
+    written = report.write(settings.folder, "flda", page(settings, found), plain(settings, found))
+    return written + report.draw(
+        settings.folder / "flda", "flda", partial(_draw, settings=settings)
+    )
 
 
 def alike_pair(sent: Mapping[str, Any]) -> tuple[tuple[str, dict[str, float]], ...]:
@@ -145,24 +126,19 @@ def alike_pair(sent: Mapping[str, Any]) -> tuple[tuple[str, dict[str, float]], .
     return pair
 
 
-def _draw(paths: Sequence[Path], settings: Settings) -> None:
+def _draw(figure: Any, settings: Settings) -> None:
     """Draw the paper's figures 5, 8 and 9: words that two clients share, before and after."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context({"svg.hashsalt": "flda", "font.size": 11}):
-        figure = Figure(figsize=(11, 4.5 * len(DATA_SETS)), layout="constrained")
-        grid = figure.subplots(len(DATA_SETS), 1, squeeze=False)[:, 0]
-        for axes, data in zip(grid, DATA_SETS, strict=True):
-            pair = alike_pair(local_topics(settings, data))
-            merged = mean_topic([topic for _, topic in pair], "zero")
-            shared = [word for word in merged if all(word in topic for _, topic in pair)]
-            words = shared[:SHARED_WORDS]
-            bars = [*pair, ("merged", merged)]
-            for number, (name, topic) in enumerate(bars):
-                places = np.arange(len(words)) + (number - 1) * 0.27
-                axes.bar(places, [topic[word] for word in words], 0.25, label=name)
-            axes.set_xticks(np.arange(len(words)), words, rotation=30, ha="right")
-            axes.set(title=data.name, ylabel="weight in the topic")
-            axes.legend()
-        report.save_picture(figure, paths)
+    figure.set_size_inches(11, 4.5 * len(DATA_SETS))
+    grid = figure.subplots(len(DATA_SETS), 1, squeeze=False)[:, 0]
+    for axes, data in zip(grid, DATA_SETS, strict=True):
+        pair = alike_pair(local_topics(settings, data))
+        merged = mean_topic([topic for _, topic in pair], "zero")
+        shared = [word for word in merged if all(word in topic for _, topic in pair)]
+        words = shared[:SHARED_WORDS]
+        bars = [*pair, ("merged", merged)]
+        for number, (name, topic) in enumerate(bars):
+            places = np.arange(len(words)) + (number - 1) * 0.27
+            axes.bar(places, [topic[word] for word in words], 0.25, label=name)
+        axes.set_xticks(np.arange(len(words)), words, rotation=30, ha="right")
+        axes.set(title=data.name, ylabel="weight in the topic")
+        axes.legend()

@@ -10,24 +10,25 @@ The F-LDA paper (federated topic modelling with guided LDA), section Experiments
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedtopics import __version__
 from fedtopics.corpus import Columns, Corpus, pool
 from fedtopics.errors import DataError
+from fedtopics.experiments.costs import what_left
 from fedtopics.experiments.report import require
-from fedtopics.experiments.rows import Rows
+from fedtopics.experiments.rows import OnEvent, Rows, digest
+from fedtopics.experiments.settings import FileSettings
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
-from fedtopics.privacy import Policy, summarise_ledger
+from fedtopics.privacy import Policy
 from fedtopics.reading import Reading
 from fedtopics.simulation import train
 from fedtopics.study import Study
@@ -38,7 +39,6 @@ CLIENTS = ("client1", "client2", "client3")
 N_ROUNDS = 3
 N_TOPICS = 10
 SHOWN = 10  # words of a topic that are scored
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -113,35 +113,10 @@ MODELS = {
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How the experiment is run.
+class Settings(FileSettings):
+    """How the experiment is run: see `FileSettings`."""
 
-    Parameters
-    ----------
-    data : path
-        Folder of the Parquet files.
-    out : path, optional
-        Folder of the results; see `folder`.
-    seeds : int
-    quick : bool
-        One seed, few documents and sweeps: whether it runs, not what is true.
-    """
-
-    data: Path
-    out: Path | None = None
-    seeds: int = 5
-    quick: bool = False
-
-    @property
-    def folder(self) -> Path:
-        """Where it all goes."""
-        return self.out or Path(f"runs/flda{'-quick' if self.quick else ''}")
-
-    @property
-    def command(self) -> str:
-        """What repeats it."""
-        options = " --quick" if self.quick else f" --seeds {self.seeds}"
-        return f"fedtopics reproduce flda --data FOLDER{options}"
+    experiment: ClassVar[str] = "flda"
 
     def a_round(self, data: DataSet) -> int:
         """Return the new documents of a client in a round."""
@@ -163,7 +138,7 @@ class Settings:
 
 def tasks(settings: Settings) -> Iterator[Task]:
     """List data set, model and seed of each row."""
-    for seed in range(1 if settings.quick else settings.seeds):
+    for seed in settings.used_seeds:
         for data in DATA_SETS:
             for name in MODELS:
                 yield data, name, seed
@@ -205,8 +180,7 @@ def _name(settings: Settings, data: DataSet, name: str, seed: int) -> dict[str, 
     """Return what says which row it is, and what its model is made of."""
     method = settings.method(MODELS[name], data)
     made_of = f"{__version__} {_study(method, seed).model_dump_json()} {settings.a_round(data)}"
-    digest = hashlib.sha256(made_of.encode()).hexdigest()[:16]
-    return {"data": data.name, "model": name, "seed": seed, "made_of": digest}
+    return {"data": data.name, "model": name, "seed": seed, "made_of": digest(made_of)}
 
 
 def _study(method: Mapping[str, Any], seed: int) -> Study:
@@ -215,8 +189,6 @@ def _study(method: Mapping[str, Any], seed: int) -> Study:
 
 @lru_cache(maxsize=2)
 def _documents(path: Path) -> Corpus:
-    if not path.exists():
-        raise DataError(f"There is no {path.name} in {path.parent}; name its folder with --data.")
     words = [word for batch in tokens(Corpus.read(path, Columns(text="text")), TextRules())
              for word in batch]  # fmt: skip
     return Corpus.of(words)
@@ -224,7 +196,7 @@ def _documents(path: Path) -> Corpus:
 
 def slices(settings: Settings, data: DataSet, seed: int) -> dict[str, Corpus]:
     """Deal the documents out at random: each client's of all rounds, those of round 1 first."""
-    corpus = _documents(settings.data / f"{data.name}.parquet")
+    corpus = _documents(settings.file(data.name))
     size = settings.a_round(data) * N_ROUNDS
     order = np.random.default_rng([seed, 6]).permutation(len(corpus))
     if size * len(CLIENTS) > len(order):
@@ -250,7 +222,7 @@ def _scored(
     elif model.where == "alone":
         groups = [{client: docs} for client, docs in clients.items()]
     study = _study(settings.method(model, data), seed)
-    reference = _documents(settings.data / f"{data.name}.parquet")
+    reference = _documents(settings.file(data.name))
     scores = [_train(study, group, reference, on_event) for group in groups]
     return {key: float(np.mean([one[key] for one in scores])) for key in scores[0]}
 
@@ -263,9 +235,7 @@ def _train(
         out = Path(folder) / "run"
         # A quick run's few documents have few words that ten share.
         model = train(study, clients, out=out, on_event=on_event, policies=_policies(clients))
-        ledgers = [summarise_ledger(path) for path in out.glob("clients/*/ledger.jsonl")]
-    sent = np.mean([sum(row["bytes"] for row in ledger) for ledger in ledgers])
-    replies = np.mean([sum(row["replies"] for row in ledger) for ledger in ledgers])
+        sent = what_left(out)
     by_weight = score(model, reference, Reading(1.0))
     shown = score(model, reference, model.reading)
     return {
@@ -273,8 +243,7 @@ def _train(
         "shown_c_v": shown["c_v"],
         "shown_diversity": shown["diversity"],
         "rounds": float(model.info["rounds"]),
-        "bytes": float(sent),
-        "replies": float(replies),
+        **sent,
     }
 
 

@@ -1,332 +1,37 @@
-"""The FSTC paper's experiments: clusters of short texts at some clients, beside controls.
-
-Every method gets the same embeddings, computed once before any training: what an encoder brings
-and what a method brings are told apart by k-means of the same embeddings (FSBERT), which is in
-every part.
-
-References
-----------
-Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering, section 5.
-"""
+"""The runs of the FSTC paper's experiments: trainings that are not yet there, and their scores."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
 from fedtopics import __version__
 from fedtopics.clustering import unit_rows
-from fedtopics.corpus import Columns, Corpus
+from fedtopics.corpus import Corpus
 from fedtopics.datasets import split_clients
-from fedtopics.errors import DataError, StudyError
+from fedtopics.experiments.costs import what_left
+from fedtopics.experiments.fstc_tasks import DATA_SETS, PARTS, Settings, Task
 from fedtopics.experiments.report import require
-from fedtopics.experiments.rows import Rows
+from fedtopics.experiments.rows import OnEvent, Rows, digest
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 from fedtopics.networks import represent
-from fedtopics.privacy import OPEN_POLICY, Policy, summarise_ledger
+from fedtopics.privacy import OPEN_POLICY, Policy
 from fedtopics.simulation import train
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 
-N_CLIENTS = 4
-SWEEP_SEEDS = 3  # at most, of what is not table 2
-LAMBDAS = (0.001, 0.01, 0.1, 1, 10)
-CLIENTS = (2, 4, 8, 10)
-LEVELS = (0, 1, 2, 3, 4)  # rho: 5 + rho documents at one client to 5 - rho at the other
-CONCENTRATION = 0.3  # of the Dirichlet distribution, for clients that differ in labels
-PICTURED = 2000  # documents
-QUICK_DOCUMENTS = 400
 SCORES = ("acc", "nmi", "seconds", "rounds", "bytes")
-OnEvent = Callable[[dict[str, Any]], None]
-Method = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """Labelled short texts in one file, and the paper's lambda.
-
-    Parameters
-    ----------
-    name : str
-        Of the file, without .parquet.
-    title : str
-    alignment : float
-    """
-
-    name: str
-    title: str
-    alignment: float = 1.0
-
-
-DATA_SETS = {
-    data.name: data
-    for data in (
-        DataSet("agnews", "AgNews"),
-        DataSet("stackoverflow", "StackOverflow", 0.01),
-        DataSet("biomedical", "Biomedical"),
-        DataSet("searchsnippets", "SearchSnippets"),
-    )
-}
-NEEDED = ("agnews", "stackoverflow")  # the others are taken if they are there
-SWEPT = "stackoverflow"  # whose clients are varied, and which is pictured, as in the paper
-
-SHORT: Method = {"max_rounds": 10, "local_steps": 40}
-TRAINED = ("fstc", "fsccl")  # methods with a schedule
-ROUGH: Method = {"finalists": 1, "tolerance": 0.05}
-STEPS: Method = {"max_rounds": 2, "local_steps": 5}
-QUICK: dict[str, Method] = {
-    "kmeans": {},
-    "discriminative": ROUGH,
-    "fstc": ROUGH | STEPS,
-    "fsccl": STEPS | {"deletion": 0.0},  # texts without some words would have to be embedded
-}
-VARIANTS: dict[str, Method] = {
-    "plain": {},
-    "mixture": {"mixture_from": 0.0},
-    "late": {"mixture_from": 0.5},
-    "unaligned": {"alignment": 0.0},
-}
-COMPARED = ("fsbert", "fsccl", "paper", "discriminative", "fstc")
-MASSES = ("even", "global", "own")
-PICTURES = ("ftfidf", "fsbert", "fsccl", "fstc", "discriminative")
-
-
-def methods(data: DataSet) -> dict[str, Method]:
-    """Return the methods of table 2: the paper's baselines, its FSTC in three forms, and ours."""
-    return {
-        "fbow": {"name": "kmeans", "preset": "fbow"},
-        "ftfidf": {"name": "kmeans", "preset": "ftfidf"},
-        "fsbert": {"name": "kmeans", "preset": "fsbert"},
-        "fsccl": {"name": "fsccl"},
-        "stc": {"name": "fstc", "preset": "stc"},
-        "rstc": {"name": "fstc", "preset": "rstc"},
-        "paper": {"name": "fstc", "preset": "paper", "alignment": data.alignment},
-        "discriminative": {"name": "discriminative"},
-        "fstc": {"name": "fstc"},
-    }
-
-
-@dataclass(frozen=True)
-class Task:
-    """One training.
-
-    Parameters
-    ----------
-    part, data, name : str
-    seed : int
-        Of the study and of the split.
-    method : dict
-        Of its study.
-    varied : dict
-        What the part varies, for the row.
-    split : dict
-        How `split_clients` spreads the documents.
-    """
-
-    part: str
-    data: str
-    name: str
-    seed: int
-    method: Method
-    varied: dict[str, Any] = field(default_factory=dict)
-    split: dict[str, Any] = field(default_factory=lambda: {"by": "even", "n_clients": N_CLIENTS})
-
-
+PICTURED = 2000  # documents
 Named = tuple[dict[str, Any], Task]  # by what its row says of it
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the experiment is run.
-
-    Parameters
-    ----------
-    data : path
-        Folder of the Parquet files.
-    out : path, optional
-        Folder of the results; see `folder`.
-    seeds : int
-        Of table 2; the other parts have three, or fewer.
-    quick : bool
-        One seed, few documents and steps: whether it runs, not what is true.
-    only : tuple of str
-        Parts that are trained now.
-
-    Raises
-    ------
-    StudyError
-        If there is no part of a name.
-    """
-
-    data: Path
-    out: Path | None = None
-    seeds: int = 5
-    quick: bool = False
-    only: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if unknown := set(self.only) - set(PARTS):
-            raise StudyError(f"There is no part {min(unknown)!r}; known: {', '.join(PARTS)}.")
-
-    @property
-    def folder(self) -> Path:
-        """Where it all goes."""
-        return self.out or Path(f"runs/fstc{'-quick' if self.quick else ''}")
-
-    @property
-    def command(self) -> str:
-        """What repeats it."""
-        options = " --quick" if self.quick else f" --seeds {self.seeds}"
-        return f"fedtopics reproduce fstc --data FOLDER{options}"
-
-    def path(self, name: str) -> Path:
-        """Return the file of a data set."""
-        return self.data / f"{name}.parquet"
-
-    @property
-    def data_sets(self) -> list[DataSet]:
-        """Those of the paper that can be had, and what else is there."""
-        return [data for data in DATA_SETS.values()
-                if data.name in NEEDED or self.path(data.name).exists()]  # fmt: skip
-
-    def tasks(self, part: str) -> list[Task]:
-        """List the trainings of a part; all methods of a seed come before the next seed."""
-        seeds = 1 if self.quick else self.seeds if part == "table2" else SWEEP_SEEDS
-        return [
-            task
-            for data in self.data_sets
-            for task in PARTS[part](self, data, min(seeds, self.seeds))
-        ]
-
-    def study(self, task: Task) -> Study:
-        """Return a task's study; without coherence, which says nothing about clusters."""
-        n_clusters = pc.count_distinct(self.documents(task.data).labels).as_py()
-        method = {"n_components": n_clusters, "coherence": "nothing"} | task.method
-        if not self.quick:
-            return Study.make(seed=task.seed, method=method)
-        method |= {"starts": 4, "start_rounds": 10, **QUICK[method["name"]]}
-        # Few documents of a client have few words in common.
-        return Study.make(seed=task.seed, method=method, vocabulary={"min_document_frequency": 1})
-
-    def documents(self, name: str) -> Corpus:
-        """Return a data set's texts and labels."""
-        return _documents(self.path(name), QUICK_DOCUMENTS if self.quick else None)
-
-
-def _table2(settings: Settings, data: DataSet, seeds: int) -> Iterator[Task]:
-    for seed in range(seeds):
-        for name, method in methods(data).items():
-            yield Task("table2", data.name, name, seed, method)
-
-
-def _ablation(settings: Settings, data: DataSet, seeds: int) -> Iterator[Task]:
-    known = methods(data)
-    starts = {
-        "kmeans": (known["fsbert"], known["stc"] | {"alignment": data.alignment}),
-        "discriminative": (known["discriminative"], known["fstc"]),
-    }
-    for seed in range(seeds):
-        for start, (alone, fstc) in starts.items():
-            varied = {"start": start}
-            yield Task("ablation", data.name, "alone", seed, alone, varied)
-            for name, change in VARIANTS.items():
-                yield Task("ablation", data.name, name, seed, fstc | SHORT | change, varied)
-
-
-def _lambda(settings: Settings, data: DataSet, seeds: int) -> Iterator[Task]:
-    known = methods(data)
-    for seed in range(seeds):
-        for name in ("fsbert", "discriminative"):
-            yield Task("lambda", data.name, name, seed, known[name])
-        for name in ("paper", "fstc"):
-            for value in LAMBDAS:
-                varied = {"alignment": value}
-                yield Task("lambda", data.name, name, seed, known[name] | SHORT | varied, varied)
-
-
-def _clients(settings: Settings, data: DataSet, seeds: int) -> Iterator[Task]:
-    for n_clients in CLIENTS:
-        split = {"by": "even", "n_clients": n_clients}
-        yield from _compared("clients", data, seeds, {"m": n_clients}, split)
-
-
-def _shares(settings: Settings, data: DataSet, seeds: int) -> Iterator[Task]:
-    for level in LEVELS:
-        split = {"by": "proportions", "proportions": [5 + level, 5 - level]}
-        yield from _compared("shares", data, seeds, {"rho": level}, split)
-
-
-def _compared(
-    part: str, data: DataSet, seeds: int, varied: dict[str, Any], split: dict[str, Any]
-) -> Iterator[Task]:
-    if data.name == SWEPT:
-        for seed in range(seeds):
-            for name in COMPARED:
-                yield Task(part, data.name, name, seed, _short(data, name), varied, split)
-
-
-def _short(data: DataSet, name: str) -> Method:
-    method = methods(data)[name]
-    return method | SHORT if method["name"] in TRAINED else method
-
-
-def _skew(settings: Settings, data: DataSet, seeds: int) -> Iterator[Task]:
-    even = {"by": "even", "n_clients": N_CLIENTS}
-    skewed = {"by": "dirichlet", "n_clients": N_CLIENTS, "alpha": CONCENTRATION}
-    usable = usable_seeds(settings.documents(data.name), skewed, seeds)
-    for labels, split, own_seeds in (("even", even, range(seeds)), ("skewed", skewed, usable)):
-        for seed in own_seeds:
-            for name in ("fsbert", "fsccl", "discriminative"):
-                varied = {"labels": labels}
-                yield Task("skew", data.name, name, seed, _short(data, name), varied, split)
-            for masses in MASSES:
-                given = {"masses": masses}
-                method, varied = _short(data, "fstc") | given, {"labels": labels, **given}
-                yield Task("skew", data.name, "fstc", seed, method, varied, split)
-
-
-def _picture(settings: Settings, data: DataSet, seeds: int) -> Iterator[Task]:
-    if data.name == SWEPT:
-        for name in PICTURES:
-            yield Task("picture", data.name, name, 0, methods(data)[name])
-
-
-PARTS: dict[str, Callable[[Settings, DataSet, int], Iterator[Task]]] = {
-    "table2": _table2,
-    "ablation": _ablation,
-    "lambda": _lambda,
-    "clients": _clients,
-    "shares": _shares,
-    "skew": _skew,
-    "picture": _picture,
-}
-
-
-def usable_seeds(corpus: Corpus, split: Mapping[str, Any], seeds: int) -> list[int]:
-    """Return the first seeds whose split leaves each client enough documents to take part."""
-
-    def usable(seed: int) -> bool:
-        try:
-            parts = split_clients(corpus, **split, seed=seed)
-        except StudyError:  # a client without any document
-            return False
-        return min(map(len, parts.values())) >= Policy().min_documents
-
-    return list(islice(filter(usable, range(100)), seeds))
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
@@ -370,24 +75,14 @@ def _name(settings: Settings, task: Task) -> dict[str, Any]:
     study = settings.study(task).model_dump(mode="json")
     study["method"].pop("preset", None)  # which stands for values that are there
     content = [__version__, task.data, len(settings.documents(task.data)), task.split, study]
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     known = {"part": task.part, "data": task.data, "name": task.name, "seed": task.seed}
-    return {**known, **task.varied, "made_of": digest}
+    return {**known, **task.varied, "made_of": digest(json.dumps(content, sort_keys=True))}
 
 
 def _title(named: Named) -> str:
     _, task = named
     varied = [f"{name} {value}" for name, value in task.varied.items()]
     return ", ".join([task.part, task.data, task.name, *varied, f"seed {task.seed}"])
-
-
-@lru_cache(maxsize=len(DATA_SETS))
-def _documents(path: Path, n_documents: int | None) -> Corpus:
-    if not path.exists():
-        raise DataError(f"There is no {path.name} in {path.parent}; name its folder with --data.")
-    corpus = Corpus.read(path, Columns(text="text", label="label"))
-    rows = np.random.default_rng(0).permutation(len(corpus))[:n_documents]
-    return corpus if n_documents is None else corpus.take(rows)
 
 
 @lru_cache(maxsize=len(DATA_SETS))
@@ -423,14 +118,14 @@ def _scored(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]
         out = Path(folder) / "run"
         model = train(settings.study(task), clients, out=out, policies=policies, on_event=note)
         seconds = time.perf_counter() - begun
-        ledgers = [summarise_ledger(path) for path in out.glob("clients/*/ledger.jsonl")]
+        sent = what_left(out)
     labels, clusters = _labels(corpus), model.main_topics(corpus)
     row = {
         "acc": 100 * clustering_accuracy(labels, clusters),
         "nmi": 100 * normalised_mutual_information(labels, clusters, average="geometric"),
         "seconds": seconds,
         "rounds": int(model.info["rounds"]),
-        "bytes": float(np.mean([sum(row["bytes"] for row in ledger) for ledger in ledgers])),
+        "bytes": sent["bytes"],
     }
     return row if task.part != "picture" else row | _pictured(model, corpus)
 

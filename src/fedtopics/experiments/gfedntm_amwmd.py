@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from fedtopics.errors import DataError
 from fedtopics.experiments.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
 from fedtopics.experiments.amwmd_scores import Trained, score
 from fedtopics.experiments.report import require, write_json
+from fedtopics.experiments.rows import OnEvent
+from fedtopics.experiments.settings import FileSettings
 from fedtopics.metrics import WordVectors, read_word_vectors
 from fedtopics.privacy import OPEN_POLICY
 from fedtopics.reading import SHOWN
@@ -39,8 +41,6 @@ from fedtopics.study import Study
 EPOCHS = 100  # passes over the documents, within a data set's limits of rounds
 BATCH = 64
 QUICK_ROUNDS = 60
-
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,13 @@ DATA_SETS = (
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How the experiment is run.
+class Settings(FileSettings):
+    """How the experiment is run; a quick run has the first data set and few rounds.
 
     Parameters
     ----------
-    data : path
-        Folder with the data sets' Parquet files.
-    out : path, optional
-        Folder of the results and of each trained model's topics; see `folder`.
-    seeds : int
-    quick : bool
-        The first data set, one seed, few rounds: whether it runs, not what is true.
+    data, out, seeds, quick
+        As in `FileSettings`; each trained model's topics go to the folder as well.
     network : str
         The paper's is CombinedTM.
     preset : {"default", "paper"}
@@ -96,10 +91,9 @@ class Settings:
         A word2vec file; by default the vectors of the usual embedding model.
     """
 
-    data: Path
-    out: Path | None = None
+    experiment: ClassVar[str] = "gfedntm-amwmd"
+
     seeds: int = 3
-    quick: bool = False
     network: str = "combinedtm"
     preset: Literal["default", "paper"] = "default"
     vectors: Path | None = None
@@ -112,12 +106,7 @@ class Settings:
     @property
     def folder(self) -> Path:
         """Where it all goes; by default each variant has its own, so that none replaces another."""
-        return self.out or Path(f"runs/gfedntm-amwmd-{self.variant}")
-
-    @property
-    def used_seeds(self) -> range:
-        """Seeds that are averaged."""
-        return range(1 if self.quick else self.seeds)
+        return self.out or Path(f"runs/{self.experiment}-{self.variant}")
 
     @property
     def data_sets(self) -> tuple[DataSet, ...]:
@@ -125,13 +114,13 @@ class Settings:
         return DATA_SETS[:1] if self.quick else DATA_SETS
 
     @property
-    def command(self) -> str:
-        """What repeats it, without this machine's paths."""
-        options = " --quick" if self.quick else f" --seeds {self.seeds}"
-        options += "" if self.network == "combinedtm" else f" --network {self.network}"
-        options += "" if self.preset == "default" else f" --preset {self.preset}"
-        options += "" if self.vectors is None else f" --vectors {self.vectors.name}"
-        return f"fedtopics reproduce gfedntm-amwmd --data DIR{options}"
+    def options(self) -> list[str]:
+        """What the command is given, without this machine's paths."""
+        options = super().options
+        options += [] if self.network == "combinedtm" else [f"--network {self.network}"]
+        options += [] if self.preset == "default" else [f"--preset {self.preset}"]
+        options += [] if self.vectors is None else [f"--vectors {self.vectors.name}"]
+        return options
 
 
 @dataclass(frozen=True)

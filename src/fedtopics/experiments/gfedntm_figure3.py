@@ -11,18 +11,15 @@ Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1,
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fedtopics import __version__
 from fedtopics.experiments.figure3_runs import (
     REFERENCES,
     Case,
-    OnEvent,
     Recipe,
     Task,
     reference,
@@ -30,7 +27,8 @@ from fedtopics.experiments.figure3_runs import (
     study_of,
 )
 from fedtopics.experiments.report import require
-from fedtopics.experiments.rows import Rows
+from fedtopics.experiments.rows import OnEvent, Rows, digest
+from fedtopics.experiments.settings import ExperimentSettings
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B
@@ -50,30 +48,21 @@ QUICK: dict[str, Any] = {"max_rounds": 40}
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ExperimentSettings):
     """How the experiment is run.
 
     Parameters
     ----------
-    out : path, optional
-        Folder of the results; see `folder`.
-    seeds : int
-        Of the first setting; the others have one.
-    quick : bool
-        Fewer documents and rounds: whether it runs, not what is true.
+    out, seeds, quick
+        As in `ExperimentSettings`; the seeds are of the first setting, the others have one.
     models : tuple of str
         Which to train now; by default all.
     """
 
-    out: Path | None = None
-    seeds: int = 3
-    quick: bool = False
-    models: tuple[str, ...] = field(default=tuple(RECIPES))
+    experiment: ClassVar[str] = "gfedntm-figure3"
 
-    @property
-    def folder(self) -> Path:
-        """Where it all goes."""
-        return self.out or Path(f"runs/gfedntm-figure3{'-quick' if self.quick else ''}")
+    seeds: int = 3
+    models: tuple[str, ...] = field(default=tuple(RECIPES))
 
     @property
     def cases(self) -> list[Case]:
@@ -85,12 +74,6 @@ class Settings:
         b = [replace(first, eta=eta) for eta in ETAS]
         return list(dict.fromkeys([first, *a, *b]))
 
-    @property
-    def command(self) -> str:
-        """What repeats it."""
-        options = " --quick" if self.quick else f" --seeds {self.seeds}"
-        return f"fedtopics reproduce gfedntm-figure3{options}"
-
     def recipe(self, model: str) -> Recipe:
         """Return a model's recipe."""
         recipe = RECIPES[model]
@@ -101,7 +84,7 @@ def tasks(settings: Settings) -> Iterator[Task]:
     """List the trainings, the most telling first."""
     first, *others = settings.cases
     everywhere = ("federated", "centralised", *CLIENTS)
-    for seed in range(1 if settings.quick else settings.seeds):
+    for seed in settings.used_seeds:
         for model in settings.models:
             for scenario in everywhere:
                 yield Task(first, model, scenario, seed)
@@ -148,7 +131,7 @@ def _references(settings: Settings, kept: Rows) -> list[dict[str, Any]]:
     """Score what needs no training, for every corpus."""
     rows = []
     for number, case in enumerate(settings.cases):
-        for seed in range(1 if settings.quick or number else settings.seeds):
+        for seed in range(1) if number else settings.used_seeds:
             for name in REFERENCES:
                 wanted = _name(settings, Task(case, name, "", seed))
                 row = kept.find(wanted)
@@ -161,5 +144,4 @@ def _name(settings: Settings, task: Task) -> dict[str, Any]:
     made_of = ""
     if task.model in RECIPES:
         made_of = study_of(settings.recipe(task.model), task.seed).model_dump_json()
-    digest = hashlib.sha256(f"{__version__} {made_of}".encode()).hexdigest()[:16]
-    return asdict(task) | {"made_of": digest}
+    return asdict(task) | {"made_of": digest(f"{__version__} {made_of}")}

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.experiments.report import save_picture
+from fedtopics.experiments.report import draw
 
 CELL = 0.5  # inches
 GAP = 0.3  # cells between groups of columns
-DOTS = 100  # per inch, of the PNG
 SPAN = (5, 95)  # per cent of the values; those beyond have the colours of its ends
 
 
@@ -24,7 +23,7 @@ def draw_heat_map(
     groups: Sequence[tuple[str, Sequence[str]]],
     title: str,
     legend: str,
-) -> None:
+) -> list[Path]:
     """Write a heat map as PNG and SVG; low values are dark, since low means close.
 
     Parameters
@@ -38,15 +37,17 @@ def draw_heat_map(
         Columns from the left to the right, with a gap between groups.
     title, legend : str
         Of the picture, of its colour bar.
-    """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
+    Returns
+    -------
+    list of path
+    """
     starts = np.cumsum([0, *(len(names) + GAP for _, names in groups)])
     size = (CELL * starts[-1] + 3.7, CELL * len(rows) + 2.4)
     limits = np.nanpercentile(values, SPAN).tolist()
-    with rc_context({"svg.hashsalt": title, "font.size": 11}):
-        figure = Figure(figsize=size, layout="constrained")
+
+    def fill(figure: Any) -> None:
+        figure.set_size_inches(size)
         axes = figure.add_subplot()
         first = 0
         for start, (name, columns) in zip(starts, groups, strict=False):
@@ -57,7 +58,8 @@ def draw_heat_map(
         _name_axes(axes, rows, groups, starts)
         figure.suptitle(title, fontsize=13)
         figure.colorbar(picture, ax=axes, label=legend, extend="both", fraction=0.03, pad=0.01)
-        save_picture(figure, [path.with_suffix(".png"), path.with_suffix(".svg")], DOTS)
+
+    return draw(path, title, fill)
 
 
 def _draw_group(

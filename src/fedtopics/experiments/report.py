@@ -1,18 +1,20 @@
-"""What experiments share: what they need, tables, versions, files that are written whole."""
+"""What experiments share: what they need, scores of rows, tables, pages, pictures, files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedtopics.errors import FedTopicsError
+from fedtopics import extras
+
+Found = Sequence[Mapping[str, Any]]  # the rows of an experiment
+DOTS = 100  # per inch, of a PNG
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,27 @@ def require(**packages: str) -> None:
     FedTopicsError
         If one is not installed.
     """
-    for module, package in packages.items():
-        if find_spec(module) is None:
-            raise FedTopicsError(
-                f"The experiments need the package {package}, which is not installed; install it "
-                "with: pip install 'fedtopics[experiments]'"
-            )
+    extras.require("The experiments need", "'fedtopics[experiments]'", *packages.items())
+
+
+def select(found: Found, **wanted: Any) -> Found:
+    """Return the rows that have all of this, in the order of seeds."""
+    return [row for row in found if wanted.items() <= row.items()]
+
+
+def scores(found: Found, score: str, **wanted: Any) -> list[float]:
+    """Return a score of each seed."""
+    return [row[score] for row in select(found, **wanted)]
+
+
+def mean(found: Found, score: str, **wanted: Any) -> float:
+    """Return a score's mean over seeds."""
+    return float(np.mean(scores(found, score, **wanted)))
+
+
+def verdict(holds: bool) -> str:
+    """Say whether a claim holds."""
+    return "holds" if holds else "does not hold"
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
@@ -87,11 +104,44 @@ def spread(values: Sequence[float], digits: int) -> str:
     return f"{np.mean(values):,.{digits}f}{deviation}"
 
 
-def save_picture(figure: Any, paths: Iterable[Path], dots: int = 100) -> None:
-    """Save a figure as .png or .svg, the same bytes for the same figure."""
-    for path in paths:
-        meta = {"Software": None} if path.suffix == ".png" else {"Date": None}
-        figure.savefig(path, dpi=dots, metadata=meta)
+def draw(path: Path, name: str, fill: Callable[[Any], None], font_size: int = 11) -> list[Path]:
+    """Draw a figure and save it, the same bytes for the same figure.
+
+    Parameters
+    ----------
+    path : path
+        Of the files, without a suffix.
+    name : str
+        Of the figure; identifiers in the SVG follow from it.
+    fill : function
+        Draws on an empty matplotlib figure.
+    font_size : int
+
+    Returns
+    -------
+    list of path
+        PNG, SVG.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    written = []
+    with rc_context({"svg.hashsalt": name, "font.size": font_size}):
+        figure = Figure(layout="constrained")
+        fill(figure)
+        for suffix, meta in (("png", {"Software": None}), ("svg", {"Date": None})):
+            written.append(path.with_name(f"{path.name}.{suffix}"))
+            figure.savefig(written[-1], dpi=DOTS, metadata=meta)
+    return written
+
+
+def write(folder: Path, name: str, text: str, content: Any) -> list[Path]:
+    """Write an experiment's page and numbers, NAME.md and NAME.json; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{name}.{suffix}" for suffix in ("md", "json")]
+    written[0].write_text(text, "utf-8")
+    write_json(written[1], content)
+    return written
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -1,0 +1,96 @@
+"""How an experiment is run: what is the same in all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from fedtopics.errors import DataError
+
+
+@dataclass(frozen=True)
+class ExperimentSettings:
+    """How an experiment is run.
+
+    Parameters
+    ----------
+    out : path, optional
+        Folder of the results; see `folder`.
+    seeds : int
+    quick : bool
+        One seed, few documents and steps: whether it runs, not what is true.
+
+    Attributes
+    ----------
+    experiment : str
+        Its name for ``fedtopics reproduce``.
+    """
+
+    experiment: ClassVar[str]
+
+    out: Path | None = None
+    seeds: int = 5
+    quick: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Where it all goes."""
+        return self.out or Path(f"runs/{self.experiment}{'-quick' if self.quick else ''}")
+
+    @property
+    def used_seeds(self) -> range:
+        """Seeds that are averaged."""
+        return range(1 if self.quick else self.seeds)
+
+    @property
+    def options(self) -> list[str]:
+        """What the command is given, without this machine's paths."""
+        return ["--quick" if self.quick else f"--seeds {self.seeds}"]
+
+    @property
+    def command(self) -> str:
+        """What repeats it."""
+        return " ".join(["fedtopics reproduce", self.experiment, *self.options])
+
+
+@dataclass(frozen=True)
+class _Files:
+    data: Path
+
+
+@dataclass(frozen=True)
+class FileSettings(ExperimentSettings, _Files):  # in this order `data` is the first argument
+    """How an experiment on files is run.
+
+    Parameters
+    ----------
+    data : path
+        Folder of the data sets' Parquet files.
+    out, seeds, quick
+        As in `ExperimentSettings`.
+    """
+
+    @property
+    def options(self) -> list[str]:
+        """What the command is given, without this machine's paths."""
+        return ["--data FOLDER", *super().options]
+
+    def path(self, name: str) -> Path:
+        """Return where the file of a data set belongs."""
+        return self.data / f"{name}.parquet"
+
+    def file(self, name: str) -> Path:
+        """Return the file of a data set.
+
+        Raises
+        ------
+        DataError
+            If it is not there.
+        """
+        path = self.path(name)
+        if not path.exists():
+            raise DataError(
+                f"There is no {path.name} in {path.parent}; name its folder with --data."
+            )
+        return path
