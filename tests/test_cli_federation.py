@@ -163,7 +163,8 @@ def test_help(command: str, typed: Typed) -> None:
     assert out.startswith("Usage: ")
     assert f" {command} [OPTIONS]" in out
     options = {
-        "server": {"--pki", "--listen", "--out", "--resume", "--insecure", "--json"},
+        "server": {"--pki", "--listen", "--out", "--resume", "--start", "--vocabulary", "--track",
+                   "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
                    "--embedding-model", "--policy", "--out", "--round", "--follow", "--dry-run",
                    "--name", "--insecure", "--json"},

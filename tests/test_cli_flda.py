@@ -173,7 +173,7 @@ def test_a_picture_needs_matplotlib(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "fedtopics.experiments.report.find_spec",
+        "fedtopics.extras.find_spec",
         lambda name: None if name == "matplotlib" else find_spec(name),
     )
     write_pairs("pairs.csv", MIRRORED)

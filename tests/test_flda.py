@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -580,7 +579,7 @@ def test_a_bad_reply_does_not_end_a_run(spoil: Any, monkeypatch: pytest.MonkeyPa
 
 
 def further(model: TopicModel) -> Start:
-    return replace(Start.of(model), further=model)
+    return Start.of(model, "keep", once=True)
 
 
 def test_one_more_round_of_new_documents() -> None:

@@ -219,7 +219,9 @@ def test_partial_fit_counts_each_new_document_once() -> None:
     assert model.vocabulary_ == words
     # Of c's words only those in common are known; a document without any counts nothing.
     used = sum(bool({*doc} & {*words}) for corpus in new.values() for doc in tokens_of(corpus))
-    assert model.model_.info == {**before.info, "rounds": 21, "seen": before.info["seen"] + used}
+    info = {**before.info, "rounds": 21, "seen": before.info["seen"] + used}
+    info["continued"] = Start.of(before, "keep").origin
+    assert model.model_.info == info
     learned = model.model_.weights["pseudo_counts"] - before.weights["pseudo_counts"]
     known = set(words)
     for column, word in enumerate(words[:30]):

@@ -21,7 +21,7 @@ from fedtopics.networks import (
 )
 from fedtopics.simulation import train
 from tests.federation import embedded, study, subjects
-from tests.test_docs import install
+from tests.test_extending import install
 
 
 @pytest.fixture(autouse=True)

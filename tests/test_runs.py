@@ -182,6 +182,7 @@ def test_events(tmp_path: Path) -> None:
     lines = (tmp_path / "deep" / "run" / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
     assert events == seen
+    assert events[3].pop("begun") == events[0]["time"]
     assert all(event.pop("time") > 1.7e9 and event.pop("seconds") >= 0 for event in events)
     assert events == [
         {"event": "started", "study": "study1"},

@@ -194,7 +194,7 @@ def test_a_study_without_clients_has_no_documents() -> None:
         ("[method]\npreset = ['paper']", "'method.preset' is"),
         ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
         ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; known: prodlda, neurall"),
-        ("[method]\nname = 'ldaa'", 'a table with name = "gfedntm", "lda", "flda", '),
+        ("[method]\nname = 'ldaa'", "a table with name = one of gfedntm, lda, flda, "),
         ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
         ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),
         ("[method]\nname = 'lda'\nalpha = -1", "'method.alpha' is -1"),
@@ -333,6 +333,7 @@ def test_how_often_which_function_is_called() -> None:
         return GFedNTMClient.schedule(Study.make(method=method).method)
 
     assert schedule() == {
+        "size": "once instead of vocabulary, if a model's own words are kept",
         "vocabulary": "once",
         "adopt": "once",
         "forward": "twice a round",

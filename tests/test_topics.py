@@ -15,10 +15,11 @@ from safetensors.torch import load_file, save_file
 import fedtopics
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, ModelError, StudyError
+from fedtopics.model_files import FORMAT
 from fedtopics.reading import READINGS, Reading
 from fedtopics.simulation import train
 from fedtopics.study import Study
-from fedtopics.topics import FORMAT, TopicModel
+from fedtopics.topics import TopicModel
 
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
 BOATS = ["ketch", "sloop", "yawl", "brig", "cutter", "dory", "barque", "schooner"]

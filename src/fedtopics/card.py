@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from fedtopics import __version__
@@ -19,6 +20,8 @@ def card(model: TopicModel) -> str:
     neural = not clusters and not isinstance(model.inference, VariationalLDA)
     network = f", network {model.inference.name}" if neural else ""
     what = "cluster" if clusters else "topic"
+    rows = model.get_topic_info()
+    labelled = any(row["label"] for row in rows)
     lines = [
         "# Clusters of documents" if clusters else "# Topic model",
         "",
@@ -37,11 +40,12 @@ def card(model: TopicModel) -> str:
         "| --- | --- |",
         *(f"| {name} | {n} |" for name, n in model.documents.items()),
         "",
-        f"| {what} | share | words |",
-        "| --- | --- | --- |",
+        f"| {what} | {'label | ' if labelled else ''}share | words |",
+        f"| --- | {'--- | ' if labelled else ''}--- | --- |",
         *(
-            f"| {row['topic']} | {row['share']:.1%} | {', '.join(row['words'])} |"
-            for row in model.get_topic_info()
+            f"| {row['topic']} | {escaped(row['label']) + ' | ' if labelled else ''}"
+            f"{row['share']:.1%} | {escaped(', '.join(row['words']))} |"
+            for row in rows
         ),
     ]
     return "\n".join(lines) + "\n"
@@ -53,3 +57,14 @@ def _unclear(model: TopicModel) -> list[str]:
         return []
     share = sum(model.info["unclear"].values()) / max(sum(model.documents.values()), 1)
     return [f"- Documents of which no cluster has half a probability: {share:.1%}"]
+
+
+def escaped(text: str) -> str:
+    r"""Return text as it stands in a cell of a Markdown table: no mark-up, no end of the cell.
+
+    Examples
+    --------
+    >>> print(escaped("__init__ <a|b>"))
+    \_\_init\_\_ \<a\|b\>
+    """
+    return re.sub(r"([\\`*_\[\]<>|&~])", r"\\\1", " ".join(text.split()))

@@ -30,6 +30,7 @@ from fedtopics.engines.grpc.server import Server
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunError, StudyError
 from fedtopics.lines import cut_half_line
 from fedtopics.methods import CLIENT_HALVES, VERSIONS, what_leaves
+from fedtopics.methods.start import Start, Words
 from fedtopics.pki import Identity
 from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
@@ -50,6 +51,8 @@ def serve(
     resume: bool = False,
     on_event: OnEvent | None = None,
     on_listen: Callable[[Server], None] | None = None,
+    start: Any = None,
+    vocabulary: Words = "agree",
 ) -> TopicModel:
     """Run a study as its server; return the model, which the clients get as well.
 
@@ -69,6 +72,9 @@ def serve(
         Called with each event of the run.
     on_listen : function, optional
         Called once with the server, for a display of who is there.
+    start, vocabulary
+        A model to begin with, and whether with its own words; as of `simulation.train`. Clients
+        see it as any exchange: where words are kept, `size` comes instead of `vocabulary`.
 
     Raises
     ------
@@ -91,15 +97,21 @@ def serve(
     largest = study.federation.largest_message << 20
     server = Server(proposal, study.clients, join_address(host, port), credentials, largest)
     pause = study.federation.pause
-    run = RunFolder(out, study.fingerprint, study.checkpoint_every, resume, on_event, pause)
+    begun = None if start is None else Start.of(start, vocabulary)
+    half = study.server_half(begun)
+    run = RunFolder(out, study.identity(begun), study.checkpoint_every, resume, on_event, pause)
     reason, again = "", False
     try:
         (out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        run.event("study", **study.described)
+        if begun is not None and begun.model is not None and not resume:
+            run.event("continued", **begun.origin)
         port = server.start()
         run.event("listening", address=join_address(host, port), clients=list(study.clients))
         if on_listen is not None:
             on_listen(server)
-        model = study.server_half().train(GrpcClients(server, _rules(study), run.event), run)
+        model = half.train(GrpcClients(server, _rules(study), run.event), run)
+        model = model if begun is None else begun.noted(model)
         model.save_pretrained(out / "model")
         received = server.hand_out(_files(out / "model"), HAND_OUT)
         run.event("finished", received=received)

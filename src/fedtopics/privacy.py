@@ -11,7 +11,9 @@ import json
 import math
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -161,13 +163,30 @@ def summarise_ledger(path: Path) -> list[dict[str, Any]]:
         If a line is not what `Ledger` writes.
     """
     rows: dict[str, dict[str, Any]] = {}
+    _read_ledger(path, partial(_add_line, rows))
+    return list(rows.values())
+
+
+def bytes_by_round(path: Path) -> dict[int, int]:
+    """Return how many bytes left in each round; 0 stands for what was before the first.
+
+    Raises
+    ------
+    RunError
+        If a line is not what `Ledger` writes.
+    """
+    found: Counter[int] = Counter()
+    _read_ledger(path, lambda line: found.update({int(line["round"]): int(line["bytes"])}))
+    return dict(found)
+
+
+def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
-                _add_line(rows, json.loads(line))
+                take(json.loads(line))
             except (ValueError, KeyError, TypeError):
                 raise RunError(f"Line {number} of the ledger {path} is damaged.") from None
-    return list(rows.values())
 
 
 def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:

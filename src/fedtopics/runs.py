@@ -82,23 +82,29 @@ class RunFolder:
                 f"There is a run in {folder} already; go on with --resume, or name another folder."
             )
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        if self._resume:
-            self._check_study(events)
-            cut_half_line(events)
-            self._events = events.open("ab", buffering=0)
-        self.event("resumed" if self._resume else "started", study=self._study)
+        if not self._resume:
+            self.event("started", study=self._study)
+            return
+        begun = self._check_study(events)
+        cut_half_line(events)
+        self._events = events.open("ab", buffering=0)
+        self.event("resumed", study=self._study, begun=begun)
 
-    def _check_study(self, events: Path) -> None:
+    def _check_study(self, events: Path) -> float:
+        """Refuse a run of another study; return when it began."""
         try:
             with events.open(encoding="utf-8") as file:
-                first = json.loads(file.readline())["study"]
+                line = json.loads(file.readline())
+            first, begun = line["study"], float(line["time"])
         except (ValueError, KeyError, TypeError):
             raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
         if first != self._study:
             raise RunError(
                 f"The run in {self.folder} is of study {first}, this is study {self._study}; "
-                "resume with the study.toml in the run's folder."
+                "resume with the study.toml in the run's folder, and with the model that it began "
+                "with, if with one."
             )
+        return begun
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep what was agreed once, as JSON."""

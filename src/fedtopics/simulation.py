@@ -13,7 +13,7 @@ from typing import Any
 from fedtopics.corpus import Corpus
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError
-from fedtopics.methods.start import Start
+from fedtopics.methods.start import Start, Words
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
@@ -33,6 +33,7 @@ def train(
     policies: Mapping[str, Policy] | None = None,
     on_event: OnEvent | None = None,
     start: Any = None,
+    vocabulary: Words = "agree",
 ) -> TopicModel:
     """Train a study's topic model on clients that are all in this process.
 
@@ -50,7 +51,11 @@ def train(
     on_event : function, optional
         Called with each event of the run.
     start : TopicModel, (beta, words) or Start, optional
-        Topics to begin with, if the method can.
+        A model or topics to begin with, if the method can.
+    vocabulary : {"agree", "keep"}
+        Of a model to begin with. "keep": it is trained further as it is, with its own words; no
+        words leave the clients, and its rounds count on. "agree": the clients agree on words anew,
+        and its topics are carried over word by word. See docs/models-live-on.md.
 
     Returns
     -------
@@ -63,10 +68,13 @@ def train(
     for name in documents:
         check_client_name(name)
     study = study.with_clients(documents)
-    begun = None if start is None else Start.of(start)
+    begun = None if start is None else Start.of(start, vocabulary)
     folder = None if out is None else Path(out)
-    identity = study.fingerprint + ("" if begun is None else f"-{begun.fingerprint}")
-    run = RunFolder(folder, identity, study.checkpoint_every, resume, on_event)
+    half = study.server_half(begun)
+    run = RunFolder(folder, study.identity(begun), study.checkpoint_every, resume, on_event)
+    run.event("study", **study.described)
+    if begun is not None and begun.model is not None and not resume:
+        run.event("continued", **begun.origin)
     if folder is not None:
         (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
     ledgers = {
@@ -88,7 +96,8 @@ def train(
             )
             for name, data in documents.items()
         }
-        model = study.server_half(begun).train(LocalClients(doors), run)
+        model = half.train(LocalClients(doors), run)
+        model = model if begun is None else begun.noted(model)
         if folder is not None:
             model.save_pretrained(folder / "model")
         run.event("finished")

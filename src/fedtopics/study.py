@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,9 +38,10 @@ from fedtopics.methods import (
     ServerHalf,
     TopicClient,
 )
-from fedtopics.methods.start import Start
+from fedtopics.methods.start import Start, Words
 from fedtopics.names import check_client_name
 from fedtopics.privacy import Policy, explain
+from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import TextRules, VocabularyLimits
 from fedtopics.workplace import HERE, Workplace
 
@@ -215,6 +216,33 @@ class Study(BaseModel):
         content = json.dumps(self.agreed, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
+    def with_rounds(self, rounds: int) -> Study:
+        """Return the study of so many rounds."""
+        method = self.method.model_copy(update={"max_rounds": rounds})
+        return self.model_copy(update={"method": method})
+
+    def usual_words(self, model: TopicModel) -> Words:
+        """Say whether a model that training begins with keeps its words, if nobody says so.
+
+        It does if it is of this method and its texts became words by the same rules.
+        """
+        same = model.info.get("method") == self.method.name and model.text == self.text
+        return "keep" if same else "agree"
+
+    def identity(self, start: Start | None = None) -> str:
+        """Return what a run is known by: one that is resumed has to have the same."""
+        return self.fingerprint + ("" if start is None else f"-{start.fingerprint}")
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What a run's events say of the study: its name, and its settings by dotted keys.
+
+        Numbers, switches and names; no list of words, and not where documents are.
+        """
+        plain = {key: self.agreed[key] for key in ("seed", "method", "text", "vocabulary")}
+        settings = dict(_settings(plain)) | {"clients": len(self.clients)}
+        return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
+
     def server_half(self, start: Start | None = None) -> ServerHalf:
         """Make the server's half of the method.
 
@@ -224,8 +252,13 @@ class Study(BaseModel):
             If it is to begin with a model and cannot.
         """
         name = self.method.name
-        if start is not None and name not in STARTED:
-            raise StudyError(f"The method {name!r} cannot begin with a model; use lda or flda.")
+        if start is not None:
+            if name not in STARTED:
+                raise StudyError(
+                    f"The method {name!r} cannot begin with a model; use {', '.join(STARTED[:-1])} "
+                    f"or {STARTED[-1]}."
+                )
+            start.check_method(name)
         given = self.method, self.text, self.vocabulary, self.seed
         return SERVER_HALVES[name](*given, *([] if start is None else [start]))
 
@@ -363,6 +396,18 @@ class Study(BaseModel):
     def to_toml(self) -> str:
         """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
         return _toml(self, "", example=False)
+
+
+def _settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Hand out plain settings that are one value, or a few numbers, by dotted keys."""
+    for key, value in plain.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{prefix}{key}.")
+            continue
+        entries = value if isinstance(value, list) else []
+        few_numbers = entries and all(isinstance(entry, (int, float)) for entry in entries)
+        if isinstance(value, (bool, int, float, str)) or few_numbers:
+            yield prefix + key, value
 
 
 def example_study(method: str = "gfedntm") -> str:

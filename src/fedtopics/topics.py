@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
 import numpy as np
@@ -16,34 +14,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 
-from fedtopics import __version__
-from fedtopics.card import card
-from fedtopics.cluster_inference import (
-    Adapted,
-    AdapterShape,
-    Centres,
-    ClusterInference,
-    ClusterShape,
-    Contrastive,
-    Discriminants,
-    FineTuned,
-    TunedShape,
-)
+from fedtopics import exports, figures
+from fedtopics.cluster_inference import ClusterInference, FineTuned
 from fedtopics.corpus import Corpus
 from fedtopics.embeddings import document_embeddings
-from fedtopics.errors import DataError, ModelError, StudyError
-from fedtopics.inference import READOUTS, Inference, LDAPrior, Readout, VariationalLDA
+from fedtopics.errors import DataError, StudyError
+from fedtopics.inference import READOUTS, Inference, Readout, VariationalLDA
 from fedtopics.inference import refine as refined
-from fedtopics.networks import NetworkSettings, Tensors, find_network
+from fedtopics.model_files import checked_labels, read_model, write_model
+from fedtopics.networks import Tensors
 from fedtopics.reading import USUAL, Reading
 from fedtopics.tuned import TunedEncoder
 from fedtopics.vocabulary import TextRules, Vocabulary, count_words
 
-FORMAT = 3
+if TYPE_CHECKING:
+    import altair
+
 BATCH = 1024
 
 
@@ -72,6 +59,8 @@ class TopicModel:
         Of the ten first words of each topic, on the clients' own documents.
     info : mapping
         Method, rounds and seed, for the card.
+    labels : mapping of topic to str
+        What people call topics; see `with_labels`.
     """
 
     inference: Inference
@@ -85,6 +74,7 @@ class TopicModel:
     reading: Reading = USUAL
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def n_topics(self) -> int:
@@ -101,7 +91,7 @@ class TopicModel:
     @property
     def share(self) -> NDArray[np.float64]:
         """Mean theta over all documents, shape (n_topics,)."""
-        total = sum(self.documents.values())
+        total = max(sum(self.documents.values()), 1)
         return sum(
             (self.shares[name] * n / total for name, n in self.documents.items()),
             np.zeros(self.n_topics),
@@ -124,12 +114,22 @@ class TopicModel:
         reading = self.reading if lambda_ is None else Reading(lambda_, self.reading.by_sums)
         return self.read(reading, n_words)
 
+    @property
+    def word_shares(self) -> NDArray[np.float64]:
+        """p(word | topic) that topics are read by, shape (n_topics, n_words): see `Reading`."""
+        return self._shares(self.reading)
+
+    def _shares(self, reading: Reading) -> NDArray[np.float64]:
+        if not reading.by_sums:
+            return self.beta
+        shares: NDArray[np.float64] = self.word_sums / np.maximum(
+            self.word_sums.sum(1, keepdims=True), 1
+        )
+        return shares
+
     def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
         """Return the words of each topic under a reading."""
-        shares = self.beta
-        if reading.by_sums:
-            shares = self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1)
-        order = reading.order(shares, self.vocabulary.frequency, n_words)
+        order = reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
         return [[self.vocabulary.words[i] for i in row] for row in order]
 
     def transform(
@@ -277,183 +277,58 @@ class TopicModel:
             theta[rows] = self.inference.infer(*given, **how)
         return theta, seen
 
-    def get_topic_info(
-        self, n_words: int = 10, lambda_: float | None = None
-    ) -> list[dict[str, Any]]:
-        """Return a row a topic, largest first; ``pandas.DataFrame`` takes it as it is.
+    def with_labels(self, labels: Mapping[int, str]) -> Self:
+        """Return the model with labels of these topics; the others keep theirs, "" takes one away.
 
-        Each row has the topic's number, its share of all documents, its words, the coherence of
-        its ten first (none if `lambda_` reads others), and its share of each client's documents.
+        Raises
+        ------
+        StudyError
+            If there is no such topic; if a label is no text, holds control characters or more than
+            200 others.
         """
-        words = self.topics(n_words, lambda_)
-        scores = self.coherence if lambda_ in (None, self.reading.lambda_) else {}
-        return [
-            {
-                "topic": int(k),
-                "share": float(self.share[k]),
-                "words": words[k],
-                "coherence": {name: float(score[k]) for name, score in scores.items()},
-                "clients": {name: float(share[k]) for name, share in self.shares.items()},
-            }
-            for k in np.argsort(-self.share, kind="stable")
-        ]
+        return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
+
+    # Methods, whose docstrings are there.
+    get_topic_info = exports.get_topic_info
+    to_pandas = exports.to_pandas
+    to_pyldavis = exports.to_pyldavis
+    to_octis = exports.to_octis
+    to_gensim = exports.to_gensim
+
+    def plot_topics(self) -> altair.Chart:
+        """Draw a bar a topic, its share of all documents, as an Altair chart.
+
+        Raises
+        ------
+        FedTopicsError
+            If Altair is not installed.
+        """
+        return figures.topic_shares(self.get_topic_info())
+
+    def plot_clients(self) -> altair.Chart:
+        """Draw the share of each topic in each client's documents, as `plot_topics`."""
+        return figures.clients_by_topics(self.get_topic_info())
+
+    def plot_map(self) -> altair.Chart:
+        """Draw topics as circles, near those with similar words, as `plot_topics`."""
+        return figures.topic_map(self.get_topic_info(), figures.positions(self.beta))
 
     def save_pretrained(self, path: str | Path) -> Path:
-        """Write the model to a folder: safetensors, JSON and a card. No document text is in it."""
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors = {f"weights/{n}": t.contiguous() for n, t in self.weights.items()}
-        for stage, values in self.shared.items():
-            tensors |= {f"shared/{stage}/{n}": t.contiguous() for n, t in values.items()}
-        tensors["words/sums"] = torch.from_numpy(self.word_sums)
-        data = save(tensors)
-        config = {
-            "format": FORMAT,
-            "fedtopics": __version__,
-            "inference": self.inference.name,
-            "precision": str(self.inference.dtype).removeprefix("torch."),
-            "settings": self.inference.settings.model_dump(
-                mode="json", include=set(_settings_of(self.inference.name).model_fields)
-            ),
-            "text": self.text.model_dump(mode="json"),
-            "vocabulary": self.vocabulary.fingerprint,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "reading": asdict(self.reading),
-            "shares": {name: share.tolist() for name, share in self.shares.items()},
-            "documents": dict(self.documents),
-            "coherence": {name: score.tolist() for name, score in self.coherence.items()},
-            "info": dict(self.info),
-        }
-        (folder / "model.safetensors").write_bytes(data)
-        _write(folder / "config.json", config)
-        _write(folder / "vocabulary.json", self.vocabulary.plain())
-        _write(folder / "topics.json", self.get_topic_info())
-        (folder / "README.md").write_text(card(self), encoding="utf-8")
-        return folder
+        """Write the model to a folder: safetensors, JSON and a card. No document text is in it.
+
+        Labels are in its ``topics.json``, which is there to be edited.
+        """
+        write_model(self, Path(path))
+        return Path(path)
 
     @classmethod
-    def from_pretrained(cls, path: str | Path) -> TopicModel:
-        """Read a model that `save_pretrained` wrote.
+    def from_pretrained(cls, path: str | Path) -> Self:
+        """Read a model that `save_pretrained` wrote, with the labels that its ``topics.json`` has.
 
         Raises
         ------
         ModelError
-            If there is none, it is of another format, or it is damaged.
+            If there is none, it is of another format, or it is damaged; if ``topics.json`` was
+            edited into something else than labelled topics.
         """
-        folder = Path(path)
-        if not (folder / "config.json").is_file():
-            raise ModelError(f"There is no model in {folder}: it has no config.json.")
-        config = _read(folder / "config.json")
-        if config.get("format") != FORMAT:
-            raise ModelError(
-                f"The model in {folder} has format {config.get('format')} (written by fedtopics "
-                f"{config.get('fedtopics', 'unknown')}), this is fedtopics {__version__} with "
-                f"format {FORMAT}; train it again, or install the version that wrote it."
-            )
-        try:
-            return cls._build(config, _read(folder / "vocabulary.json"), folder)
-        except ModelError:
-            raise
-        except (LookupError, TypeError, AttributeError, ValueError, SafetensorError, OSError):
-            raise ModelError(
-                f"The model in {folder} is damaged or incomplete; copy it again."
-            ) from None
-
-    @classmethod
-    def _build(cls, config: Any, words: Any, folder: Path) -> TopicModel:
-        vocabulary = Vocabulary.of(words)
-        if vocabulary.fingerprint != config["vocabulary"]:
-            raise ModelError(
-                f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "
-                f"its vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
-            )
-        try:
-            inference = _inference(config, len(vocabulary))
-        except StudyError as error:
-            raise ModelError(f"The model in {folder} cannot be used: {error}") from None
-        tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
-        weights, word_sums = tensors["weights"], tensors["words"]["sums"]
-        shared = {
-            owner.removeprefix("shared/"): values
-            for owner, values in tensors.items()
-            if owner.startswith("shared/")
-        }
-        by_topic = [np.array(scores) for scores in config["coherence"].values()]
-        by_topic += [np.array(share) for share in config["shares"].values()]
-        numbers = (inference.settings.n_components,)
-        if (
-            _shapes(weights) != _shapes(inference.initial_weights(0))
-            or word_sums.shape != (*numbers, len(vocabulary))
-            or any((array.shape, array.dtype.kind) != (numbers, "f") for array in by_topic)
-        ):
-            raise ModelError(
-                f"The numbers in {folder} are not those of the model that its config.json "
-                "describes; copy the whole folder again."
-            )
-        return cls(
-            inference=inference,
-            weights=weights,
-            shared=shared,
-            vocabulary=vocabulary,
-            text=TextRules(**config["text"]),
-            shares={name: np.array(share) for name, share in config["shares"].items()},
-            documents=dict(config["documents"]),
-            word_sums=word_sums.numpy(),
-            reading=Reading(**config["reading"]),
-            coherence={name: np.array(score) for name, score in config["coherence"].items()},
-            info=config["info"],
-        )
-
-
-_INFERENCES: dict[str, tuple[type[BaseModel], Callable[[int, Any], Inference]]] = {
-    VariationalLDA.name: (LDAPrior, VariationalLDA),
-    Centres.name: (ClusterShape, Centres),
-    Discriminants.name: (ClusterShape, Discriminants),
-    Adapted.name: (AdapterShape, Adapted),
-    FineTuned.name: (TunedShape, FineTuned),
-    Contrastive.name: (AdapterShape, Contrastive),
-}
-"""What is no network: its settings, and what makes it."""
-
-
-def _settings_of(name: str) -> type[BaseModel]:
-    return _INFERENCES[name][0] if name in _INFERENCES else NetworkSettings
-
-
-def _inference(config: Any, n_words: int) -> Inference:
-    name = config["inference"]
-    if name in _INFERENCES:
-        settings_of, make = _INFERENCES[name]
-        return make(n_words, settings_of(**config["settings"]))
-    settings = NetworkSettings(**config["settings"])
-    return find_network(name)(n_words, settings, getattr(torch, config["precision"]))
-
-
-def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
-
-
-def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
-    """Return the tensors by what they belong to, and below that by name."""
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise ModelError(f"{path} is damaged or incomplete; copy it again.")
-    found: dict[str, Tensors] = {}
-    for name, tensor in load(data).items():
-        owner, _, last = name.rpartition("/")
-        found.setdefault(owner, {})[last] = tensor
-    return found
-
-
-def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _read(path: Path) -> Any:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise ValueError
-        return content
-    except (OSError, ValueError):
-        raise ModelError(f"{path} is missing or damaged; copy the model's folder again.") from None
+        return cls(**read_model(Path(path)))

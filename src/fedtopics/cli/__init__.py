@@ -8,7 +8,7 @@ import sys
 import click
 
 from fedtopics import __version__
-from fedtopics.cli import evaluate, federation, flda, local, pki, reproduce
+from fedtopics.cli import evaluate, federation, flda, local, models, pki, report, reproduce, sweep
 from fedtopics.errors import FedTopicsError
 
 
@@ -19,7 +19,8 @@ def app() -> None:
 
 
 _COMMANDS = (
-    local.demo, local.run, local.topics, local.transform, evaluate.evaluate, local.ledger,
+    local.demo, local.run, report.report, local.topics, local.transform, evaluate.evaluate,
+    local.ledger, models.continue_, models.compare, sweep.sweep,
     flda.group, reproduce.group, pki.group, federation.server, federation.client, federation.doctor,
 )  # fmt: skip
 for _command in _COMMANDS:
@@ -39,7 +40,7 @@ def main() -> None:
         code = _complain(error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
         code = _complain(
-            "Interrupted; type it again to go on, with --resume for run and server.", 130
+            "Interrupted; type it again to go on, with --resume for run, continue and server.", 130
         )
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""

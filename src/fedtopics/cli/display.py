@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +25,12 @@ def say(text: str, style: str = "") -> None:
 
 def print_json(content: Any) -> None:
     """Print JSON for other programs."""
-    click.echo(json.dumps(content, indent=1, ensure_ascii=False))
+    click.echo(json_text(content), nl=False)
+
+
+def json_text(content: Any) -> str:
+    """Return JSON for other programs."""
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def status(text: str) -> Status:
@@ -62,6 +67,8 @@ class RoundProgress:
             self._bar.update(
                 self._task, description="round", total=event["rounds"], completed=event["done"]
             )
+        elif event["event"] == "continued":
+            say(continued(event))
         elif event["event"] == "vocabulary":
             console.print(
                 f"agreed on {event['words']:,} words; {event['documents']:,} documents, "
@@ -92,6 +99,15 @@ class RoundProgress:
         self._bar.update(self._task, description=description, completed=done, total=documents)
         if not console.is_terminal and done == documents:
             say(f"{description}: {documents:,} documents")
+
+
+def continued(event: Mapping[str, Any]) -> str:
+    """Say with which model a training goes on."""
+    words = "with its words" if event["vocabulary"] == "keep" else "in words agreed on anew"
+    return (
+        f"goes on with model {event['model']} of {event['method']} after {event['rounds']:,} "
+        f"rounds, {words}"
+    )
 
 
 def topic_news(event: Mapping[str, Any]) -> str:
@@ -126,11 +142,23 @@ def skipped(event: Mapping[str, Any]) -> str:
 
 def print_topics(model: TopicModel, words: int, lambda_: float | None = None) -> None:
     """Print topics, largest first, with each client's share of them."""
-    say("topic, its share of all documents, its words; below, its share of each client's documents")
+    for text, style in topic_lines(model, words, lambda_):
+        say(text, style)
+
+
+def topic_lines(
+    model: TopicModel, words: int, lambda_: float | None = None
+) -> Iterator[tuple[str, str]]:
+    """Hand out the lines that show topics, each with its style."""
+    yield (
+        "topic, its share of all documents, its words; below, its share of each client's documents",
+        "",
+    )
     for row in model.get_topic_info(words, lambda_):
-        say(f"{row['topic']:>5} {row['share']:>6.1%}  {' '.join(row['words'])}")
+        label = f"{row['label']}: " if row["label"] else ""
+        yield f"{row['topic']:>5} {row['share']:>6.1%}  {label}{' '.join(row['words'])}", ""
         shares = sorted(row["clients"].items(), key=lambda item: -item[1])
-        say(" " * 14 + "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim")
+        yield " " * 14 + "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim"
 
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedtopics.cli.display import console, print_json, print_topics, say
 from fedtopics.cli.members import ClientNews, ServerNews
-from fedtopics.cli.options import FOLDER
+from fedtopics.cli.options import FOLDER, tracked, tracked_option, vocabulary_option
+from fedtopics.cli.report import write_beside
 from fedtopics.errors import FederationError, FedTopicsError
+
+if TYPE_CHECKING:
+    from fedtopics.methods.start import Words
 
 server_option = click.option(
     "--server", "address", required=True, metavar="HOST:PORT", help="The server's address."
@@ -29,6 +33,9 @@ insecure_option = click.option(
 @click.option("--listen", default="0.0.0.0:7557", show_default=True, metavar="HOST:PORT")
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@click.option("--start", "started", type=FOLDER, metavar="MODEL", help="Begin with a model.")
+@vocabulary_option
+@tracked_option
 @insecure_option
 @json_lines
 def server(
@@ -37,6 +44,9 @@ def server(
     listen: str,
     out: Path | None,
     resume: bool,
+    started: Path | None,
+    vocabulary: Words | None,
+    track: tuple[str, ...],
     insecure: bool,
     as_json: bool,
 ) -> None:
@@ -44,30 +54,42 @@ def server(
 
     The server waits for the clients that the study names, trains, writes the model to the run's
     folder and gives it back to the clients. After an interruption, --resume goes on from the last
-    checkpoint; the clients come back by themselves.
+    checkpoint; the clients come back by themselves. With --start, training begins with a model, as
+    `continue` does on one machine.
     """
     from fedtopics.federation import serve
     from fedtopics.pki import Identity
     from fedtopics.study import Study
+    from fedtopics.topics import TopicModel
 
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
+    if vocabulary is not None and started is None:
+        raise click.UsageError("--vocabulary goes with --start MODEL.")
     plan = Study.read(study)
+    known = None if started is None else TopicModel.from_pretrained(started)
+    words: Words = "agree" if known is None else vocabulary or plan.usual_words(known)
     identity = None if authority is None else Identity.load(_identity_folder(authority), "server")
     folder = out or Path("runs") / plan.name
-    with ServerNews() as news:
+    with (
+        ServerNews() as news,
+        tracked(track, folder, _print_event if as_json else news) as tell,
+    ):
         model = serve(
             plan,
             identity,
             listen,
             folder,
             resume=resume,
-            on_event=_print_event if as_json else news,
+            on_event=tell,
             on_listen=None if as_json else news.watch,
+            start=known,
+            vocabulary=words,
         )
     if not as_json:
         print_topics(model, 8)
         say(f"\nThe run is in {folder}, the model in {folder}/model.")
+    write_beside(folder, quiet=as_json)
 
 
 @click.command()
@@ -137,6 +159,8 @@ def client(
         if not as_json:
             say(f"{who}: {len(corpus):,} documents, {corpus.n_empty:,} of them empty; they stay.")
         part.run()
+        if not dry_run:
+            write_beside(folder, quiet=as_json)
 
 
 @click.command()

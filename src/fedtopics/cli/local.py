@@ -8,13 +8,16 @@ import click
 
 from fedtopics.cli.display import (
     RoundProgress,
+    json_text,
     print_json,
     print_ledger,
     print_topics,
     say,
     status,
+    topic_lines,
 )
-from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.cli.options import FOLDER, as_json, tracked, tracked_option
+from fedtopics.cli.report import write_beside
 from fedtopics.errors import RunError
 
 
@@ -46,8 +49,10 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
     with RoundProgress() as display:
         model = train(study, corpora, out=folder, on_event=display)
     print_topics(model, 8)
+    say(f"\nThe run is in {folder}.")
+    write_beside(folder)
     say(
-        f"\nThe run is in {folder}.\nWhat left each client:  fedtopics ledger {folder}\n"
+        f"What left each client:  fedtopics ledger {folder}\n"
         f"More of the topics:     fedtopics topics {folder}/model --words 20"
     )
 
@@ -67,7 +72,15 @@ METHODS = ["gfedntm", "lda", "flda", "discriminative", "fstc", "kmeans", "fsccl"
     default="gfedntm",
     help="Of the example.",
 )
-def run(study: Path | None, out: Path | None, resume: bool, example: bool, method: str) -> None:
+@tracked_option
+def run(
+    study: Path | None,
+    out: Path | None,
+    resume: bool,
+    example: bool,
+    method: str,
+    track: tuple[str, ...],
+) -> None:
     """Run a study with all its clients on this machine."""
     from fedtopics.study import Study, example_study
 
@@ -80,10 +93,14 @@ def run(study: Path | None, out: Path | None, resume: bool, example: bool, metho
 
     plan = Study.read(study)
     folder = out or Path("runs") / plan.name
-    with RoundProgress() as display:
-        model = train(plan, out=folder, resume=resume, on_event=display)
+    with RoundProgress() as display, tracked(track, folder, display) as tell:
+        model = train(plan, out=folder, resume=resume, on_event=tell)
     print_topics(model, 8)
     say(f"\nThe run is in {folder}.")
+    write_beside(folder)
+
+
+FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
 
 
 @click.command()
@@ -92,16 +109,48 @@ def run(study: Path | None, out: Path | None, resume: bool, example: bool, metho
 @click.option(
     "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
 )
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", *FORMATS.values()]),
+    help="By default as the name of FILE ends, else a table.",
+)
+@click.option("--out", "-o", type=FOLDER, metavar="FILE", help="Write there instead.")
 @as_json
-def topics(model: Path, words: int, lambda_: float | None, as_json: bool) -> None:
-    """Print a model's topics, largest first, with each client's share of them."""
+def topics(
+    model: Path,
+    words: int,
+    lambda_: float | None,
+    format_: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Print a model's topics, largest first, with each client's share of them.
+
+    Labels of topics are in MODEL/topics.json, which is there to be edited. --json is --format json.
+    """
+    from fedtopics.exports import as_csv, as_markdown
     from fedtopics.topics import TopicModel
 
+    if as_json and format_ not in (None, "json"):
+        raise click.UsageError(f"--json and --format {format_} exclude each other.")
     found = TopicModel.from_pretrained(model)
-    if as_json:
-        print_json(found.get_topic_info(words, lambda_))
-    else:
+    by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
+    chosen = "json" if as_json else format_ or by_name
+    if chosen == "table" and out is None:
         print_topics(found, words, lambda_)
+        return
+    if chosen == "table":
+        text = "".join(f"{line}\n" for line, _ in topic_lines(found, words, lambda_))
+    elif chosen == "json":
+        text = json_text(found.get_topic_info(words, lambda_))
+    else:
+        text = (as_csv if chosen == "csv" else as_markdown)(found, words, lambda_)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        out.write_text(text, encoding="utf-8")
+        say(f"{found.n_topics} topics are in {out}.")
 
 
 @click.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.live import Live
 from rich.table import Table
 
-from fedtopics.cli.display import console, say, skipped, topic_news
+from fedtopics.cli.display import console, continued, say, skipped, topic_news
 
 if TYPE_CHECKING:
     from fedtopics.engines.grpc.server import Server
@@ -105,6 +105,8 @@ def _sentence(event: dict[str, Any]) -> str:
     kind = event["event"]
     if kind == "listening":
         return f"listening on {event['address']} for {', '.join(event['clients'])}"
+    if kind == "continued":
+        return continued(event)
     if kind == "waiting":
         away = ", ".join(f"{name} ({state})" for name, state in event["missing"].items())
         return f"waiting for {away}"

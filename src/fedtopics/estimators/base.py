@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -164,7 +163,7 @@ class GrowingEstimator(TopicEstimator):
         """
         if not hasattr(self, "model_"):
             return self.fit_clients(clients, policies=policies)
-        start = replace(Start.of(self.model_), further=self.model_)
+        start = Start.of(self.model_, "keep", once=True)
         return self._fit(clients, policies or {}, start=start)
 
 

@@ -34,7 +34,7 @@ _HALVES: list[tuple[Callable[..., ServerHalf], type[TopicClient[Any]]]] = [
 ]
 SERVER_HALVES = {client.method: server for server, client in _HALVES}
 CLIENT_HALVES = {client.method: client for _, client in _HALVES}
-STARTED = ("lda", "flda")  # methods that can begin with a model
+STARTED = ("gfedntm", "lda", "flda")  # methods that can begin with a model
 VERSIONS = {name: half.version for name, half in CLIENT_HALVES.items()}
 
 

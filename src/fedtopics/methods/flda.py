@@ -168,7 +168,7 @@ class FLDA:
         state = self._first() if saved is None else State.of(saved)
         last = settings.max_rounds
         if self.start is not None and self.start.further is not None:
-            last = self.start.further.info["rounds"] + 1
+            last = self.start.done + (1 if self.start.once else settings.max_rounds)
         if state.reason:
             last = state.round
         for round_ in run.rounds(state.round, last):

@@ -23,10 +23,12 @@ from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.carried import AVERAGES, begin, check_fits
 from fedtopics.methods.client import Documents, in_order
 from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.server import Agreement, describe, reach_agreement
 from fedtopics.methods.settings import GFedNTMSettings
+from fedtopics.methods.start import Start
 from fedtopics.methods.state import State, Update
 from fedtopics.networks import (
     Batch,
@@ -62,32 +64,55 @@ class GFedNTM:
     text : TextRules
     limits : VocabularyLimits
     seed : int
+    start : Start, optional
+        A model or topics to begin with. A model of this network that is trained further goes on
+        with all its weights and running statistics, and its rounds count on; the moments of Adam
+        are no part of a model, and begin anew.
+
+    Raises
+    ------
+    StudyError
+        If `start` has another number of topics, or is to go on as it is and is another network.
     """
 
     def __init__(
-        self, settings: GFedNTMSettings, text: TextRules, limits: VocabularyLimits, seed: int
+        self,
+        settings: GFedNTMSettings,
+        text: TextRules,
+        limits: VocabularyLimits,
+        seed: int,
+        start: Start | None = None,
     ) -> None:
         self.settings = settings
         self.text = text
         self.limits = limits
         self.seed = seed
+        self.start = start
+        self._further = None if start is None else start.further
+        self._done = 0 if start is None else start.done
+        if start is not None:
+            start.check_number(settings.n_components)
+        if self._further is not None:
+            check_fits(self._further, settings)
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Execute Algorithm 1: agree on the words, then round after round on the weights."""
         settings = self.settings
-        agreement = reach_agreement(clients, run, self.limits, settings.n_components)
+        agreement = reach_agreement(clients, run, self.limits, settings.n_components, self._further)
         network = settings.build(len(agreement.vocabulary))
         state = self._first_state(network)
         asked = _Asked(agreement, network)
         saved = run.restore()
         if saved is not None:
             state.restore(saved)
+        elif self.start is not None:
+            begin(state, network, self.start, agreement.vocabulary.words)
         elif settings.initialisation == "anchors":
             network.start_from(state.weights, agreement.first_topics(settings.n_components))
         exchange = self._exchange(network, len(clients.names))
         if settings.norm == "server" and not state.averages:
             self._first_average(asked, state)
-        last = state.round if state.stopped else settings.max_rounds
+        last = state.round if state.stopped else self._done + settings.max_rounds
         for number in run.rounds(state.round, last):
             state.round = number
             update, report = clients.round(number, partial(exchange, asked, state))
@@ -201,7 +226,8 @@ class GFedNTM:
         stage = clients.network.stages[0].name
         weights = _client_weights(clients.network, state.weights)
         template = {"sums": clients.shapes.sums[stage]}
-        reply = clients.sum("forward", template, round=1, stage=0, shared={}, weights=weights)
+        first = state.round + 1
+        reply = clients.sum("forward", template, round=first, stage=0, shared={}, weights=weights)
         state.average({stage: reply["sums"]}, reply["documents"])
 
     def _step(self, state: State, update: Update) -> float:
@@ -210,7 +236,7 @@ class GFedNTM:
         before = {n: w.clone() for n, w in state.weights.items()} if measured else {}
         part = 1.0
         if self.settings.learning_rate_decay == "linear":
-            part = max(1 - (state.round - 1) / self.settings.max_rounds, SLOWEST)
+            part = max(1 - (state.round - self._done - 1) / self.settings.max_rounds, SLOWEST)
         state.optimizer.step(update.gradients, update.documents, part)
         state.average(update.sums, update.documents)
         if not measured:
@@ -242,9 +268,14 @@ class GFedNTM:
             TopicModel,
             inference=network,
             weights=state.weights,
-            shared=finish_all(network, state.weights, state.averages),
+            shared=finish_all(network, state.weights, state.averages) | {AVERAGES: state.averages},
             text=self.text,
-            info={"method": "gfedntm", "rounds": state.round, "seed": self.seed},
+            info={
+                "method": "gfedntm",
+                "rounds": state.round,
+                "seed": self.seed,
+                "length": agreement.length,
+            },
         )
         return describe(agreement, self.settings, _evaluation(network, state), make)
 
@@ -272,9 +303,9 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
     """
 
     method = "gfedntm"
-    version = 3
+    version = 4
     published = (
-        "vocabulary", "adopt", "projections", "forward", "loss", "backward",
+        "size", "vocabulary", "adopt", "projections", "forward", "loss", "backward",
         "gradients", "steps", "validate", "shares", "word_sums", "pairs",
     )  # fmt: skip
 

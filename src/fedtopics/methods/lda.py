@@ -50,6 +50,8 @@ class LDA:
     limits : VocabularyLimits
     seed : int
     start : Start, optional
+        Topics to begin with. A model of this method that is trained further goes on where it was:
+        its rounds, by which stochastic ones weigh less and less, count on.
 
     Raises
     ------
@@ -70,25 +72,21 @@ class LDA:
         self.limits = limits
         self.seed = seed
         self.start = start
-        if start is not None and len(start.topics) != settings.n_components:
-            raise StudyError(
-                f"There are {len(start.topics)} topics to begin with, the study asks for "
-                f"{settings.n_components}; set n_components to their number."
-            )
+        if start is not None:
+            start.check_number(settings.n_components)
         self._further = None if start is None else start.further
-        before = {} if self._further is None else self._further.info
-        self._done, self._seen = before.get("rounds", 0), before.get("seen", 0)
+        self._done = 0 if start is None else start.done
+        self._once = start is not None and start.once and self._further is not None
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Alternate: expected counts at the clients, topics from their sum at the server."""
         settings = self.settings
-        known = None if self._further is None else self._further.vocabulary
-        agreement = reach_agreement(clients, run, self.limits, settings.n_components, known)
+        agreement = reach_agreement(clients, run, self.limits, settings.n_components, self._further)
         saved = run.restore()
-        done = 0 if saved is None else saved.round
+        done = self._done if saved is None else saved.round
         topics = self._first(agreement) if saved is None else saved.arrays["pseudo_counts"]
         round_ = done
-        last = settings.max_rounds if self._further is None else 1
+        last = self._done + (1 if self._once else settings.max_rounds)
         if saved is not None and saved.numbers["stopped"]:
             last = done
         for round_ in run.rounds(done, last):
@@ -113,7 +111,7 @@ class LDA:
     ) -> dict[str, Any]:
         """Let the clients do the E-step."""
         template: Template = {"counts": topics.shape, "bound": ()}
-        of_all = self.settings.learning == "batch" or self._further is not None
+        of_all = self.settings.learning == "batch" or self._once
         function = "all_expected_counts" if of_all else "expected_counts"
         return agreement.sum(function, template, round=round_, topics=topic_weights(topics))
 
@@ -123,7 +121,7 @@ class LDA:
         """Do the M-step, as if all documents were like those of this round."""
         settings = self.settings
         counts: NDArray[np.float64] = found["counts"].dense()
-        if self._further is not None:  # each new document once: what was learned before stays
+        if self._once:  # each new document: what was learned before stays
             return topics + counts
         counts *= documents / found["documents"]
         counts += settings.topic_prior
@@ -148,16 +146,14 @@ class LDA:
             return kept
         else:
             topics = self.start.on(agreement.vocabulary.words)
-            if not topics.any():
-                raise StudyError(
-                    "The topics to begin with have no word that the clients agreed on; begin "
-                    "without them."
-                )
         words = agreement.documents * agreement.length
         return np.ascontiguousarray(settings.topic_prior + topics.T * words)
 
     def _model(self, agreement: Agreement, topics: NDArray[np.float64], round_: int) -> TopicModel:
         prior = LDAPrior(**self.settings.model_dump(include=set(LDAPrior.model_fields)))
+        seen = agreement.training
+        if self._once and self._further is not None:
+            seen += self._further.info.get("seen", 0)
         make = partial(
             TopicModel,
             inference=VariationalLDA(len(agreement.vocabulary), prior),
@@ -166,9 +162,9 @@ class LDA:
             text=self.text,
             info={
                 "method": "lda",
-                "rounds": self._done + round_,
+                "rounds": round_,
                 "seed": self.seed,
-                "seen": self._seen + agreement.training,
+                "seen": seen,
             },
         )
         return describe(agreement, self.settings, {"topics": topic_weights(topics)}, make)

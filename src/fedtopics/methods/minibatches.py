@@ -86,7 +86,8 @@ class MinibatchClient(AgreeingClient[Settings]):
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Say how often a study with these settings calls which function."""
-        calls = super().schedule(settings)
+        calls = {"size": "once instead of vocabulary, if a model's own words are kept"}
+        calls |= super().schedule(settings)
         if settings.initialisation == "anchors":
             calls["projections"] = "once, before the first round"
         return calls

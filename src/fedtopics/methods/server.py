@@ -73,7 +73,7 @@ def reach_agreement(
     run: Run,
     limits: VocabularyLimits,
     n_topics: int,
-    known: Vocabulary | None = None,
+    further: TopicModel | None = None,
 ) -> Agreement:
     """Agree on the words with all clients, or take up what a resumed run agreed on.
 
@@ -84,8 +84,8 @@ def reach_agreement(
     limits : VocabularyLimits
     n_topics : int
         At least as many words are needed.
-    known : Vocabulary, optional
-        Of a model that is trained further: no words leave then.
+    further : TopicModel, optional
+        One that is trained further with its own words: none leave the clients then.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def reach_agreement(
     if kept is not None:
         _adopt(clients, kept)
     else:
-        work = partial(_agree, clients, limits, n_topics, known)
+        work = partial(_agree, clients, limits, n_topics, further)
         kept = clients.round(0, work)[0]
     run.keep("agreement", kept)
     vocabulary, counts = Vocabulary.of(kept), kept["counts"]
@@ -105,10 +105,10 @@ def reach_agreement(
 
 
 def _agree(
-    clients: Clients, limits: VocabularyLimits, n_topics: int, known: Vocabulary | None
+    clients: Clients, limits: VocabularyLimits, n_topics: int, further: TopicModel | None
 ) -> dict[str, Any]:
-    named = clients.call("vocabulary", NAMED) if known is None else {}
-    vocabulary = agree(named, limits) if known is None else known
+    named = clients.call("vocabulary", NAMED) if further is None else {}
+    vocabulary = agree(named, limits) if further is None else further.vocabulary
     if len(vocabulary) < n_topics:
         raise StudyError(
             f"The agreed vocabulary has {len(vocabulary)} words, fewer than "
@@ -117,7 +117,11 @@ def _agree(
         )
     sizes = named or clients.call("size", {"documents": ()})
     total = sum(reply["documents"] for reply in sizes.values())
-    length = float(vocabulary.occurrences.sum() / total)
+    if further is None:
+        length = float(vocabulary.occurrences.sum() / total)
+    else:  # what was agreed on stays, as the words do
+        told = further.vocabulary.occurrences.sum() / max(sum(further.documents.values()), 1)
+        length = float(further.info.get("length", told))
     agreed = vocabulary.plain() | {"total": total, "length": length}
     return agreed | {"counts": _adopt(clients, agreed)}
 

@@ -203,7 +203,7 @@ class NeuralTopicModel(ABC):
         if "beta_logits" not in weights:
             raise StudyError(
                 f"The network {self.name!r} has no beta_logits to begin with; set initialisation "
-                '= "random".'
+                '= "random", and begin without topics.'
             )
         alike = self.first_topics_alike
         topics = (1 - alike) * topics + alike * topics.mean(0)

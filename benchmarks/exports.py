@@ -1,0 +1,199 @@
+"""What pyLDAvis, OCTIS and gensim make of a model's exports, beside what fedtopics says itself.
+
+LDA of three clients' synthetic documents is exported; the libraries, which run in the peers'
+environment, are handed the exports alone, and for coherence the documents. A line a score.
+
+    python benchmarks/exports.py --peer .venv-peers/bin/python
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+TOPICS = 8
+WORDS = 10
+MANY = 40  # of a topic, so that topics share some
+SEEN = 0.6  # lambda
+Scores = dict[str, Any]
+ARRAYS = ("topic_term_dists", "doc_topic_dists", "doc_lengths", "term_frequency")
+
+
+def pyldavis(exported: Any) -> Scores:
+    """Prepare the picture, and read from it what people would see."""
+    import pyLDAvis
+
+    drawn = pyLDAvis.prepare(**exported["pyldavis"], n_jobs=1, sort_topics=False, start_index=0)
+    json.loads(drawn.to_json(), parse_constant=_refuse)
+    frames = drawn.topic_coordinates, drawn.topic_info, drawn.token_table
+    numbers = [frame.select_dtypes("number").to_numpy() for frame in frames]
+    return {
+        "sizes": (drawn.topic_coordinates["Freq"] / 100).sort_index().tolist(),
+        "finite": all(bool(np.isfinite(array).all()) for array in numbers),
+        "read": {
+            str(lambda_): [
+                drawn.sorted_terms(topic, lambda_)["Term"].head(WORDS).tolist()
+                for topic in range(TOPICS)
+            ]
+            for lambda_ in (1, SEEN)
+        },
+    }
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} in what a browser is to read")
+
+
+def octis(exported: Any) -> Scores:
+    """Score by OCTIS' metrics: of words, of both matrices."""
+    from octis.evaluation_metrics.coherence_metrics import Coherence
+    from octis.evaluation_metrics.diversity_metrics import InvertedRBO, TopicDiversity
+    from octis.evaluation_metrics.topic_significance_metrics import KL_background
+
+    metrics = {
+        "diversity": TopicDiversity(topk=MANY),
+        "inverted_rbo": InvertedRBO(topk=MANY),
+        "npmi": Coherence(texts=exported["texts"], topk=WORDS, measure="c_npmi"),
+        "background": KL_background(),
+    }
+    return {name: float(metric.score(exported["octis"])) for name, metric in metrics.items()}
+
+
+def gensim(exported: Any) -> Scores:
+    """Score by gensim's coherence."""
+    from gensim.corpora import Dictionary
+    from gensim.models import CoherenceModel
+
+    texts = exported["texts"]
+    topics = [[word for word, _ in words] for _, words in exported["gensim"]]
+    given: dict[str, Any] = {"topics": topics, "texts": texts, "dictionary": Dictionary(texts)}
+    scores = {
+        measure: float(CoherenceModel(**given, coherence=measure, processes=1).get_coherence())
+        for measure in ("c_v", "u_mass")
+    }
+    return {**scores, "falls": all(shares_fall(words) for _, words in exported["gensim"])}
+
+
+def shares_fall(words: list[tuple[str, float]]) -> bool:
+    """Say whether words are in the order of their probability, as gensim's are."""
+    shares = [share for _, share in words]
+    return shares == sorted(shares, reverse=True)
+
+
+LIBRARIES: dict[str, Callable[[Any], Scores]] = {
+    "pyLDAvis": pyldavis,
+    "octis": octis,
+    "gensim": gensim,
+}
+
+
+def answer(folder: Path) -> None:
+    """Let each library take the exports; keep what it says, or why it says nothing."""
+    exported = json.loads((folder / "exports.json").read_text())
+    with np.load(folder / "exports.npz") as arrays:
+        exported["pyldavis"] |= {name: arrays[name] for name in ARRAYS}
+        exported["octis"] |= {name: arrays[name] for name in arrays.files if name not in ARRAYS}
+    said: dict[str, Any] = {}
+    for name, ask in LIBRARIES.items():
+        try:
+            said[name] = ask(exported) | {"version": version(name)}
+        except ImportError as error:
+            said[name] = {"missing": str(error)}
+    (folder / "said.json").write_text(json.dumps(said))
+
+
+def export(folder: Path) -> tuple[Any, list[list[str]]]:
+    """Train a model and export it; return it with its documents."""
+    from fedtopics import LDA
+    from fedtopics.datasets import synthetic_lda
+
+    drawn = synthetic_lda(
+        3, n_words=400, n_topics=TOPICS, shared_topics=2, n_documents=300, n_validation=1, seed=3,
+        lengths=(30, 60), eta=0.05,
+    )  # fmt: skip
+    corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
+    texts = [text for corpus in corpora.values() for text in corpus.documents.to_pylist()]
+    trained = LDA(n_components=TOPICS, max_rounds=60, random_state=0).fit_clients(corpora)
+    model = trained.model_
+    pictured, output = model.to_pyldavis(), model.to_octis(texts, n_words=MANY)
+    words, topics = pictured.pop("vocab"), output.pop("topics")
+    np.savez(folder / "exports.npz", **pictured, **output)
+    exported = {
+        "pyldavis": {"vocab": words},
+        "octis": {"topics": topics},
+        "gensim": model.to_gensim(WORDS, lambda_=1),
+        "texts": texts,
+    }
+    (folder / "exports.json").write_text(json.dumps(exported))
+    return model, texts
+
+
+def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> list[str]:
+    """Say what each library says, beside what fedtopics says."""
+    from fedtopics.metrics import coherence_of, inverted_rank_biased_overlap, unique_words
+    from fedtopics.reading import Reading
+
+    many, by_probability = model.topics(MANY), model.topics(WORDS, 1)
+    ours = {
+        "diversity": unique_words(many, MANY),
+        "inverted_rbo": inverted_rank_biased_overlap(many, n_words=MANY),
+        "npmi": float(coherence_of(model.topics(WORDS), texts, "npmi").mean()),
+        "c_v": float(coherence_of(by_probability, texts, "c_v").mean()),
+        "u_mass": float(coherence_of(by_probability, texts, "u_mass").mean()),
+    }
+    found = []
+    for library, scores in said.items():
+        if "missing" in scores:
+            found.append(f"{library}: does not import here: {scores['missing']}")
+            continue
+        name = f"{library} {scores.pop('version')}"
+        if library == "pyLDAvis":
+            far = float(np.abs(np.array(scores["sizes"]) - model.share).max())
+            found.append(f"{name}: sizes of topics differ from ours by at most {far:.1g}")
+            finite = "all are" if scores["finite"] else "NOT all are"
+            found.append(f"{name}: numbers of the picture that are finite: {finite}")
+            for lambda_, read in scores["read"].items():
+                own = model.read(Reading(float(lambda_)), WORDS)  # from beta, as pyLDAvis does
+                same = sum(len(set(a) & set(b)) for a, b in zip(read, own, strict=True))
+                found.append(
+                    f"{name}: first {WORDS} words at lambda {lambda_} that are ours too: {same} of "
+                    f"{WORDS * TOPICS}"
+                )
+        elif library == "gensim":
+            falls = "falls" if scores.pop("falls") else "does NOT fall"
+            found.append(f"{name}: probability within each topic at lambda 1 {falls}")
+        if library != "pyLDAvis":
+            for score, theirs in scores.items():
+                own = f"ours {ours[score]:.6f}" if score in ours else "we have none"
+                found.append(f"{name}: {score} {theirs:.6f}, {own}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--peer", default=sys.executable, help="Python that has the libraries")
+    parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.answer:
+        answer(arguments.answer)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model, texts = export(folder)
+        subprocess.run([arguments.peer, __file__, "--answer", name], check=True)
+        said = json.loads((folder / "said.json").read_text())
+    sys.stdout.write("\n".join(lines(model, texts, said)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Commands that make a model live on: train it further, hold it against another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fedtopics.cli.display import RoundProgress, print_json, print_topics, say
+from fedtopics.cli.options import FOLDER, as_json, tracked, tracked_option, vocabulary_option
+from fedtopics.cli.report import write_beside
+
+if TYPE_CHECKING:
+    from fedtopics.comparison import Comparison
+    from fedtopics.methods.start import Words
+
+
+@click.command("continue")
+@click.argument("model", type=FOLDER)
+@click.option("--study", type=FOLDER, required=True, help="The study file.")
+@click.option("--rounds", type=click.IntRange(1), help="Rounds more.  [default: as the study says]")
+@vocabulary_option
+@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME-continued]")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@tracked_option
+def continue_(
+    model: Path,
+    study: Path,
+    rounds: int | None,
+    vocabulary: Words | None,
+    out: Path | None,
+    resume: bool,
+    track: tuple[str, ...],
+) -> None:
+    """Train MODEL further: more rounds, new documents, with its words or such as are agreed anew.
+
+    The study names the documents, as for `run`; MODEL stays as it is. With its own words the model
+    goes on as it is and its rounds count on; with new ones its topics are carried over word by
+    word. It keeps its words if the study has its method and rules of text.
+    """
+    from fedtopics.simulation import train
+    from fedtopics.study import Study
+    from fedtopics.topics import TopicModel
+
+    plan = Study.read(study)
+    plan = plan if rounds is None else plan.with_rounds(rounds)
+    known = TopicModel.from_pretrained(model)
+    folder = out or Path("runs") / f"{plan.name}-continued"
+    words = vocabulary or plan.usual_words(known)
+    with RoundProgress() as display, tracked(track, folder, display) as tell:
+        found = train(plan, out=folder, resume=resume, on_event=tell, start=known, vocabulary=words)
+    print_topics(found, 8)
+    say(f"\nThe run is in {folder}.")
+    write_beside(folder)
+    say(f"What changed:  fedtopics compare {model} {folder}/model")
+
+
+@click.command()
+@click.argument("model_a", type=FOLDER)
+@click.argument("model_b", type=FOLDER)
+@click.option("--words", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Cosine from which topics are the same.  [default: found from the models]",
+)
+@as_json
+def compare(
+    model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
+) -> None:
+    """Match the topics of two models one to one; say which are new in B, which of A are gone.
+
+    By default two topics are the same from the cosine that one in a hundred pairs of different
+    topics of one model reaches.
+    """
+    from fedtopics.comparison import compare as compared
+    from fedtopics.topics import TopicModel
+
+    a, b = (TopicModel.from_pretrained(folder) for folder in (model_a, model_b))
+    found = compared(a, b, words, threshold)
+    if as_json:
+        print_json(found.plain())
+    else:
+        _print(found)
+
+
+def _print(found: Comparison) -> None:
+    say(
+        f"{len(found.pairs)} topics are the same, from a cosine of {found.threshold:.2f} on"
+        + (f"; on average {found.similarity:.2f}" if found.pairs else "")
+        + f". {len(found.new)} are new in B, {len(found.gone)} of A are gone.\n"
+        f"Words: {found.words_common:,} of both, {found.words_new:,} new, "
+        f"{found.words_gone:,} gone.\n"
+    )
+    if found.pairs:
+        say("  A    B  cosine   share of A   of B  words; + new among the first, - gone", "bold")
+    for pair in found.pairs:
+        changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.gone]
+        say(
+            f"{pair.a:>3}  {pair.b:>3}  {pair.similarity:>6.2f}   {pair.share_a:>10.1%} "
+            f"{pair.share_b:>6.1%}  {' '.join([*pair.common, *changed])}"
+        )
+    for title, topics in (("new in B", found.new), ("gone from A", found.gone)):
+        if topics:
+            say(f"\n{title}", "bold")
+        for topic in topics:
+            say(f"{topic.topic:>3} {topic.share:>6.1%}  {' '.join(topic.words)}")

@@ -1,0 +1,72 @@
+"""The report of a run or a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedtopics.cli.display import say, status
+from fedtopics.cli.options import FOLDER
+from fedtopics.errors import FedTopicsError
+
+
+@click.command()
+@click.argument("run", type=FOLDER)
+@click.option("--out", "-o", type=FOLDER, help="HTML file to write.  [default: RUN/report.html]")
+@click.option(
+    "--min-documents",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Leave out a client's share of a topic if it stands for fewer documents.",
+)
+@click.option(
+    "--with-documents",
+    type=FOLDER,
+    help="File of one's own documents, for examples of each topic; not to be shared.",
+)
+@click.option("--text", help="Column of the text, of that file.")
+def report(
+    run: Path, out: Path | None, min_documents: int, with_documents: Path | None, text: str | None
+) -> None:
+    """Write what people look at: topics, clients, training and what left, in one HTML file.
+
+    RUN is the folder of a run, of a client's part in one, or of a model. The file asks no host for
+    anything and has no document's text, unless --with-documents puts examples of one's own there.
+    """
+    from fedtopics.corpus import Columns, Corpus
+
+    name = "report.html" if with_documents is None else "report-with-documents.html"
+    documents = with_documents and Corpus.read(with_documents, Columns(text=text))
+    page = write(run, out or run / name, min_documents, documents)
+    say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
+    if with_documents is not None:
+        say("It has beginnings of documents: do not share it.")
+
+
+def write_beside(run: Path, quiet: bool = False) -> None:
+    """Write the report of a run that is done, into its folder, and say where it is.
+
+    The run is not worth less if it cannot be written.
+    """
+    try:
+        news = f"The report:             {write(run)}"
+    except (FedTopicsError, OSError) as error:
+        news = f"There is no report: {error} Try again with: fedtopics report {run}"
+    if not quiet:
+        say(news)
+
+
+def write(
+    run: Path, page: Path | None = None, min_documents: int = 10, documents: object = None
+) -> Path:
+    """Write the report of a run's folder; return its file."""
+    from fedtopics.report import find_run, summarise, write_report
+    from fedtopics.topics import TopicModel
+
+    with status("Writing the report"):
+        folder, facts = find_run(run)
+        model = TopicModel.from_pretrained(folder)
+        summary = summarise(model, facts, min_documents=min_documents, documents=documents)
+        return write_report(summary, page or run / "report.html")

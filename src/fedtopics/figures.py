@@ -1,0 +1,286 @@
+"""Figures of topics and clients, by Altair: the same in a report and in a notebook.
+
+They are made of plain rows and know no model. Colours of text and lines are those of the page they
+are on (`currentColor`), so that one figure serves a light page and a dark one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.extras import require
+
+if TYPE_CHECKING:
+    import altair
+
+NEEDED = (("altair", "altair"), ("vl_convert", "vl-convert-python"))
+ACCENT = "#3b7dd8"
+SECOND = "#d9822b"
+WIDTH = 560
+CURVE = 400
+CELL = 26  # pixels
+PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
+MOST_POINTS = 200  # of a curve: more are averaged
+# Where Vega resolves links that have no host.
+_LINK_BASE = "https://vega.github.io/vega-datasets/#"
+Row = Mapping[str, Any]
+
+
+def available() -> bool:
+    """Whether what draws figures is installed."""
+    return all(find_spec(module) is not None for module, _ in NEEDED)
+
+
+def topic_shares(rows: Sequence[Row]) -> altair.Chart:
+    """Draw a bar a topic: its share of all documents.
+
+    Parameters
+    ----------
+    rows : as of `TopicModel.get_topic_info`
+    """
+    alt = _altair()
+    chart = _chart([_shown(row) for row in rows]).mark_bar(color=ACCENT)
+    encoded = chart.encode(
+        x=alt.X("share:Q", title="share of documents", axis=alt.Axis(format="%", tickCount=5)),
+        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
+        tooltip=_tooltip("name", "words", "share"),
+    )
+    return _finished(encoded.properties(width=WIDTH - 240))
+
+
+def clients_by_topics(rows: Sequence[Row], hidden: Iterable[tuple[int, str]] = ()) -> altair.Chart:
+    """Draw the share that each topic has of each client's documents.
+
+    Parameters
+    ----------
+    rows : as of `TopicModel.get_topic_info`
+    hidden : iterable of (topic, client)
+        Of which the share is not shown: too few documents.
+    """
+    hidden = set(hidden)
+    names = [_shown(row)["name"] for row in rows]
+    clients = [*rows[0]["clients"]]
+    cells = [
+        _shown(row) | {"client": client, "of_client": share}
+        for row in rows
+        for client, share in row["clients"].items()
+        if (row["topic"], client) not in hidden
+    ]
+    title = "share of the client's documents"
+    return _heat_map(cells, ("client", clients), ("name", names), "of_client", title)
+
+
+def client_similarity(names: Sequence[str], similarity: NDArray[np.float64]) -> altair.Chart:
+    """Draw how alike clients are.
+
+    Parameters
+    ----------
+    names : sequence of str
+    similarity : float array of shape (n_clients, n_clusters)
+        From 0 to 1.
+    """
+    cells = [
+        {"client": one, "other": other, "similarity": float(similarity[i, j])}
+        for i, one in enumerate(names)
+        for j, other in enumerate(names)
+    ]
+    return _heat_map(cells, ("client", names), ("other", names), "similarity", "similarity")
+
+
+def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Chart:
+    """Draw topics as circles: near each other if they are alike, as large as their share.
+
+    Parameters
+    ----------
+    rows : as of `TopicModel.get_topic_info`
+    positions : float array of shape (n_topics, 2)
+        By topic, as of `positions`.
+    """
+    alt = _altair()
+    places = [
+        _shown(row) | {"x": float(x), "y": float(y), "link": f"#topic-{row['topic']}"}
+        for row in rows
+        for x, y in [positions[row["topic"]]]
+    ]
+    plain = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
+    base = _chart(places).encode(
+        x=alt.X("x:Q", title=None, axis=plain, scale=alt.Scale(padding=40)),
+        y=alt.Y("y:Q", title=None, axis=plain, scale=alt.Scale(padding=40)),
+    )
+    circles = base.mark_circle(color=ACCENT, opacity=0.45).encode(
+        size=alt.Size("share:Q", legend=None, scale=alt.Scale(domainMin=0, range=[0, 3000])),
+        tooltip=_tooltip("name", "words", "share"),
+        href="link:N",
+        description="name:N",
+    )
+    numbers = base.mark_text(color="currentColor", aria=False).encode(text="topic:N")
+    return _finished((circles + numbers).properties(width=WIDTH, height=420))
+
+
+def positions(beta: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return places in the plane whose distances are about those of topics (Hellinger).
+
+    Parameters
+    ----------
+    beta : float array of shape (n_topics, n_words)
+        Rows sum to 1.
+
+    Returns
+    -------
+    float64 array of shape (n_topics, 2)
+    """
+    # Hellinger's distance is the Euclidean one of square roots: its classical scaling is their
+    # principal components. What rounding errors leave of topics that are equal is nothing.
+    roots = np.sqrt(np.asarray(beta, np.float64) / 2)
+    left, sizes, _ = np.linalg.svd(roots - roots.mean(0), full_matrices=False)
+    found = (left * sizes)[:, :2].round(9)
+    largest = np.abs(found).argmax(0)
+    found = found * np.where(found[largest, range(found.shape[1])] < 0, -1, 1)
+    return np.pad(found, ((0, 0), (0, 2 - found.shape[1])))
+
+
+def curve(rows: Sequence[Row], value: str, title: str, form: str = "~g") -> altair.Chart:
+    """Draw how a value changes with the rounds; a long curve as means of neighbouring rounds.
+
+    Parameters
+    ----------
+    rows : with "round" and the value
+    value : str
+    title : str
+        Of the axis.
+    form : str
+        Of its numbers, as d3 names it.
+    """
+    alt = _altair()
+    step = -(-len(rows) // MOST_POINTS)
+    thinned = [
+        {"round": part[-1]["round"], value: float(np.mean([row[value] for row in part]))}
+        for part in (rows[start : start + step] for start in range(0, len(rows), step))
+    ]
+    points = {"color": ACCENT} if len(thinned) < 30 else False
+    chart = _chart(thinned).mark_line(color=ACCENT, point=points)
+    encoded = chart.encode(
+        x=alt.X("round:Q", axis=alt.Axis(tickMinStep=1, tickCount=6)),
+        y=alt.Y(f"{value}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(format=form)),
+        tooltip=["round:Q", alt.Tooltip(f"{value}:Q", title=title, format=".4~g")],
+    )
+    return _finished(encoded.properties(width=CURVE, height=140))
+
+
+def scores_by_topics(rows: Sequence[Row], scores: Mapping[str, str]) -> altair.Chart:
+    """Draw how scores change with the number of topics, a panel a score.
+
+    Parameters
+    ----------
+    rows : with "topics", and each score with its "_deviation"
+    scores : mapping of name to title
+    """
+    alt = _altair()
+    known = {n: title for n, title in scores.items() if all(row.get(n) is not None for row in rows)}
+    panels = []
+    for name, title in known.items():
+        ends = [
+            {"topics": row["topics"], "mean": row[name], "title": title,
+             "low": row[name] - row[f"{name}_deviation"],
+             "high": row[name] + row[f"{name}_deviation"]}
+            for row in rows
+        ]  # fmt: skip
+        base = _chart(ends).encode(
+            x=alt.X("topics:Q", title="topics", axis=alt.Axis(values=[r["topics"] for r in rows]))
+        )
+        scale = alt.Scale(zero=False)
+        band = base.mark_area(color=ACCENT, opacity=0.2).encode(
+            y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"
+        )
+        line = base.mark_line(color=ACCENT, point={"color": ACCENT}).encode(
+            y=alt.Y("mean:Q", scale=scale)
+        )
+        panels.append((band + line).properties(width=CURVE - 140, height=150))
+    return _finished(alt.concat(*panels, columns=2))
+
+
+def svg(chart: altair.Chart) -> str:
+    """Return a figure as SVG, to stand in a page: links in it are links within the page."""
+    file = StringIO()
+    chart.save(file, format="svg")
+    return file.getvalue().replace(_LINK_BASE, "#")
+
+
+def _heat_map(
+    cells: Sequence[Row],
+    columns: tuple[str, Sequence[str]],
+    rows: tuple[str, Sequence[str]],
+    value: str,
+    title: str,
+) -> altair.Chart:
+    """Draw cells whose columns and rows are fields with these values, in this order."""
+    alt = _altair()
+    (x, across), (y, down) = columns, rows
+    scales = [alt.Scale(domain=[*names]) for names in (across, down)]
+    above = alt.Axis(labelAngle=-45, orient="top")
+    said = [{**cell, "said": f"{cell[y]}, {cell[x]}: {cell[value]:.0%}"} for cell in cells]
+    encoded = _chart(said).encode(
+        x=alt.X(f"{x}:N", title=None, sort=None, scale=scales[0], axis=above),
+        y=alt.Y(f"{y}:N", title=None, sort=None, scale=scales[1], axis=alt.Axis(labelLimit=320)),
+        tooltip=[*_tooltip(x, y), alt.Tooltip(f"{value}:Q", title=title, format=".0%")],
+    )
+    # One colour, more or less of it: legible on any page.
+    shading = alt.Scale(domainMin=0, range=[0, 0.7])
+    strength = alt.Opacity(f"{value}:Q", legend=None, scale=shading)
+    shades = encoded.mark_rect(color=ACCENT).encode(opacity=strength, description="said:N")
+    numbers = encoded.mark_text(color="currentColor", fontSize=10, aria=False).encode(
+        text=alt.Text(f"{value}:Q", format=".0%")
+    )
+    width = max(len(across) * CELL * 1.5, 60)
+    return _finished((shades + numbers).properties(width=width, height=alt.Step(CELL)))
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    """Return what figures show of a topic."""
+    name = row.get("label") or " ".join(row["words"][:3])
+    number, words = row["topic"], " ".join(row["words"])
+    return {"topic": number, "name": f"{number} {name}", "words": words, "share": row["share"]}
+
+
+def _tooltip(*fields: str) -> list[Any]:
+    alt = _altair()
+    return [
+        alt.Tooltip(f"{name}:Q", format=".1%") if name == "share" else alt.Tooltip(f"{name}:N")
+        for name in fields
+    ]
+
+
+def _chart(rows: Sequence[Row]) -> Any:
+    alt = _altair()
+    return alt.Chart(alt.Data(values=[dict(row) for row in rows]))
+
+
+def _finished(chart: Any) -> altair.Chart:
+    text = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
+    faint = {"gridColor": "currentColor", "gridOpacity": 0.15, "domainColor": "currentColor"}
+    finished: altair.Chart = (
+        chart.configure(background="transparent", font="sans-serif", padding=PADDING)
+        .configure_axis(**text, **faint, tickColor="currentColor")
+        .configure_view(stroke=None)
+    )
+    return finished
+
+
+def _altair() -> Any:
+    """Return Altair.
+
+    Raises
+    ------
+    FedTopicsError
+        If what figures need is not installed.
+    """
+    require("Figures need", "'fedtopics[report]'", *NEEDED)
+    import altair
+
+    return altair

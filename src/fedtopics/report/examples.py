@@ -1,0 +1,42 @@
+"""Examples of a client's own documents, for its own eyes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedtopics.corpus import Corpus
+from fedtopics.topics import TopicModel
+
+EXAMPLES = 3  # of a topic
+LONGEST = 400  # characters that are shown of a document
+
+
+def examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any]]]:
+    """Return the beginnings of the documents that are most of each topic.
+
+    Parameters
+    ----------
+    model : TopicModel
+    documents : whatever `Corpus.of` takes
+
+    Returns
+    -------
+    dict of topic to list of {"share", "text"}
+        A topic without documents of which it is the largest has none.
+    """
+    corpus = model.embedded(Corpus.of(documents))
+    main, theta = model.main_topics(corpus), model.transform(corpus)
+    texts = [text for batch in corpus.texts() for text in batch]
+    found = {}
+    for topic in range(model.n_topics):
+        own = [int(row) for row in (-theta[:, topic]).argsort(kind="stable") if main[row] == topic]
+        found[topic] = [
+            {"share": float(theta[row, topic]), "text": _beginning(texts[row])}
+            for row in own[:EXAMPLES]
+        ]
+    return found
+
+
+def _beginning(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= LONGEST else plain[:LONGEST].rsplit(" ", 1)[0] + " …"

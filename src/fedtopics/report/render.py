@@ -1,0 +1,167 @@
+"""From a summary to a page: one HTML file that asks no host for anything, and its Markdown twin."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fedtopics import figures
+from fedtopics.card import escaped
+from fedtopics.errors import InputError
+from fedtopics.report.summary import Summary
+
+CURVES = {  # by what a round has
+    "loss": ("loss", "loss", "~g"),
+    "clients": ("clients-by-round", "clients", "~g"),
+    "bytes": ("bytes", "bytes from all clients", "~s"),
+    "seconds": ("seconds", "seconds", "~g"),
+}
+
+
+def write_report(summary: Summary, path: str | Path) -> Path:
+    """Write a report as HTML, and beside it as Markdown.
+
+    Parameters
+    ----------
+    summary : dict
+        As of `summarise`.
+    path : path
+        Of the HTML file; the other has the ending .md.
+
+    Returns
+    -------
+    path
+        Of the HTML file.
+
+    Raises
+    ------
+    InputError
+        If that file would have the name of the other.
+    """
+    page = Path(path)
+    if page.suffix.lower() == ".md":
+        raise InputError(
+            f"{page} would be the Markdown beside the report; name the HTML file, such as "
+            f"{page.with_suffix('.html')}."
+        )
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(html(summary), encoding="utf-8")
+    page.with_suffix(".md").write_text(markdown(summary), encoding="utf-8")
+    return page
+
+
+def html(summary: Summary) -> str:
+    """Return the report as a page: styles, script, figures and numbers are within it."""
+    environment = _environment(autoescape=True)
+    return environment.get_template("report.html.j2").render(
+        s=summary,
+        figures=_figures(summary),
+        style=Markup(_resource(environment, "report.css")),  # noqa: S704 - ours, as the next
+        script=Markup(_resource(environment, "report.js")),  # noqa: S704
+        data=_for_script({t["topic"]: [t["full"], t["orders"]] for t in summary["topics"]}),
+        csv=_data_uri(_csv(summary)),
+    )
+
+
+def markdown(summary: Summary) -> str:
+    """Return the report as Markdown."""
+    environment = _environment(autoescape=False)
+    return environment.get_template("report.md.j2").render(s=summary)
+
+
+def _environment(autoescape: bool) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("fedtopics.report"),
+        autoescape=autoescape,  # noqa: S701 - Markdown has marks of its own to escape
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "bytes": _bytes,
+        "percent": _percent,
+        "cell": escaped,
+        "number": _number,
+    }
+    return environment
+
+
+def _resource(environment: Environment, name: str) -> str:
+    assert environment.loader is not None  # noqa: S101 - for mypy: it was given above
+    return environment.loader.get_source(environment, name)[0]
+
+
+def _figures(summary: Summary) -> dict[str, Markup]:
+    """Draw what there is to draw, if figures can be drawn."""
+    if not figures.available():
+        return {}
+    topics, names = summary["topics"], [client["name"] for client in summary["clients"]]
+    hidden = {(topic, client) for topic, client in summary["hidden"]}
+    wanted: dict[str, Callable[[], Any]] = {
+        "map": lambda: figures.topic_map(topics, np.array(summary["positions"])),
+        "clients": lambda: figures.clients_by_topics(topics, hidden),
+    }
+    if len(names) > 1:
+        similarity = np.array(summary["similarity"])
+        wanted["similarity"] = lambda: figures.client_similarity(names, similarity)
+    drawn = {name: figures.svg(draw()) for name, draw in wanted.items()}
+    for value, (name, *axis) in CURVES.items():
+        rows = [row for row in summary["rounds"] if value in row]
+        if len({row[value] for row in rows}) > 1:
+            drawn[name] = figures.svg(figures.curve(rows, value, *axis))
+    # Vega escapes what it writes into a figure.
+    return {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704
+
+
+def _csv(summary: Summary) -> str:
+    file = StringIO()
+    clients = [client["name"] for client in summary["clients"]]
+    scores = sorted({score for topic in summary["topics"] for score in topic["coherence"]})
+    hidden = {(topic, client) for topic, client in summary["hidden"]}
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([summary["kind"], "label", "share", "documents", *scores, "words", *clients])
+    for topic in summary["topics"]:
+        shares = [
+            "" if (topic["topic"], client) in hidden else topic["clients"][client]
+            for client in clients
+        ]
+        known = [topic["coherence"].get(score, "") for score in scores]
+        first = topic["topic"], topic["label"], topic["share"], topic["count"]
+        writer.writerow([*first, *known, " ".join(topic["words"]), *shares])
+    return file.getvalue()
+
+
+def _data_uri(content: str) -> str:
+    return f"data:text/csv;base64,{base64.b64encode(content.encode()).decode()}"
+
+
+def _for_script(content: Any) -> Markup:
+    """Return JSON that cannot end the script element it stands in."""
+    plain = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    safe = plain.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return Markup(safe)  # noqa: S704
+
+
+def _bytes(number: float) -> str:
+    units = iter(("B", "KB", "MB", "GB"))
+    unit = next(units)
+    while number >= 1000 and (larger := next(units, None)):
+        number, unit = number / 1000, larger
+    return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.3g}" if isinstance(value, float) else f"{value:,}"

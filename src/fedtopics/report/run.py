@@ -1,0 +1,126 @@
+"""What a run's folder tells: of a simulation, of a server, or of a client's part."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedtopics.errors import ModelError, RunError
+from fedtopics.privacy import bytes_by_round, summarise_ledger
+
+Rows = list[dict[str, Any]]
+LEDGERS = ("ledger.jsonl", "clients/*/ledger.jsonl")  # of a client's part, of a simulation
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of the run that a model is of.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    study : dict
+        As its file has it; empty where there is none.
+    events : list of dict
+    ledgers : dict of client name to rows
+        As of `summarise_ledger`; of a server there are none.
+    left : dict of round to int
+        Bytes that left the clients of the ledgers.
+    """
+
+    name: str
+    study: dict[str, Any] = field(default_factory=dict)
+    events: Rows = field(default_factory=list)
+    ledgers: dict[str, Rows] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
+
+    def of_kind(self, kind: str) -> Rows:
+        """Return the events of a kind."""
+        return [event for event in self.events if event.get("event") == kind]
+
+    @property
+    def rounds(self) -> Rows:
+        """The rounds that count, each as it was done last, with the bytes that the server got."""
+        last = {event["round"]: event for event in self.of_kind("round")}
+        return [self._round(last[number]) for number in sorted(last)]
+
+    def _round(self, event: dict[str, Any]) -> dict[str, Any]:
+        received = event.get("bytes_received", self.left.get(event["round"]))
+        known = {} if received is None else {"bytes": received}
+        return {**event, **known}
+
+
+def find(place: str | Path) -> tuple[Path, RunFacts]:
+    """Return the folder of the model, and what is known of its run.
+
+    Parameters
+    ----------
+    place : path
+        Folder of a run, of a client's part in one, or of a model.
+
+    Raises
+    ------
+    ModelError
+        If there is no model.
+    RunError
+        If a file of the run is damaged.
+    """
+    folder = Path(place)
+    if (folder / "config.json").is_file():
+        # A model that is still in its run's folder has that run.
+        inside = folder.resolve().name == "model"
+        return folder, read(folder.resolve().parent if inside else folder)
+    if (folder / "model" / "config.json").is_file():
+        return folder / "model", read(folder)
+    raise ModelError(
+        f"There is no model in {folder}; name the folder of a model, or of a run that is finished."
+    )
+
+
+def read(folder: Path) -> RunFacts:
+    """Read what there is of a run in a folder."""
+    paths = find_ledgers(folder)
+    left: Counter[int] = Counter()
+    for path in paths.values():
+        left.update(bytes_by_round(path))
+    return RunFacts(
+        name=folder.resolve().name,
+        study=_study(folder / "study.toml"),
+        events=_events(folder / "events.jsonl"),
+        ledgers={client: summarise_ledger(path) for client, path in paths.items()},
+        left=dict(left),
+    )
+
+
+def find_ledgers(folder: Path) -> dict[str, Path]:
+    """Return the ledgers that a run's folder has, by client."""
+    paths = sorted(path for place in LEDGERS for path in folder.glob(place))
+    return {path.resolve().parent.name: path for path in paths}
+
+
+def _study(path: Path) -> dict[str, Any]:
+    try:
+        plan = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if isinstance(plan.get("method", {}), dict):
+            return plan
+        raise ValueError
+    except ValueError:
+        raise RunError(f"{path} is damaged; mend it, or take it out of the folder.") from None
+
+
+def _events(path: Path) -> Rows:
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    try:
+        events: Rows = [json.loads(line) for line in lines[:-1]]  # the last may be cut off
+        if all(isinstance(event["round"], int) for event in events if event["event"] == "round"):
+            return events
+        raise ValueError
+    except (ValueError, LookupError, TypeError):
+        raise RunError(f"{path} is damaged; mend it, or take it out of the folder.") from None

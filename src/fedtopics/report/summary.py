@@ -1,0 +1,325 @@
+"""What a report says, as plain data."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics import __version__, figures
+from fedtopics.cluster_inference import ClusterInference
+from fedtopics.methods import what_leaves
+from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
+from fedtopics.privacy import Policy
+from fedtopics.reading import Reading
+from fedtopics.report.examples import examples
+from fedtopics.report.run import RunFacts
+from fedtopics.topics import TopicModel
+
+Summary = dict[str, Any]
+WORDS = 30  # of a topic, in its full list
+STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full list has the words
+SPECIFIC = 3  # topics that a client is named with
+SHOWN_ROUNDS = 40  # of F-LDA, the last
+PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
+
+METHODS = {  # for people; the rest are words
+    "lda": "federated LDA",
+    "flda": "F-LDA",
+    "fstc": "FSTC",
+    "fsccl": "FSCCL",
+    "kmeans": "k-means",
+    "discriminative": "discriminative clustering",
+}
+SCORES = {
+    "npmi": (
+        "coherence, NPMI",
+        "-1 to 1; how often a topic's ten first words occur together in the clients' documents, "
+        "against chance",
+        "Bouma 2009; Lau, Newman and Baldwin 2014",
+    ),
+    "c_v": (
+        "coherence, C_V",
+        "0 to 1; as NPMI, but by how alike the words' neighbours are",
+        "Röder, Both and Hinneburg 2015",
+    ),
+    "u_mass": (
+        "coherence, U_Mass",
+        "up to 0; how often a word occurs in the documents that have a more important one",
+        "Mimno et al. 2011",
+    ),
+    "diversity": (
+        "topic diversity",
+        "0 to 1; share of different words among the ten first of all topics",
+        "Dieng, Ruiz and Blei 2020",
+    ),
+    "dissimilarity": (
+        "mean cosine dissimilarity",
+        "0 to 1; of pairs of topics, over all words",
+        "1 - cosine of rows of beta",
+    ),
+}
+
+
+def summarise(
+    model: TopicModel,
+    run: RunFacts | None = None,
+    *,
+    min_documents: int | None = None,
+    documents: Any = None,
+) -> Summary:
+    """Return what a report says of a model and its run.
+
+    Parameters
+    ----------
+    model : TopicModel
+    run : RunFacts, optional
+    min_documents : int, optional
+        A client's share of a topic is not shown where it stands for fewer documents; by default
+        what the usual policy asks for in a reply.
+    documents : whatever `Corpus.of` takes, optional
+        Of which examples are shown; such a report is not to be shared.
+    """
+    run = run or RunFacts(name="")
+    least = Policy().min_documents if min_documents is None else min_documents
+    clusters = isinstance(model.inference, ClusterInference)
+    rows = model.get_topic_info()
+    hidden = {
+        (row["topic"], client)
+        for row in rows
+        for client, share in row["clients"].items()
+        if share * model.documents[client] < least
+    }
+    return {
+        "kind": "cluster" if clusters else "topic",
+        "title": run.study.get("name") or run.name or "model",
+        "sentences": _sentences(model, run, clusters),
+        "min_documents": least,
+        "topics": _topics(model, rows),
+        "reading": _reading(model),
+        "positions": figures.positions(model.beta).tolist(),
+        "clients": _clients(model, rows, hidden),
+        "hidden": sorted(hidden),
+        "similarity": client_similarity(model).tolist(),
+        "clusters": _clusters(model) if clusters else None,
+        "rounds": _rounds(run),
+        "over_rounds": _over_rounds(model.info.get("history", [])),
+        "scores": _scores(model),
+        "left": _left(run),
+        "settings": _settings(run, model),
+        "versions": _versions(),
+        "examples": None if documents is None else examples(model, documents),
+    }
+
+
+def client_similarity(model: TopicModel) -> NDArray[np.float64]:
+    """Return how alike clients are, shape (n_clients, n_clients), in the order of their names.
+
+    1 less Hellinger's distance of their mean thetas: 1 where they write about the same.
+    """
+    roots = np.sqrt(np.array([model.shares[name] for name in sorted(model.shares)]))
+    distances = np.linalg.norm(roots[:, None] - roots[None], axis=2) / np.sqrt(2)
+    return np.asarray(np.clip(1 - distances, 0, 1))
+
+
+def _sentences(model: TopicModel, run: RunFacts, clusters: bool) -> list[str]:
+    total, n = sum(model.documents.values()), len(model.documents)
+    what = "clusters" if clusters else "topics"
+    who = f"{n} clients" if n > 1 else "one client"
+    first = (
+        f"{model.n_topics} {what} were found in {total:,} documents of {who} by "
+        f"{_method(model)}, in {model.info.get('rounds', '?')} rounds."
+    )
+    return [
+        first,
+        "No document left its client: the server saw sums over documents and the words that "
+        "enough documents have, and so does whoever reads this.",
+    ]
+
+
+def _method(model: TopicModel) -> str:
+    name, network = str(model.info.get("method", "?")), model.inference.name
+    return f"gFedNTM ({network})" if name == "gfedntm" else METHODS.get(name, name)
+
+
+def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    total = sum(model.documents.values())
+    words = _words(model)
+    return [
+        {
+            **row,
+            "label": row.get("label") or "",
+            "count": round(row["share"] * total),
+            # Of fewer than two words there is none.
+            "coherence": {n: score for n, score in row["coherence"].items() if np.isfinite(score)},
+            **words[row["topic"]],
+        }
+        for row in rows
+    ]
+
+
+def _words(model: TopicModel) -> list[dict[str, Any]]:
+    """Return each topic's words under any lambda, first as it is read.
+
+    Returns
+    -------
+    list of dict
+        ``full``, of each word its name, p(w | k) and p(w); ``orders``, by lambda, which of these.
+    """
+    shares, frequency = model.word_shares, model.vocabulary.frequency
+    readings = [model.reading, *(Reading(step, model.reading.by_sums) for step in STEPS)]
+    orders = [reading.order(shares, frequency, WORDS) for reading in readings]
+    found = []
+    for k in range(model.n_topics):
+        places: dict[int, int] = {}
+        ranked = [
+            [places.setdefault(column, len(places)) for column in order[k].tolist()]
+            for order in orders
+        ]
+        words = [
+            (model.vocabulary.words[i], _short(shares[k, i]), _short(frequency[i])) for i in places
+        ]
+        found.append({"full": words, "orders": ranked[1:]})
+    return found
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _reading(model: TopicModel) -> dict[str, Any]:
+    by = "the words of documents" if model.reading.by_sums else "the decoder"
+    if model.reading.class_based:
+        return {"lambda": None, "words": "class-based TF-IDF, from the words of documents"}
+    return {"lambda": model.reading.lambda_, "words": f"relevance, from {by}"}
+
+
+def _clients(
+    model: TopicModel, rows: Sequence[Mapping[str, Any]], hidden: set[tuple[int, str]]
+) -> list[dict[str, Any]]:
+    """Return a row a client: its documents, and the topics it has more of than all together."""
+    clients = []
+    for name in sorted(model.documents):
+        shown = [row for row in rows if (row["topic"], name) not in hidden]
+        ratio = {row["topic"]: row["clients"][name] / max(row["share"], 1e-12) for row in shown}
+        most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
+        clients.append(
+            {
+                "name": name,
+                "documents": model.documents[name],
+                "specific": [
+                    {"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > 1
+                ],
+            }
+        )
+    return clients
+
+
+def _clusters(model: TopicModel) -> dict[str, Any]:
+    """Return sizes of clusters by client, and how many documents are clearly of none."""
+    names = sorted(model.documents)
+    known = {"sizes": model.info.get("sizes", {}), "unclear": model.info.get("unclear", {})}
+    return {
+        "sizes": {name: known["sizes"][name] for name in names if name in known["sizes"]},
+        "unclear": {
+            name: known["unclear"][name] / max(model.documents[name], 1)
+            for name in names
+            if name in known["unclear"]
+        },
+    }
+
+
+def _rounds(run: RunFacts) -> list[dict[str, Any]]:
+    kept = ("round", "loss", "documents", "bytes", "seconds")
+    return [
+        {name: event[name] for name in kept if isinstance(event.get(name), (int, float))}
+        | ({"clients": len(event["clients"])} if "clients" in event else {})
+        for event in run.rounds
+    ]
+
+
+def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return which topics each round of F-LDA had, and which were new and vanished."""
+    return [
+        {
+            "round": told["round"],
+            "documents": told["documents"],
+            "topics": len(told["topics"]),
+            "new": [topic["words"] for topic in told["topics"] if topic["id"] in told["new"]],
+            "vanished": [topic["words"] for topic in told["vanished"]],
+        }
+        for told in history[-SHOWN_ROUNDS:]
+    ]
+
+
+def _scores(model: TopicModel) -> list[dict[str, Any]]:
+    known = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
+    values = {name: float(np.mean(score)) for name, score in known.items() if len(score)}
+    values["diversity"] = unique_words(model.topics(10), 10)
+    if model.n_topics > 1:
+        values["dissimilarity"] = mean_cosine_dissimilarity(model.beta)
+    return [
+        dict(zip(("name", "meaning", "reference"), SCORES[name], strict=True)) | {"value": value}
+        for name, value in values.items()
+        if name in SCORES
+    ]
+
+
+def _left(run: RunFacts) -> dict[str, Any]:
+    """Return what left the clients whose ledgers are here: by function, and by client."""
+    functions: dict[str, dict[str, Any]] = {}
+    for rows in run.ledgers.values():
+        for row in rows:
+            name = row["function"]
+            first = {
+                "function": name, "meaning": what_leaves(row["method"], name),
+                "replies": 0, "bytes": 0, "documents": row["documents"], "fields": row["fields"],
+            }  # fmt: skip
+            total = functions.setdefault(name, first)
+            total["replies"] += row["replies"]
+            total["bytes"] += row["bytes"]
+            total["documents"] = min(total["documents"], row["documents"])
+    return {
+        "functions": list(functions.values()),
+        "clients": [
+            {
+                "name": name,
+                "replies": sum(row["replies"] for row in rows),
+                "bytes": sum(row["bytes"] for row in rows),
+            }
+            for name, rows in run.ledgers.items()
+        ],
+    }
+
+
+def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
+    """Return what was set, by table; what identifies study and vocabulary."""
+    tables = {
+        name: {key: value for key, value in table.items() if not isinstance(value, dict)}
+        for name, table in run.study.items()
+        if isinstance(table, dict) and name != "clients"
+    }
+    method = run.study.get("method", {})
+    tables |= {f"method.{n}": t for n, t in method.items() if isinstance(t, dict)}
+    started = run.of_kind("started")
+    return {
+        "tables": tables,
+        "seed": run.study.get("seed", model.info.get("seed")),
+        "study": started[0]["study"] if started else None,
+        "vocabulary": model.vocabulary.fingerprint,
+        "words": len(model.vocabulary),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"fedtopics": __version__, "Python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # grpcio may be left out where nothing travels
+            continue
+    return found
