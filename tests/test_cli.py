@@ -59,6 +59,8 @@ def test_from_study_to_theta(
     printed = capsys.readouterr()
     assert "agreed on 52 words; 100 documents" in printed.out
     assert printed.err == ""
+    assert (folder / "out/report.html").exists()
+    assert (folder / "out/report.md").exists()
 
     assert fedtopics(monkeypatch, "topics", "out/model", "--json", "--words", 4) == 0
     topics = json.loads(capsys.readouterr().out)

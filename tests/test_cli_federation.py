@@ -325,6 +325,9 @@ def test_a_federation(
     code, out, _ = typed("ledger", "north")
     assert code == 0
     assert "What left north" in out
+    assert (folder / "runs/study/report.html").exists(), "the server's"
+    assert typed("report", "north")[0] == 0
+    assert (folder / "north/report.md").exists()
     code, _, err = typed(*SERVER, "--pki", "pki", "--listen", f"{HOST}:0")
     assert code == 2
     assert "There is a run in runs/study already; go on with --resume" in err

@@ -1,127 +1,147 @@
-"""The Python of the documentation runs, and the network it shows is exact in a federation."""
+"""Every command and every block of README and docs runs, or is as the code has it."""
 
 from __future__ import annotations
 
 import re
-import sys
-from functools import cache
+import shlex
+import tomllib
 from pathlib import Path
-from typing import Any
 
+import click
 import pytest
-from torch import Tensor, softmax
 
-from fedtopics.errors import StudyError
-from fedtopics.networks import find_network
-from fedtopics.simulation import train
+from fedtopics.cli import app
+from fedtopics.privacy import Policy
 from fedtopics.study import Study
-from fedtopics.topics import TopicModel
-from tests.federation import study, subjects
-from tests.test_exactness import (
-    SIZES,
-    OrdinaryNeuralLDA,
-    assert_same_bits,
-    difference,
-    ordinary,
-    record_minibatches,
-)
+from tests import pages
+from tests.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
 
-DOCS = Path(__file__).parents[1] / "docs"
+# Commands that no test types, by page and beginning, and why. They are parsed. Tutorials have none:
+# test_tutorials.py types all of them. README's Python is in test_readme.py.
+NOT_TYPED = {
+    ("", "pip install"): "would change this environment",
+    ("", "make"): "of .ci/run, or of minutes and hours",
+    (
+        "README.md",
+        "fedtopics",
+    ): "of four machines: make federation, held to it by test_deployment.py",
+    ("docs/experiments.md", "fedtopics reproduce"): "hours, and data that are not here",
+    ("docs/flda.md", "fedtopics client"): "waits for documents: test_flda_federation.py",
+    ("docs/flda.md", "fedtopics flda"): "asks a person: test_cli_flda.py",
+    ("docs/flda.md", "python benchmarks"): "data that are not here",
+    ("docs/models-live-on.md", "fedtopics"): "folders of the reader: test_cli_models.py",
+    ("docs/models-live-on.md", "tensorboard"): "a server that waits",
+    ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
+}
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "optional-dependencies"
+]
+PYTHON = [p for p in PAGES if blocks(p, "python") and p not in (*TUTORIALS, pages.README)]
+SHELL = [block for page in PAGES for block in blocks(page, "sh", "bash", "console")]
+TYPED = [(block.page, command) for block in SHELL for command in block.commands()]
+OTHERS = [entry for entry in TYPED if "tutorial-" not in entry[0]]
+TOML = [block for page in PAGES for block in blocks(page, "toml")]
 
 
-def blocks(page: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-
-
-@cache
-def run(page: Path) -> dict[str, Any]:
-    """Run a page's blocks, one after the other, in one module; return its names."""
-    names: dict[str, Any] = {"__name__": page.stem}
-    for block in blocks(page):
-        exec(compile(block, page.name, "exec"), names)  # noqa: S102
-    return names
-
-
-PAGES = [page for page in sorted(DOCS.glob("*.md")) if blocks(page)]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PYTHON, ids=lambda page: page.stem)
 def test_the_python_of_a_page_runs(page: Path) -> None:
-    run(page)
+    pages.run(page)
 
 
-class OrdinaryETM(OrdinaryNeuralLDA):
-    def topics(self) -> Tensor:
-        return softmax(self.topic_embeddings @ self.word_embeddings.T + self.word_bias, 1)
+def test_every_block_has_a_kind_that_is_tested() -> None:
+    kinds = {block.kind for page in PAGES for block in blocks(page)}
+    assert kinds <= {"sh", "python", "toml", "text", "ini"}
+    for page in PAGES:  # none that the pattern misses
+        fences = re.findall(r"^ *```", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert len(fences) == 2 * len(blocks(page)), page
 
 
-@pytest.fixture
-def extended() -> dict[str, Any]:
-    return run(DOCS / "extending.md")
+@pytest.mark.parametrize(("page", "command"), OTHERS, ids=" ".join)
+def test_a_command_that_is_not_typed_says_why(page: str, command: str) -> None:
+    reasons = [key for key in NOT_TYPED if key[0] in ("", page) and command.startswith(key[1])]
+    assert len(reasons) == 1
 
 
-def test_the_network_of_the_page_finds_the_subjects(extended: dict[str, Any]) -> None:
-    subjects_found = {
-        name
-        for topic in extended["model"].topics(5)
-        for name, words in extended["words"].items()
-        if set(topic) <= set(words)
-    }
-    assert subjects_found == {"forest", "harbour"}
+def test_reasons_are_of_commands_that_are_there() -> None:
+    for page, beginning in NOT_TYPED:
+        there = [c for where, c in OTHERS if page in ("", where) and c.startswith(beginning)]
+        assert there, (page, beginning)
 
 
-def test_the_network_of_the_page_is_that_of_one_process(
-    extended: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    minibatches = record_minibatches(monkeypatch)
-    plan = study(network=extended["ETM"].name, precision="float64")
-    model = train(plan, subjects(SIZES))
-    assert len(minibatches) == 50
-    weights = ordinary(model, plan, minibatches, OrdinaryETM)
-    assert weights.keys() == model.weights.keys()
-    assert difference(model.weights, weights) < 1e-6
+@pytest.mark.parametrize(("page", "command"), OTHERS, ids=" ".join)
+def test_a_command_is_one_that_the_program_takes(page: str, command: str) -> None:
+    program, *arguments = shlex.split(command.partition(" >")[0])
+    if program == "fedtopics":
+        parse(arguments)
+    elif program == "make":
+        targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert all(re.search(rf"^{name}:", targets, re.MULTILINE) for name in arguments)
+    elif program == "pip":
+        extras = re.fullmatch(r"fedtopics\[([\w,]+)\]", arguments[1])
+        assert extras
+        assert set(extras[1].split(",")) <= set(EXTRAS)
+    elif program == "python":
+        script = (ROOT / arguments[0]).read_text(encoding="utf-8")
+        assert all(f'"{word}"' in script for word in arguments if word.startswith("-"))
+    else:
+        assert program in EXTRAS
 
 
-def test_the_network_of_the_page_is_saved_and_loaded(
-    extended: dict[str, Any], tmp_path: Path
-) -> None:
-    model = extended["model"]
-    assert_same_bits(TopicModel.from_pretrained(model.save_pretrained(tmp_path)), model)
+def find(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that words name, and the words after its name."""
+    command: click.Command = app
+    while isinstance(command, click.Group) and words and words[0] in command.commands:
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
 
 
-def test_the_network_of_the_page_has_nothing_that_topics_could_begin(
-    extended: dict[str, Any],
-) -> None:
-    plan = study(network=extended["ETM"].name, initialisation="anchors")
-    with pytest.raises(StudyError, match="'etm' has no beta_logits to begin with"):
-        train(plan, subjects(SIZES))
+def parse(words: list[str]) -> None:
+    """Let click read a command's options and arguments, without running it."""
+    command, rest = find(words)
+    assert not isinstance(command, click.Group), words
+    command.make_context(" ".join(words), rest)
 
 
-# Entry points
+def test_parsing_finds_what_is_wrong() -> None:
+    parse(["sweep", "study.toml", "--topics", "5,10"])
+    for wrong in (["sweep", "study.toml", "--topics", "ten"], ["topics"], ["run", "a", "--no"]):
+        with pytest.raises(click.UsageError):
+            parse(wrong)
 
 
-def install(folder: Path, name: str, value: str) -> None:
-    """Lay out what pip leaves of a package with a network."""
-    info = folder / "somebodys-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[fedtopics.networks]\n{name} = {value}\n")
+def mentioned() -> list[tuple[str, str]]:
+    """Commands within sentences and tables: `fedtopics topics MODEL [--words N]`."""
+    found = []
+    for page in PAGES:
+        prose = pages.FENCE.sub("", page.read_text(encoding="utf-8"))
+        found += [
+            (page.name, text.replace("\n", " "))
+            for text in re.findall(r"`fedtopics ((?:[^`\n]|\n(?!\n))+)`", prose)
+        ]
+    return found
 
 
-def test_a_network_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "somebodys.py").write_text(
-        "from fedtopics.networks import ProdLDA\nclass Other(ProdLDA):\n    name = 'somebodys'\n"
-    )
-    install(tmp_path, "somebodys", "somebodys:Other")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert Study.make(method={"network": "somebodys"}).method.network == "somebodys"
-    assert find_network("somebodys") is sys.modules["somebodys"].Other
+@pytest.mark.parametrize(("page", "text"), mentioned(), ids=" ".join)
+def test_a_command_within_a_sentence_exists(page: str, text: str) -> None:
+    command, rest = find(text.split())
+    assert command is not app
+    options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(rest))) <= options
 
 
-def test_an_installed_network_that_cannot_be_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path, "broken", "no_such_module:Broken")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(StudyError, match="'broken' of the installed no_such_module:Broken cannot"):
-        Study.make(method={"network": "broken"})
+@pytest.mark.parametrize("block", TOML, ids=str)
+def test_toml_is_a_study_or_a_policy(block: Block) -> None:
+    given = tomllib.loads(block.text)
+    if "project" in given:  # the pyproject.toml of a package
+        return
+    if given.keys() <= Policy.model_fields.keys():
+        Policy(**given)
+    else:
+        Study.make(**given)
+
+
+def test_the_table_of_contents_has_every_page() -> None:
+    contents = (DOCS / "README.md").read_text(encoding="utf-8")
+    for page in DOCS.glob("*.md"):
+        assert page.name == "README.md" or f"]({page.name})" in contents

@@ -25,6 +25,7 @@ from tests.test_exactness import (
     record_minibatches,
 )
 
+
 class OrdinaryETM(OrdinaryNeuralLDA):
     def topics(self) -> Tensor:
         return softmax(self.topic_embeddings @ self.word_embeddings.T + self.word_bias, 1)

@@ -80,8 +80,8 @@ def type_all(page: Path, folder: Path) -> str:
 
 
 def words(text: str) -> set[str]:
-    """Words of an output; numbers differ from machine to machine."""
-    return set(re.findall(r"[^\W\d_]{2,}", text))
+    """Words of an output; numbers and fingerprints differ from machine to machine."""
+    return set(re.findall(r"\b[^\W\d_]{2,}\b", text))
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)

@@ -23,6 +23,8 @@ NEEDED = (("altair", "altair"), ("vl_convert", "vl-convert-python"))
 ACCENT = "#3b7dd8"
 SECOND = "#d9822b"
 WIDTH = 560
+HEIGHT = 420
+MARGIN = 40
 CURVE = 400
 CELL = 26  # pixels
 PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
@@ -109,9 +111,15 @@ def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Cha
         for x, y in [positions[row["topic"]]]
     ]
     plain = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
+    # One scale for both directions: a distance is the same wherever it points.
+    size = np.array([WIDTH, HEIGHT]) - 2 * MARGIN
+    reach = float((np.abs(positions) / size).max(initial=0)) or 1.0
+    x, y = (
+        alt.Scale(domain=[-reach * n, reach * n], padding=MARGIN, nice=False) for n in size.tolist()
+    )
     base = _chart(places).encode(
-        x=alt.X("x:Q", title=None, axis=plain, scale=alt.Scale(padding=40)),
-        y=alt.Y("y:Q", title=None, axis=plain, scale=alt.Scale(padding=40)),
+        x=alt.X("x:Q", title=None, axis=plain, scale=x),
+        y=alt.Y("y:Q", title=None, axis=plain, scale=y),
     )
     circles = base.mark_circle(color=ACCENT, opacity=0.45).encode(
         size=alt.Size("share:Q", legend=None, scale=alt.Scale(domainMin=0, range=[0, 3000])),
@@ -120,7 +128,7 @@ def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Cha
         description="name:N",
     )
     numbers = base.mark_text(color="currentColor", aria=False).encode(text="topic:N")
-    return _finished((circles + numbers).properties(width=WIDTH, height=420))
+    return _finished((circles + numbers).properties(width=WIDTH, height=HEIGHT))
 
 
 def positions(beta: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -52,8 +52,10 @@ def write_beside(run: Path, quiet: bool = False) -> None:
     """
     try:
         news = f"The report:             {write(run)}"
-    except (FedTopicsError, OSError) as error:
-        news = f"There is no report: {error} Try again with: fedtopics report {run}"
+    except Exception as error:
+        known = isinstance(error, (FedTopicsError, OSError))
+        reason = str(error) if known else f"a defect of fedtopics, {type(error).__name__}."
+        news = f"There is no report: {reason} Try again with: fedtopics report {run}"
     if not quiet:
         say(news)
 

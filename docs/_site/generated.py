@@ -1,0 +1,94 @@
+"""What the reference takes from the code: help of commands, settings, functions of clients.
+
+A page has `<!-- commands -->` where the text of `commands` is to stand, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+from pydantic import BaseModel
+
+from fedtopics import cli
+from fedtopics.methods import CLIENT_HALVES
+from fedtopics.privacy import Policy
+from fedtopics.study import ClientData, Study
+
+
+def commands() -> str:
+    """Show every command's --help, word by word."""
+    return "\n".join(_helps(cli.app, None, "fedtopics"))
+
+
+def _helps(command: click.Command, parent: click.Context | None, name: str) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=parent, max_content_width=90)
+    context.help_option_names = ["-h", "--help"]
+    yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from _helps(inner, context, str(inner.name))
+
+
+def settings() -> str:
+    """Show every key of a study and of a policy: its default and its meaning."""
+    study = Study()
+    parts = ["## A study\n", *_table(study)]
+    for key in ("text", "vocabulary", "federation"):
+        parts += [f"\n## [{key}]\n", *_table(getattr(study, key))]
+    parts += ["\n## [clients.NAME]\n", *_table(ClientData())]
+    for name in CLIENT_HALVES:
+        method = Study.make(method={"name": name}).method
+        parts += [f'\n## [method] name = "{name}"\n', *_table(method)]
+    return "\n".join([*parts, "\n## A policy\n", *_table(Policy())])
+
+
+def _table(model: BaseModel) -> Iterator[str]:
+    yield "| key | default | meaning |"
+    yield "| --- | --- | --- |"
+    for key, field in type(model).model_fields.items():
+        value = getattr(model, key)
+        if not isinstance(value, (BaseModel, dict)):
+            meaning = str(field.description).replace("|", "\\|")
+            yield f"| `{key}` | {_shown(value)} | {meaning} |"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    plain = list(value) if isinstance(value, tuple) else value
+    return f"`{str(plain).lower() if isinstance(plain, bool) else plain}`"
+
+
+def clients() -> str:
+    """Say which functions a server may call, by method, and what each sends."""
+    places: dict[type, list[str]] = {}
+    rows = []
+    for method, half in CLIENT_HALVES.items():
+        links = []
+        for function in sorted(half.published):
+            place = next(base for base in half.__mro__ if function in vars(base))
+            names = places.setdefault(place, [])
+            names += [function] * (function not in names)
+            links.append(f"[{function}][{_full(place)}.{function}]")
+        rows.append(f"| `{method}` | {', '.join(links)} |")
+    parts = ["| method | functions |", "| --- | --- |", *rows]
+    for place, names in sorted(places.items(), key=lambda entry: len(entry[0].__mro__)):
+        users = [f"`{name}`" for name, half in CLIENT_HALVES.items() if issubclass(half, place)]
+        parts.append(
+            f"\n## {place.__name__}\n\nOf {', '.join(users)}.\n\n::: {_full(place)}\n"
+            "    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
+            f"      members: {names}"
+        )
+    return "\n".join(parts)
+
+
+def _full(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "settings": settings,
+    "clients": clients,
+}
