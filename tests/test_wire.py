@@ -135,7 +135,6 @@ def test_rows(rows: Rows) -> None:
 @pytest.mark.parametrize(
     "value", [b"bytes", {1, 2}, object(), 1j, np.zeros(1, complex), np.zeros(1, np.float16),
               np.array(["a"]), np.array([None]), {"x": lambda: 0}, int, {1: 2}],
-    ids=repr,
 )  # fmt: skip
 def test_nothing_else_travels(value: Any) -> None:
     with pytest.raises(TypeError):
