@@ -188,8 +188,9 @@ def test_a_browser_asks_this_host_alone(site: Path) -> None:
         for name in ("index", "experiments", "reference/python"):
             page.goto(f"{here}/{name}.html")
             page.wait_for_load_state("networkidle")
-        page.fill(".md-search__input", "ledger")
-        page.wait_for_selector(".md-search-result__item")
+        page.locator(".md-search__input").focus()  # the index is fetched then
+        page.keyboard.type("ledger")
+        page.wait_for_load_state("networkidle")
         browser.close()
         server.shutdown()
     assert len(asked) > 10
