@@ -29,7 +29,7 @@ docs: .venv/ready
 # The code of the wire format, from its definition; a test says when it is due.
 proto: .venv/ready
 	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
-	  fedtopics/engines/grpc/wire.proto
+	  fedtopics/engines/wire.proto
 
 # Three clients and a server, each a process, over mutual TLS: from certificates to topics.
 federation: .venv/ready

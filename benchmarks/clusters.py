@@ -28,7 +28,7 @@ from fedtopics.cluster_inference import centred
 from fedtopics.clustering import Moments
 from fedtopics.datasets import split_clients
 from fedtopics.engines.grpc.frames import chunks
-from fedtopics.engines.grpc.values import pack
+from fedtopics.engines.values import pack
 from fedtopics.methods.kmeans import draw_centres
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.privacy import Door

@@ -21,12 +21,12 @@ import numpy as np
 from fedtopics.aggregation import Rows
 from fedtopics.cli.members import ClientNews
 from fedtopics.corpus import Columns, Corpus
+from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc import client as engine
-from fedtopics.engines.grpc import wire_pb2 as wire
 from fedtopics.engines.grpc.frames import CHUNK_TAG, Line
-from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FedTopicsError
-from fedtopics.federation import Participation
+from fedtopics.federation import GrpcParticipation
 from fedtopics.pki import Identity
 from fedtopics.privacy import Door, Policy
 
@@ -127,7 +127,7 @@ class FaultyLine(Line):
         await super().send(copy, chunks)
 
 
-class FaultyParticipation(Participation):
+class FaultyParticipation(GrpcParticipation):
     """A client's part in a study, with a fault."""
 
     fault: Fault

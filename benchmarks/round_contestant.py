@@ -25,11 +25,11 @@ import grpc
 import numpy as np
 
 from fedtopics.engines.grpc.client import Client
-from fedtopics.engines.grpc.clients import GrpcClients, Rules
 from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
 from fedtopics.engines.grpc.frames import CHUNK
-from fedtopics.engines.grpc.handshake import Proposal
 from fedtopics.engines.grpc.server import Server
+from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.rounds import RemoteClients, Rules
 from fedtopics.pki import Identity
 from fedtopics.privacy import OPEN_POLICY, Door, Ledger
 
@@ -124,7 +124,7 @@ def ours(n: int, folder: Path, done: threading.Event) -> Callable[[int], float]:
     credentials = server_credentials(Identity.load(folder / "pki" / "server"))
     server = Server(PROPOSAL, names, "localhost:0", credentials)
     processes = start_clients("ours", n, server.start(), folder)
-    clients = GrpcClients(server, Rules(n, 600, 600, 600), lambda *_, **__: None)
+    clients = RemoteClients(server, Rules(n, 600, 600, 600), lambda *_, **__: None)
 
     def round_(floats: int) -> float:
         values = np.ones(floats, np.float32)

@@ -23,15 +23,16 @@ import grpc
 
 from fedtopics import __version__, pki
 from fedtopics.corpus import Corpus
-from fedtopics.engines.grpc import wire_pb2 as wire
-from fedtopics.engines.grpc.client import Answering, Client
-from fedtopics.engines.grpc.clients import GrpcClients, Rules
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.desk import Exit
+from fedtopics.engines.grpc.client import Client
 from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
-from fedtopics.engines.grpc.frames import CHUNK, SERVICE, WIRE_VERSION, chunks
-from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.engines.grpc.frames import CHUNK, SERVICE, chunks
 from fedtopics.engines.grpc.server import Server
-from fedtopics.engines.grpc.values import body_size, pack, unpack
-from fedtopics.federation import Participation, serve
+from fedtopics.engines.handshake import WIRE_VERSION, Proposal
+from fedtopics.engines.rounds import RemoteClients, Rules
+from fedtopics.engines.values import body_size, pack, unpack
+from fedtopics.federation import GrpcParticipation, serve
 from fedtopics.pki import Identity
 from fedtopics.privacy import OPEN_POLICY, Door, Ledger, Policy
 from fedtopics.study import Study
@@ -126,7 +127,7 @@ class Member:
         self,
         address: str,
         name: str,
-        answering: Answering,
+        answering: Exit,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self.notes = Notes()
@@ -135,7 +136,7 @@ class Member:
         client = Client(address, credentials, name, VERSIONS, self, self.notes)
         self._work = LOOP.start(client.take_part())
 
-    def consider(self, proposal: Proposal) -> Answering:
+    def consider(self, proposal: Proposal) -> Exit:
         return self._answering
 
     def receive(self, files: Mapping[str, Any]) -> None:
@@ -303,7 +304,7 @@ class Federated:
 
     server: Server
     port: int
-    clients: GrpcClients
+    clients: RemoteClients
     notes: Notes
     ends: list[Callable[[], None]]
 
@@ -379,7 +380,7 @@ def federation(
     port, notes = server.start(), Notes()
     ends: list[Callable[[], None]] = []
     try:
-        yield Federated(server, port, GrpcClients(server, rules, notes), notes, ends)
+        yield Federated(server, port, RemoteClients(server, rules, notes), notes, ends)
     finally:
         for end in ends:
             end()
@@ -423,7 +424,7 @@ def of_client(folder: Path, name: str, check: bool = True) -> grpc.ChannelCreden
 class Partner:
     """A client of a study, as `fedtopics client` starts it, in a thread."""
 
-    def __init__(self, part: Participation, events: Notes) -> None:
+    def __init__(self, part: GrpcParticipation, events: Notes) -> None:
         self.part, self.events = part, events
         self._work = Background(part.run)
 
@@ -466,7 +467,7 @@ def partner(
 ) -> Partner:
     """Start a client."""
     events = Notes()
-    part = Participation(address, identity, corpus, policy, out, name, events.append)
+    part = GrpcParticipation(address, identity, corpus, policy, out, name, events.append)
     return Partner(part, events)
 
 
@@ -476,7 +477,7 @@ def federated(
     folder: Path,
     authority: Path | None = None,
     policy: Policy = OPEN_POLICY,
-    odd: Participation | None = None,
+    odd: GrpcParticipation | None = None,
     **how: Any,
 ) -> Outcome:
     """Run a study with a server and all its clients; by default without TLS.

@@ -15,8 +15,8 @@ import pytest
 from fedtopics import __version__
 from fedtopics.cli import display
 from fedtopics.embeddings import EmbeddingSettings
-from fedtopics.engines.grpc.handshake import Proposal
-from fedtopics.engines.grpc.members import Noted
+from fedtopics.engines.base import Noted
+from fedtopics.engines.handshake import Proposal
 from fedtopics.methods import VERSIONS
 from fedtopics.study import Study
 from tests.grpc_federation import HOST, PATIENCE, Federated, federation

@@ -15,7 +15,7 @@ from fedtopics import __version__, doctor, pki
 from fedtopics.doctor import Finding, examine, why_not
 from fedtopics.engines.grpc import connection
 from fedtopics.engines.grpc import server as server_module
-from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FederationError
 from fedtopics.methods import VERSIONS
 from fedtopics.pki import Identity

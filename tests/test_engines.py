@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from fedtopics.aggregation import Rows, add_up
-from fedtopics.engines.grpc.values import DTYPES
 from fedtopics.engines.local import LocalClients
+from fedtopics.engines.values import DTYPES
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.methods.base import Clients
 from fedtopics.privacy import OPEN_POLICY, Door
 from fedtopics.simulation import train
+from tests.carriers import carried
 from tests.federation import assert_same, embedded, study, subjects
 from tests.grpc_federation import Half, answering, door, federated
 from tests.test_exactness import assert_same_bits
@@ -24,7 +25,7 @@ Connect = Callable[[Mapping[str, Half]], Clients]
 NAMES = ("b", "a", "c")  # not in their order
 
 
-@pytest.fixture(params=["local", "grpc"])
+@pytest.fixture(params=["local", "grpc", "messages"])
 def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
     """Return what brings clients together, whichever engine it is."""
     with ExitStack() as stack:
@@ -35,7 +36,10 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         def grpc(halves: Mapping[str, Half]) -> Clients:
             return stack.enter_context(answering(halves)).clients
 
-        yield local if request.param == "local" else grpc
+        def messages(halves: Mapping[str, Half]) -> Clients:
+            return stack.enter_context(carried(halves))
+
+        yield {"local": local, "grpc": grpc, "messages": messages}[request.param]
 
 
 def halves(**functions: Callable[..., dict[str, Any]]) -> dict[str, Half]:

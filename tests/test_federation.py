@@ -16,7 +16,7 @@ import pytest
 
 from fedtopics.corpus import Corpus
 from fedtopics.engines.grpc import client, server
-from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import (
     FederationError,
     FedTopicsError,
@@ -25,7 +25,7 @@ from fedtopics.errors import (
     RunError,
     StudyError,
 )
-from fedtopics.federation import Participation, serve
+from fedtopics.federation import GrpcParticipation, serve
 from fedtopics.methods import VERSIONS, GFedNTMClient
 from fedtopics.pki import Identity
 from fedtopics.privacy import OPEN_POLICY, Door, Policy, summarise_ledger
@@ -176,13 +176,15 @@ def test_what_few_documents_say_is_nowhere_on_the_server(finished: tuple[Path, O
 # One client is another than it should be
 
 
-def odd_client(tmp_path: Path, name: str = "north", policy: Policy | None = None) -> Participation:
+def odd_client(
+    tmp_path: Path, name: str = "north", policy: Policy | None = None
+) -> GrpcParticipation:
     corpus = with_canaries()[name]
-    return Participation(f"{HOST}:1", None, corpus, policy or Policy(), tmp_path / name, name)
+    return GrpcParticipation(f"{HOST}:1", None, corpus, policy or Policy(), tmp_path / name, name)
 
 
 def with_one_odd(
-    tmp_path: Path, odd: Participation, gather: float = PATIENCE
+    tmp_path: Path, odd: GrpcParticipation, gather: float = PATIENCE
 ) -> tuple[Outcome, Exception | None]:
     settings = PATIENT.model_copy(update={"gather": gather})
     plan = planned().model_copy(update={"federation": settings})
@@ -297,7 +299,7 @@ def test_a_policy_refuses_before_anything_leaves(
 
 def test_a_client_with_another_model_leaves_nothing(tmp_path: Path) -> None:
     corpora = embedded(subjects(SIZES))
-    odd = Participation(
+    odd = GrpcParticipation(
         f"{HOST}:1", None, corpora["north"], OPEN_POLICY, tmp_path / "north", "north",
         embedding_model="/models/all-mpnet-base-v2",
     )  # fmt: skip
@@ -328,7 +330,7 @@ def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
     def begin(event: dict[str, Any]) -> None:
         if event["event"] == "listening":
             seen = Notes()
-            Participation(
+            GrpcParticipation(
                 event["address"], None, corpora["north"], Policy(), tmp_path / "dry", "north",
                 seen.append, dry_run=True,
             ).run()  # fmt: skip
@@ -347,7 +349,7 @@ def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
 # What a server may not do
 
 
-def considering(plan: Study, tmp_path: Path, **change: Any) -> Participation:
+def considering(plan: Study, tmp_path: Path, **change: Any) -> GrpcParticipation:
     part = odd_client(tmp_path)
     proposal = {
         "product": "0",
@@ -391,7 +393,7 @@ def test_roles_cannot_be_exchanged(tmp_path: Path) -> None:
     pki = authority(tmp_path / "pki", "north")
     corpus = subjects(SIZES)["north"]
     with pytest.raises(IdentityError, match="holds the identity of a server; name the folder of"):
-        Participation("localhost:1", pki / "server", corpus, Policy(), tmp_path / "north")
+        GrpcParticipation("localhost:1", pki / "server", corpus, Policy(), tmp_path / "north")
     with pytest.raises(IdentityError, match="holds the identity of a client; name the folder of"):
         Identity.load(pki / "clients/north", "server")
 
@@ -405,7 +407,9 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
     with pytest.raises(
         FederationError, match=r"works on this machine alone, not with example\.org"
     ):
-        Participation("example.org:1", None, Corpus.of([["a"]]), Policy(), tmp_path / "c", "north")
+        GrpcParticipation(
+            "example.org:1", None, Corpus.of([["a"]]), Policy(), tmp_path / "c", "north"
+        )
     assert not (tmp_path / "run/events.jsonl").exists()
     busy = threading.Event()
 

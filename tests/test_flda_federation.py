@@ -13,7 +13,7 @@ from fedtopics.arrivals import Follow
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.engines.grpc import client, server
 from fedtopics.engines.grpc.server import Server
-from fedtopics.federation import Participation, serve
+from fedtopics.federation import GrpcParticipation, serve
 from fedtopics.methods.flda import FLDAClient
 from fedtopics.privacy import OPEN_POLICY, Policy, summarise_ledger
 from fedtopics.simulation import train
@@ -117,7 +117,7 @@ def test_a_client_that_is_lost_at_the_end_is_done_without(
 
     monkeypatch.setattr(FLDAClient, "word_counts", lost)
     plan = planned(max_rounds=2, stop="coherence", coherence="documents")
-    part = Participation(
+    part = GrpcParticipation(
         f"{HOST}:1", None, corpora(STEADY)["south"], OPEN_POLICY, tmp_path / "south", "south"
     )
     outcome = federated(plan, corpora(STEADY), tmp_path, odd=part)
@@ -166,7 +166,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
                 path.write_text("text\n")
                 notes = Notes()
                 follow = Follow(path, Columns(), notes.append)
-                part = Participation(
+                part = GrpcParticipation(
                     event["address"], None, follow(), Policy(), tmp_path / name, name,
                     notes.append, grown=follow,
                 )  # fmt: skip

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from fedtopics.corpus import Corpus
-from fedtopics.engines.grpc.values import pack
 from fedtopics.engines.local import LocalClients
+from fedtopics.engines.values import pack
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods import GFedNTM, GFedNTMClient
 from fedtopics.methods.minibatches import Minibatches

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from fedtopics.aggregation import add_up
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.base import Noted
 from fedtopics.engines.grpc import client, server
-from fedtopics.engines.grpc import wire_pb2 as wire
 from fedtopics.engines.grpc.frames import CHUNK, SERVICE, chunks
-from fedtopics.engines.grpc.members import Budget, Noted
-from fedtopics.engines.grpc.values import pack, plain_value
+from fedtopics.engines.grpc.members import Budget
 from fedtopics.engines.local import LocalClients
+from fedtopics.engines.values import pack, plain_value
 from fedtopics.errors import FederationError, PolicyError
 from fedtopics.privacy import OPEN_POLICY, Door, Ledger
 from fedtopics.runs import RunFolder

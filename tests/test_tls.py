@@ -19,7 +19,7 @@ from fedtopics.corpus import Corpus
 from fedtopics.engines.grpc import client
 from fedtopics.engines.grpc.client import look
 from fedtopics.errors import FederationError, IdentityError
-from fedtopics.federation import Participation
+from fedtopics.federation import GrpcParticipation
 from fedtopics.privacy import Policy
 from tests.federation import assert_same
 from tests.grpc_federation import (
@@ -57,11 +57,11 @@ class Guarded:
         self.f.ends.append(member.kill)
         return member
 
-    def part(self, identity: Path | None, host: str = "localhost") -> Participation:
+    def part(self, identity: Path | None, host: str = "localhost") -> GrpcParticipation:
         """A client as `fedtopics client` makes it."""
         address = f"{host}:{self.f.port}"
         out = self.ours.parent / "out"
-        return Participation(address, identity, CORPUS, Policy(), out, "a")
+        return GrpcParticipation(address, identity, CORPUS, Policy(), out, "a")
 
     def nobody_came(self) -> None:
         """Make sure that no member has a line, and nothing but refusals was noted."""
@@ -244,7 +244,7 @@ def test_a_server_on_another_host(authorities: tuple[Path, Path], tmp_path: Path
     with federation("ab", credentials=of_server(folder)) as f:
         credentials = of_client(folder, "a")
         refused(Raw(f.port, "a", credentials=credentials, host="localhost"))
-        part = Participation(
+        part = GrpcParticipation(
             f"localhost:{f.port}", folder / "clients/a", CORPUS, Policy(), tmp_path / "out"
         )
         with pytest.raises(FederationError, match="certificate is not for 'localhost'; use the"):
@@ -256,7 +256,7 @@ def test_a_servers_ended_certificate(authorities: tuple[Path, Path], tmp_path: P
     folder = shutil.copytree(authorities[0], tmp_path / "ours")
     pki.renew_server(folder, days=0)
     with federation("ab", credentials=of_server(folder, check=False)) as f:
-        part = Participation(
+        part = GrpcParticipation(
             f"localhost:{f.port}", folder / "clients/a", CORPUS, Policy(), tmp_path / "out"
         )
         with pytest.raises(FederationError, match="has expired; its operator has to renew it"):
@@ -268,7 +268,9 @@ def test_a_server_without_tls_is_not_spoken_to(
 ) -> None:
     with federation("ab") as f:
         identity = authorities[0] / "clients/a"
-        part = Participation(f"localhost:{f.port}", identity, CORPUS, Policy(), tmp_path / "out")
+        part = GrpcParticipation(
+            f"localhost:{f.port}", identity, CORPUS, Policy(), tmp_path / "out"
+        )
         with pytest.raises(FederationError, match="what listens there does not speak TLS; is it"):
             part.run()
         assert f.server.members["a"].line is None

@@ -17,13 +17,13 @@ import pytest
 
 import fedtopics
 from fedtopics.aggregation import Rows
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.desk import proposed
 from fedtopics.engines.grpc import frames
-from fedtopics.engines.grpc import wire_pb2 as wire
-from fedtopics.engines.grpc.client import proposed
 from fedtopics.engines.grpc.connection import check_loopback, join_address, split_address
 from fedtopics.engines.grpc.frames import DisconnectedError, Line, chunks
-from fedtopics.engines.grpc.handshake import Proposal
-from fedtopics.engines.grpc.values import (
+from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.values import (
     ALIGNMENT,
     DTYPES,
     SMALL,
@@ -592,15 +592,15 @@ def test_insecure_between_machines(address: str) -> None:
 
 def test_the_generated_code_is_due(tmp_path: Path) -> None:
     pytest.importorskip("grpc_tools")
-    proto = "fedtopics/engines/grpc/wire.proto"
+    proto = "fedtopics/engines/wire.proto"
     subprocess.run(
         [sys.executable, "-m", "grpc_tools.protoc", f"-I{SOURCE.parent}", proto,
          f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"],
         check=True, cwd=SOURCE.parent,
     )  # fmt: skip
     for name in ("wire_pb2.py", "wire_pb2.pyi"):
-        committed = SOURCE / "engines/grpc" / name
-        generated = tmp_path / "fedtopics/engines/grpc" / name
+        committed = SOURCE / "engines" / name
+        generated = tmp_path / "fedtopics/engines" / name
         assert committed.read_text() == generated.read_text(), "run: make proto"
 
 

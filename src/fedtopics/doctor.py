@@ -13,9 +13,8 @@ from pathlib import Path
 from fedtopics import __version__
 from fedtopics.engines.grpc.client import look
 from fedtopics.engines.grpc.connection import channel_credentials, join_address, split_address
-from fedtopics.engines.grpc.frames import WIRE_VERSION
+from fedtopics.engines.handshake import WIRE_VERSION
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
-from fedtopics.methods import VERSIONS
 from fedtopics.pki import Identity
 
 PATIENCE = 5.0  # seconds for each step
@@ -136,6 +135,8 @@ def _rejection(error: ssl.SSLError) -> str:
 
 
 def _server(address: str, identity: Identity) -> Iterator[Finding]:
+    from fedtopics.methods import VERSIONS  # loads torch, which the steps before need not wait for
+
     before = time.time()
     try:
         place = join_address(*split_address(address))

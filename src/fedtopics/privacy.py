@@ -23,6 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedtopics.aggregation import Payload, Rows
 from fedtopics.errors import DataError, PolicyError, RunError, StudyError
 
+LEDGERS = ("ledger.jsonl", "clients/*/ledger.jsonl")  # of a client's part, of a simulation
+
 
 class Policy(BaseModel):
     """What a client lets out, whatever a server asks for."""
@@ -154,6 +156,12 @@ class Ledger:
             self._file.close()
 
 
+def find_ledgers(folder: Path) -> dict[str, Path]:
+    """Return the ledgers that a run's folder has, by client."""
+    paths = sorted(path for place in LEDGERS for path in folder.glob(place))
+    return {path.resolve().parent.name: path for path in paths}
+
+
 def summarise_ledger(path: Path) -> list[dict[str, Any]]:
     """Return a row a function: which fields left, in how many replies, how much.
 
@@ -254,6 +262,14 @@ class Door:
         self._check(function, reply)
         self._ledger.write(function, payload, reply)
         return reply
+
+    def repeat(self, function: str, payload: Payload) -> None:
+        """Work a call again that was answered: where a process ends with each call, what it knew.
+
+        Leaves the client
+            Nothing.
+        """
+        getattr(self._half, function)(**payload)
 
     def _check(self, function: str, reply: Payload) -> None:
         documents = reply.get("documents", 0)

@@ -30,7 +30,13 @@ insecure_option = click.option(
 @click.command()
 @click.argument("study", type=FOLDER)
 @click.option("--pki", "authority", type=FOLDER, help="Folder that `pki create` made.")
-@click.option("--listen", default="0.0.0.0:7557", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--listen",
+    default="0.0.0.0:7557",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to wait for clients.",
+)
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option("--start", "started", type=FOLDER, metavar="MODEL", help="Begin with a model.")
@@ -138,7 +144,7 @@ def client(
     """
     from fedtopics.arrivals import Follow
     from fedtopics.corpus import Columns, Corpus
-    from fedtopics.federation import Participation
+    from fedtopics.federation import GrpcParticipation
     from fedtopics.pki import Identity
     from fedtopics.privacy import Policy
 
@@ -152,7 +158,7 @@ def client(
     grown = Follow(data, columns, tell) if follow else None
     corpus = grown() if grown else Corpus.read(data, columns)
     folder = out or Path("runs") / who
-    part = Participation(
+    part = GrpcParticipation(
         address, identity, corpus, rules, folder, who, tell, dry_run, embedding_model, grown
     )
     with news:

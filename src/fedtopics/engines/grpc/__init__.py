@@ -1,7 +1,7 @@
 """Server and clients on machines of their own: one port, one stream that the client opens.
 
-``wire.proto`` says what travels; `values` turns plain data into bytes, `frames` messages into
-frames; `server` keeps the members' lines, `clients` asks them in rounds; `client` answers.
+`frames` sends messages in frames; `server` keeps the members' lines, of which `rounds` makes rounds;
+`client` connects, and answers from its desk.
 """
 
 import os

@@ -1,7 +1,6 @@
-"""The client's end: join a study, answer calls, come back when the line breaks.
+"""The client's end: connect, answer calls, come back when the line breaks.
 
 A call that is repeated after an interruption is answered with the same bytes, not worked again.
-What goes wrong on the client is told to the server by its kind alone; the sentence stays here.
 """
 
 from __future__ import annotations
@@ -10,66 +9,46 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
-from fedtopics.engines.grpc import wire_pb2 as wire
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.desk import (
+    LARGEST,
+    Answer,
+    Desk,
+    Event,
+    Participant,
+    Versions,
+    proposed,
+)
 from fedtopics.engines.grpc.frames import (
     CHUNK,
     OPTIONS,
     SERVICE,
-    WIRE_VERSION,
     DisconnectedError,
     Line,
     chunks,
 )
-from fedtopics.engines.grpc.handshake import Proposal
-from fedtopics.engines.grpc.values import body_size, from_value, pack, unpack
-from fedtopics.errors import FederationError, FedTopicsError, PolicyError
+from fedtopics.engines.handshake import WIRE_VERSION, Proposal
+from fedtopics.engines.values import body_size, unpack
+from fedtopics.errors import FederationError, FedTopicsError
 
 CONNECT = 20.0  # seconds for a connection and the server's offer
 GOODBYE = 2.0  # seconds for the server to read the last message
-LARGEST = 1 << 31  # bytes of a call
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
-
-Event = Callable[..., None]
-
-
-class Answering(Protocol):
-    """What answers calls: a client's door."""
-
-    def call(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a function, return what may leave."""
-
-
-class Participant(Protocol):
-    """What a client does about an offer, a model, a server it cannot reach."""
-
-    def consider(self, proposal: Proposal) -> Answering:
-        """Look at what a server proposes; return what answers it, or raise to decline.
-
-        The fingerprint of the study is the client's own computation, not the server's word.
-        """
-
-    def receive(self, files: Mapping[str, Any]) -> None:
-        """Take the final model."""
-
-    def diagnose(self) -> str:
-        """Say why the server cannot be reached, if it is known; raise if waiting is no use."""
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """A reply or a failure, ready to be sent, again if need be."""
+class _Ready:
+    """An answer, cut for the line."""
 
-    frame: wire.Frame
+    answer: Answer
     chunks: list[bytes]
-    error: FedTopicsError | None = None  # ends the client
 
 
 class Client:
@@ -95,7 +74,7 @@ class Client:
         address: str,
         credentials: grpc.ChannelCredentials | None,
         name: str,
-        versions: tuple[str, Mapping[str, int]],
+        versions: Versions,
         participant: Participant,
         event: Event,
     ) -> None:
@@ -105,11 +84,10 @@ class Client:
         self._event = event
         self._hello = _hello(name, versions)
         self._worker = ThreadPoolExecutor(1)
-        self._door: Answering | None = None
-        self._fingerprint = ""
+        self._desk = Desk(participant, versions, event)
         self._chunk = CHUNK
         self._key: tuple[bytes, int] = (b"", 0)
-        self._answer: asyncio.Future[_Answer] | None = None
+        self._answer: asyncio.Future[_Ready] | None = None
 
     def run(self) -> None:
         """Take part until the model has come.
@@ -138,7 +116,7 @@ class Client:
                 await self._connected()
                 return
             except (DisconnectedError, TimeoutError):
-                reason = "the server does not answer" if self._door is None else "connection lost"
+                reason = "connection lost" if self._desk.joined else "the server does not answer"
             except _AgainError as error:
                 reason = str(error).removesuffix(".")
             reason = await asyncio.to_thread(self._participant.diagnose) or reason
@@ -160,30 +138,20 @@ class Client:
             await self._serve(line, stream, offer.run)
 
     async def _join(self, line: Line, stream: Any, offer: wire.Offer) -> None:
-        proposal = proposed(offer)
-        if objection := proposal.objection(
-            self._hello.product, self._hello.wire, dict(self._hello.methods)
-        ):
-            raise FederationError(objection)
-        if self._door is None:
+        proposal = self._desk.check(offer)
+        if not self._desk.joined:
             loop = asyncio.get_running_loop()
-            considering = loop.run_in_executor(self._worker, self._participant.consider, proposal)
+            considering = loop.run_in_executor(self._worker, self._desk.join, proposal)
             try:
-                self._door = await considering
+                await considering
             except Exception:
                 with suppress(DisconnectedError):
                     await line.send(wire.Frame(refusal=wire.Refusal(reason="declined")))
                 await _hang_up(stream, asyncio.ensure_future(line.next()))
                 raise
-            self._fingerprint = proposal.fingerprint
             self._chunk = min(offer.chunk, CHUNK) or CHUNK
-        if proposal.fingerprint != self._fingerprint:
-            raise FederationError(
-                f"This client joined the study {self._fingerprint}, the server now runs "
-                f"{proposal.fingerprint}; begin the client anew to take part in that."
-            )
-        await line.send(wire.Frame(accept=wire.Accept(fingerprint=self._fingerprint)))
-        self._event("joined", fingerprint=self._fingerprint)
+        await line.send(wire.Frame(accept=wire.Accept(fingerprint=self._desk.fingerprint)))
+        self._event("joined", fingerprint=self._desk.fingerprint)
 
     async def _serve(self, line: Line, stream: Any, run: bytes) -> None:
         """Answer calls until the model comes."""
@@ -235,34 +203,15 @@ class Client:
             self._key = run, call.id
             loop = asyncio.get_running_loop()
             self._answer = loop.run_in_executor(self._worker, self._work, call, buffer)
-        answer = await asyncio.shield(self._answer)
-        await line.send(answer.frame, answer.chunks)
-        if answer.error is not None:
-            raise answer.error
+        ready = await asyncio.shield(self._answer)
+        await line.send(ready.answer.frame, ready.chunks)
+        if ready.answer.error is not None:
+            raise ready.answer.error
 
-    def _work(self, call: wire.Call, buffer: memoryview) -> _Answer:
-        assert self._door is not None  # noqa: S101 - calls come after the offer
-        before = time.perf_counter()
-        self._event("call", function=call.function, round=call.round, attempt=call.attempt)
-        try:
-            reply = self._door.call(call.function, unpack(call.body, buffer))
-            packed = pack(reply)
-        except (FedTopicsError, OSError, MemoryError) as error:
-            kind = "system" if isinstance(error, (OSError, MemoryError)) else "input"
-            kind = "policy" if isinstance(error, PolicyError) else kind
-            if isinstance(error, (OSError, MemoryError)):
-                error = _machine_failed(call, error)
-            return _failed(call, kind, error)
-        except Exception as error:
-            self._event("defect", function=call.function, round=call.round, error=repr_type(error))
-            return _failed(call, "defect", None)
-        header = wire.Reply(
-            id=call.id,
-            study=self._fingerprint,
-            body=packed.header,
-            seconds=time.perf_counter() - before,
-        )
-        return _Answer(wire.Frame(reply=header), chunks(packed, self._chunk))
+    def _work(self, call: wire.Call, buffer: memoryview) -> _Ready:
+        answer = self._desk.work(call, buffer)
+        packed = answer.packed
+        return _Ready(answer, [] if packed is None else chunks(packed, self._chunk))
 
 
 class _AgainError(FederationError):
@@ -278,31 +227,13 @@ async def _hang_up(stream: Any, reading: asyncio.Future[wire.Frame]) -> None:
     await asyncio.gather(reading, return_exceptions=True)
 
 
-def repr_type(error: Exception) -> str:
-    """Name an error's type; its text could quote a document."""
-    return type(error).__name__
-
-
-def _machine_failed(call: wire.Call, error: OSError | MemoryError) -> FedTopicsError:
-    reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
-    return FedTopicsError(
-        f"The reply to {call.function!r} in round {call.round} did not leave: {reason}. Make room "
-        "on the disk or in memory, then begin the client anew."
-    )
-
-
-def _failed(call: wire.Call, kind: str, error: FedTopicsError | None) -> _Answer:
-    failure = wire.Failure(id=call.id, kind=kind, leaves=error is not None)
-    return _Answer(wire.Frame(failure=failure), [], error)
-
-
 def _channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
     if credentials is None:
         return grpc.aio.insecure_channel(address, OPTIONS)
     return grpc.aio.secure_channel(address, credentials, OPTIONS)
 
 
-def _hello(name: str, versions: tuple[str, Mapping[str, int]], look: bool = False) -> wire.Hello:
+def _hello(name: str, versions: Versions, look: bool = False) -> wire.Hello:
     product, methods = versions
     return wire.Hello(
         product=product,
@@ -332,21 +263,11 @@ def refused(frame: wire.Frame) -> None:
         raise FederationError(f"The server says: {frame.refusal.reason}")
 
 
-def proposed(offer: wire.Offer) -> Proposal:
-    """Read an offer."""
-    study = from_value(offer.study)
-    if not isinstance(study, dict):
-        raise FederationError("The server's offer holds no study.")
-    return Proposal(
-        offer.product, offer.method, offer.method_version, study, offer.fingerprint, offer.time
-    )
-
-
 def look(
     address: str,
     credentials: grpc.ChannelCredentials | None,
     name: str,
-    versions: tuple[str, Mapping[str, int]],
+    versions: Versions,
 ) -> Proposal:
     """Ask what a server proposes, without joining; see `Client` for the parameters.
 

@@ -10,11 +10,10 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from fedtopics.engines.grpc import wire_pb2 as wire
-from fedtopics.engines.grpc.values import Packed, aligned, body_size
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.values import Packed, aligned, body_size
 from fedtopics.errors import FederationError
 
-WIRE_VERSION = 1
 SERVICE = "fedtopics.v1.Federation"
 CHUNK = 3 << 20
 SMALLEST_CHUNK = 256 << 10

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fedtopics.engines.grpc import wire_pb2 as wire
+from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc.frames import Line
-from fedtopics.engines.grpc.values import Packed
+from fedtopics.engines.values import Packed
 
 
 @dataclass(frozen=True)
@@ -34,39 +34,6 @@ class Call:
             body=self.packed.header,
         )
         return wire.Frame(call=call)
-
-
-@dataclass(frozen=True)
-class Arrived:
-    """A reply."""
-
-    name: str
-    call: int
-    body: wire.Body
-    buffer: memoryview
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A call without a reply."""
-
-    name: str
-    call: int
-    reason: str
-    bad: bool  # the client's own doing, not the network's
-
-
-@dataclass(frozen=True)
-class Noted:
-    """Something else happened to a client; its kind is one of those in docs/deployment.md."""
-
-    kind: str
-    name: str
-    reason: str = ""
-
-
-Happening = Arrived | Failed | Noted
 
 
 @dataclass

@@ -18,20 +18,20 @@ from typing import Any, TypeVar
 
 import grpc
 
-from fedtopics.engines.grpc import wire_pb2 as wire
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.base import FAILURES, Arrived, Failed, Happening, Noted
 from fedtopics.engines.grpc.frames import (
     HEARTBEAT,
     OPTIONS,
     SERVICE,
-    WIRE_VERSION,
     DisconnectedError,
     Line,
     chunk_size,
     chunks,
 )
-from fedtopics.engines.grpc.handshake import Proposal
-from fedtopics.engines.grpc.members import Arrived, Budget, Call, Failed, Happening, Member, Noted
-from fedtopics.engines.grpc.values import Packed, body_size, pack, plain_value
+from fedtopics.engines.grpc.members import Budget, Call, Member
+from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.values import Packed, body_size, pack
 from fedtopics.errors import FederationError
 
 GRACE = 5.0  # seconds in which a line that broke may be taken up again
@@ -43,14 +43,6 @@ GOODBYE = 2.0
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
 # M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
 KEPT_MEMORY = {-3: 8 << 20, -1: 32 << 20}
-
-# What a client says of a failure; why it failed stays with it.
-_FAILURES = {
-    "policy": "its own policy keeps the reply",
-    "input": "its documents or its settings do not allow it",
-    "system": "its machine failed (disk or memory)",
-    "defect": "it raised an unexpected error",
-}
 
 T = TypeVar("T")
 
@@ -287,18 +279,7 @@ class Server:
         return self._proposal.objection(hello.product, hello.wire, dict(hello.methods))
 
     def _offer(self) -> wire.Offer:
-        proposal = self._proposal
-        return wire.Offer(
-            product=proposal.product,
-            wire=WIRE_VERSION,
-            method=proposal.method,
-            method_version=proposal.method_version,
-            study=plain_value(proposal.study),
-            fingerprint=proposal.fingerprint,
-            run=self._run,
-            time=time.time(),
-            chunk=self._chunk,
-        )
+        return self._proposal.offer(run=self._run, chunk=self._chunk)
 
     async def _same_name(self, name: str, hello: wire.Hello) -> str:
         """Object to a second client of a name while the first one answers."""
@@ -373,7 +354,7 @@ class Server:
             await self._reply(member, line, frame.reply, standing.keys())
         elif kind == "failure":
             failure = frame.failure
-            reason = _FAILURES.get(failure.kind, "it failed")
+            reason = FAILURES.get(failure.kind, "it failed")
             if failure.leaves:
                 self.inbox.put(Noted("declined", member.name, reason))
             if member.call is not None and failure.id == member.call.id:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedtopics.engines.grpc.frames import WIRE_VERSION
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.values import plain_value
+
+WIRE_VERSION = 1  # of wire.proto
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,28 @@ class Proposal:
     study: Mapping[str, Any]
     fingerprint: str
     time: float = 0.0  # the server's clock, seconds since 1970
+
+    def offer(self, run: bytes, chunk: int = 0) -> wire.Offer:
+        """Say it in the wire's words, with the server's clock.
+
+        Parameters
+        ----------
+        run : bytes
+            The same while a server's process lives.
+        chunk : int
+            Bytes of a chunk that the client may send.
+        """
+        return wire.Offer(
+            product=self.product,
+            wire=WIRE_VERSION,
+            method=self.method,
+            method_version=self.method_version,
+            study=plain_value(self.study),
+            fingerprint=self.fingerprint,
+            run=run,
+            time=time.time(),
+            chunk=chunk,
+        )
 
     def objection(self, product: str, wire: int, methods: Mapping[str, int]) -> str:
         """Say why the other side cannot take part, with both versions and the remedy.

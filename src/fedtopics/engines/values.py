@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from fedtopics.aggregation import Rows
-from fedtopics.engines.grpc import wire_pb2 as wire
+from fedtopics.engines import wire_pb2 as wire
 from fedtopics.errors import FederationError
 
 ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it

@@ -78,10 +78,12 @@ class Offer(_message.Message):
     def __init__(self, product: _Optional[str] = ..., wire: _Optional[int] = ..., method: _Optional[str] = ..., method_version: _Optional[int] = ..., study: _Optional[_Union[Value, _Mapping]] = ..., fingerprint: _Optional[str] = ..., run: _Optional[bytes] = ..., time: _Optional[float] = ..., chunk: _Optional[int] = ...) -> None: ...
 
 class Accept(_message.Message):
-    __slots__ = ("fingerprint",)
+    __slots__ = ("fingerprint", "name")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     fingerprint: str
-    def __init__(self, fingerprint: _Optional[str] = ...) -> None: ...
+    name: str
+    def __init__(self, fingerprint: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("reason", "again")
@@ -102,18 +104,20 @@ class Body(_message.Message):
     def __init__(self, structure: _Optional[int] = ..., data: _Optional[int] = ..., small: _Optional[bytes] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "round", "attempt", "function", "body")
+    __slots__ = ("id", "round", "attempt", "function", "body", "standing")
     ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
     id: int
     round: int
     attempt: int
     function: str
     body: Body
-    def __init__(self, id: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., function: _Optional[str] = ..., body: _Optional[_Union[Body, _Mapping]] = ...) -> None: ...
+    standing: bool
+    def __init__(self, id: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., function: _Optional[str] = ..., body: _Optional[_Union[Body, _Mapping]] = ..., standing: bool = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("id", "study", "body", "seconds")

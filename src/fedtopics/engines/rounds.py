@@ -1,6 +1,6 @@
 """The clients of a study as a method calls them: rounds, quorum, deadlines, bad replies.
 
-Runs in the method's thread, on top of `Server`, which keeps the lines.
+Runs in the method's thread, on top of an engine's `Lines`, which know who is there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from queue import Empty
 from typing import Any
 
 from fedtopics.aggregation import RunningSum, Template, find_fault
-from fedtopics.engines.grpc.members import Arrived, Failed, Happening
-from fedtopics.engines.grpc.server import Server
-from fedtopics.engines.grpc.values import unpack
+from fedtopics.engines.base import Arrived, Failed, Happening, Lines
+from fedtopics.engines.values import unpack
 from fedtopics.errors import FederationError
 from fedtopics.methods.base import T
 
@@ -66,19 +65,19 @@ class _Attempt:
     computing: float = 0.0
 
 
-class GrpcClients:
+class RemoteClients:
     """The clients, called through their lines.
 
     Parameters
     ----------
-    server : Server
+    lines : Lines
     rules : Rules
     note : function (kind, **fields)
         Told what happens to clients, for the run's events.
     """
 
-    def __init__(self, server: Server, rules: Rules, note: Callable[..., None]) -> None:
-        self._server = server
+    def __init__(self, lines: Lines, rules: Rules, note: Callable[..., None]) -> None:
+        self._lines = lines
         self._rules = rules
         self._note = note
         self._bad: Counter[str] = Counter()
@@ -88,7 +87,7 @@ class GrpcClients:
     @property
     def names(self) -> list[str]:
         """Names of the study's clients, sorted."""
-        return list(self._server.members)
+        return list(self._lines.members)
 
     def call(
         self, function: str, template: Template | None = None, **payload: Any
@@ -176,8 +175,8 @@ class GrpcClients:
     def _post(self, function: str, payload: dict[str, Any], **how: bool) -> int:
         attempt = self._current
         if how.get("bounded"):
-            self._server.room(0, attempt.members[0])
-        return self._server.post(function, payload, attempt.members, attempt.number, **how)
+            self._lines.room(0, attempt.members[0])
+        return self._lines.post(function, payload, attempt.members, attempt.number, **how)
 
     def _settled(
         self, call: int, template: Template | None
@@ -191,7 +190,7 @@ class GrpcClients:
             if happening is None:
                 # Who waits for room in memory has answered, and gets as long again to send it.
                 reason = f"did not answer within {self._rules.deadline:g} s"
-                self._server.give_up(call, reason, everyone=not in_time)
+                self._lines.give_up(call, reason, everyone=not in_time)
                 attempt.ends, in_time = time.perf_counter() + self._rules.deadline, False
             elif not isinstance(happening, (Arrived, Failed)):
                 self._note(happening.kind, client=happening.name, reason=happening.reason)
@@ -216,7 +215,7 @@ class GrpcClients:
 
     def _read(self, arrived: Arrived, template: Template | None) -> tuple[dict[str, Any], str]:
         try:
-            reply = unpack(arrived.body, arrived.buffer, self._server.largest)
+            reply = unpack(arrived.body, arrived.buffer, self._lines.largest)
         except FederationError as error:
             return {}, str(error)
         if not isinstance(reply, dict):
@@ -239,7 +238,7 @@ class GrpcClients:
                     total.add(reply)
                 freed += size
                 turn = next(order, EVERYONE)
-            self._server.room(freed, turn)
+            self._lines.room(freed, turn)
 
     def _lose(self, name: str, reason: str, bad: bool = False) -> None:
         attempt = self._current
@@ -250,7 +249,7 @@ class GrpcClients:
         self._note("bad reply", client=name, round=attempt.round, reason=reason)
         if self._bad[name] == BAD_REPLIES:
             reason = f"{BAD_REPLIES} bad replies, the last: {reason}"
-            self._server.exclude(name, reason)
+            self._lines.exclude(name, reason)
             self._note("excluded", client=name, round=attempt.round, reason=reason)
 
     # Who is there.
@@ -264,7 +263,7 @@ class GrpcClients:
         attempt = self._attempt
         before = time.perf_counter()
         try:
-            return self._server.inbox.get(timeout=max(0.0, ends - before))
+            return self._lines.inbox.get(timeout=max(0.0, ends - before))
         except Empty:
             return None
         finally:
@@ -274,7 +273,7 @@ class GrpcClients:
     def _begin(self, number: int, attempt: int, left_out: dict[str, str]) -> _Attempt:
         """Wait until enough clients are there; begin an attempt with all who are."""
         if not self._gathered:
-            everyone = [name for name, m in self._server.members.items() if not m.excluded]
+            everyone = [name for name, m in self._lines.members.items() if not m.excluded]
             self._await(number, len(everyone), self._rules.gather, left_out)
         enough = self._rules.min_clients
         self._await(number, enough, self._rules.wait, left_out)
@@ -283,7 +282,7 @@ class GrpcClients:
             raise FederationError(self._too_few(number, enough))
         missing = {
             name: left_out.get(name, member.state)
-            for name, member in self._server.members.items()
+            for name, member in self._lines.members.items()
             if name not in members
         }
         return _Attempt(
@@ -291,7 +290,7 @@ class GrpcClients:
         )
 
     def _available(self, left_out: dict[str, str]) -> list[str]:
-        members = self._server.members.items()
+        members = self._lines.members.items()
         return [name for name, member in members if member.available and name not in left_out]
 
     def _await(self, number: int, wanted: int, seconds: float, left_out: dict[str, str]) -> None:
@@ -302,26 +301,26 @@ class GrpcClients:
             if len(there) + len(left_out) >= wanted:
                 left_out.clear()
                 continue
-            away = {n: m.state for n, m in self._server.members.items() if n not in there}
+            away = {n: m.state for n, m in self._lines.members.items() if n not in there}
             if list(away.values()) != told:
                 told = list(away.values())
                 self._note("waiting", round=number, clients=there, missing=away)
             happening = self._next(min(ends, time.perf_counter() + 1))
             if happening is not None and not isinstance(happening, (Arrived, Failed)):
                 self._note(happening.kind, client=happening.name, reason=happening.reason)
-            possible = sum(not m.excluded for m in self._server.members.values())
+            possible = sum(not m.excluded for m in self._lines.members.values())
             if time.perf_counter() > ends or possible < wanted:
                 return
 
     def _too_few(self, number: int, enough: int) -> str:
-        states = "; ".join(f"{n}: {m.state}" for n, m in self._server.members.items())
+        states = "; ".join(f"{n}: {m.state}" for n, m in self._lines.members.items())
         return (
             f"Round {number} has fewer than min_clients = {enough} clients ({states}). Go on with "
             "--resume when they are back, or lower min_clients in the study's [federation]."
         )
 
     def _bytes(self) -> tuple[int, int]:
-        counts = [member.bytes for member in self._server.members.values()]
+        counts = [member.bytes for member in self._lines.members.values()]
         return sum(sent for sent, _ in counts), sum(received for _, received in counts)
 
     def _report(self, attempt: _Attempt, sent: int, received: int) -> dict[str, Any]:

@@ -1,0 +1,123 @@
+"""What an engine between machines offers to `rounds`: who is there, calls, what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fedtopics.engines import wire_pb2 as wire
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A reply, as `values.unpack` takes it."""
+
+    name: str
+    call: int
+    body: wire.Body
+    buffer: memoryview
+    seconds: float  # that the client computed
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A call without a reply."""
+
+    name: str
+    call: int
+    reason: str
+    bad: bool  # the client's own doing, not the network's
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Something else happened to a client; its kind is one of those in docs/deployment.md."""
+
+    kind: str
+    name: str
+    reason: str = ""
+
+
+Happening = Arrived | Failed | Noted
+
+# What a client says of a failure; why it failed stays with it.
+FAILURES = {
+    "policy": "its own policy keeps the reply",
+    "input": "its documents or its settings do not allow it",
+    "system": "its machine failed (disk or memory)",
+    "defect": "it raised an unexpected error",
+}
+
+
+class Membership(Protocol):
+    """A client of the study, here or not."""
+
+    @property
+    def available(self) -> bool:
+        """Whether it can be called."""
+
+    @property
+    def state(self) -> str:
+        """What a person would say of it."""
+
+    @property
+    def excluded(self) -> str:
+        """Why it was sent away for good, or nothing."""
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """Bytes sent to it and received from it."""
+
+
+class Inbox(Protocol):
+    """What happened, in the order in which it happened."""
+
+    def get(self, *, timeout: float) -> Happening:
+        """Take the next; raise `queue.Empty` if nothing happens for so many seconds."""
+
+
+class Lines(Protocol):
+    """The server's end of an engine: who is there, what each was asked, what came back."""
+
+    @property
+    def members(self) -> Mapping[str, Membership]:
+        """The study's clients by name, sorted."""
+
+    @property
+    def inbox(self) -> Inbox:
+        """Replies, failures, and who comes and goes."""
+
+    @property
+    def largest(self) -> int:
+        """Most bytes of a reply."""
+
+    def post(
+        self,
+        function: str,
+        payload: Mapping[str, Any],
+        names: Iterable[str],
+        attempt: int = 1,
+        bounded: bool = False,
+        standing: bool = False,
+    ) -> int:
+        """Call a function of some members; return the call's id.
+
+        A standing call is repeated to every client that starts anew later; replies to a bounded
+        one may wait for `room`.
+        """
+
+    def give_up(self, call: int, reason: str, everyone: bool) -> None:
+        """Wait no longer for the replies to a call; or for those alone that have not come."""
+
+    def room(self, size: int, next_name: str) -> None:
+        """Give back the room of replies that were added up; say whose is next."""
+
+    def exclude(self, name: str, reason: str) -> None:
+        """Send a client away for good."""
+
+    def hand_out(self, files: Mapping[str, Any], patience: float) -> list[str]:
+        """Give the final model to all clients that are there; return who has it."""
+
+    def stop(self, reason: str = "", again: bool = False) -> None:
+        """Say goodbye to all clients, with a reason if the study failed."""

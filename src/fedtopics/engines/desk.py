@@ -1,0 +1,157 @@
+"""A client's end of any engine between machines: look at an offer, join, work calls.
+
+What goes wrong on the client is told to the server by its kind alone; the sentence stays here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.handshake import WIRE_VERSION, Proposal
+from fedtopics.engines.values import Packed, from_value, pack, unpack
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError
+
+LARGEST = 1 << 31  # bytes of a call
+Event = Callable[..., None]
+Versions = tuple[str, Mapping[str, int]]
+"""Of fedtopics, and of the methods it has."""
+
+
+class Exit(Protocol):
+    """What answers calls: a client's door."""
+
+    def call(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a function, return what may leave."""
+
+    def repeat(self, function: str, payload: Mapping[str, Any]) -> None:
+        """Work a call again whose reply has left; nothing leaves."""
+
+
+class Participant(Protocol):
+    """What a client does about an offer, a model, a server it cannot reach."""
+
+    def consider(self, proposal: Proposal) -> Exit:
+        """Look at what a server proposes; return what answers it, or raise to decline.
+
+        The fingerprint of the study is the client's own computation, not the server's word.
+        """
+
+    def receive(self, files: Mapping[str, Any]) -> None:
+        """Take the final model."""
+
+    def diagnose(self) -> str:
+        """Say why the server cannot be reached, if it is known; raise if waiting is no use."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply or a failure, ready to be sent, again if need be."""
+
+    frame: wire.Frame
+    packed: Packed | None = None
+    error: FedTopicsError | None = None  # ends the client
+
+
+class Desk:
+    """Work the calls of one study.
+
+    Parameters
+    ----------
+    participant : Participant
+    versions : (str, mapping of method to version)
+    event : function (kind, **fields)
+        Told what happens.
+    """
+
+    def __init__(self, participant: Participant, versions: Versions, event: Event) -> None:
+        self._participant = participant
+        self._versions = versions
+        self._event = event
+        self._exit: Exit | None = None
+        self.fingerprint = ""
+
+    @property
+    def joined(self) -> bool:
+        """Whether there is a study."""
+        return self._exit is not None
+
+    def check(self, offer: wire.Offer) -> Proposal:
+        """Read an offer; raise a `FederationError` if it is nothing for this client."""
+        proposal = proposed(offer)
+        product, methods = self._versions
+        if objection := proposal.objection(product, WIRE_VERSION, methods):
+            raise FederationError(objection)
+        if self.joined and proposal.fingerprint != self.fingerprint:
+            raise FederationError(
+                f"This client joined the study {self.fingerprint}, the server now runs "
+                f"{proposal.fingerprint}; begin the client anew to take part in that."
+            )
+        return proposal
+
+    def join(self, proposal: Proposal) -> None:
+        """Consider what is proposed, once; raise to decline."""
+        if not self.joined:
+            self._exit = self._participant.consider(proposal)
+            self.fingerprint = proposal.fingerprint
+
+    def work(self, call: wire.Call, buffer: memoryview) -> Answer:
+        """Work a call; pack its reply, or say what kind of failure keeps it."""
+        before = time.perf_counter()
+        self._event("call", function=call.function, round=call.round, attempt=call.attempt)
+        try:
+            packed = pack(self._door.call(call.function, unpack(call.body, buffer)))
+        except (FedTopicsError, OSError, MemoryError) as error:
+            kind = "system" if isinstance(error, (OSError, MemoryError)) else "input"
+            kind = "policy" if isinstance(error, PolicyError) else kind
+            if isinstance(error, (OSError, MemoryError)):
+                error = _machine_failed(call, error)
+            return _failed(call, kind, error)
+        except Exception as error:
+            # Its type alone: its text could quote a document.
+            name = type(error).__name__
+            self._event("defect", function=call.function, round=call.round, error=name)
+            return _failed(call, "defect", None)
+        reply = wire.Reply(
+            id=call.id,
+            study=self.fingerprint,
+            body=packed.header,
+            seconds=time.perf_counter() - before,
+        )
+        return Answer(wire.Frame(reply=reply), packed)
+
+    def repeat(self, call: wire.Call, buffer: memoryview) -> None:
+        """Work a call again that a process before this one answered; nothing leaves."""
+        self._door.repeat(call.function, unpack(call.body, buffer))
+
+    @property
+    def _door(self) -> Exit:
+        if self._exit is None:
+            raise FederationError("The server called before this client joined its study.")
+        return self._exit
+
+
+def proposed(offer: wire.Offer) -> Proposal:
+    """Read an offer."""
+    study = from_value(offer.study)
+    if not isinstance(study, dict):
+        raise FederationError("The server's offer holds no study.")
+    return Proposal(
+        offer.product, offer.method, offer.method_version, study, offer.fingerprint, offer.time
+    )
+
+
+def _machine_failed(call: wire.Call, error: OSError | MemoryError) -> FedTopicsError:
+    reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+    return FedTopicsError(
+        f"The reply to {call.function!r} in round {call.round} did not leave: {reason}. Make room "
+        "on the disk or in memory, then begin the client anew."
+    )
+
+
+def _failed(call: wire.Call, kind: str, error: FedTopicsError | None) -> Answer:
+    failure = wire.Failure(id=call.id, kind=kind, leaves=error is not None)
+    return Answer(wire.Frame(failure=failure), error=error)
