@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,9 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from fedtopics.aggregation import Template
 from fedtopics.corpus import Columns, Corpus
 from fedtopics.engines.local import LocalClients
-from fedtopics.methods.base import T
+from fedtopics.methods.base import EVERYONE, Draw, T
 from fedtopics.privacy import Door, Ledger, Policy
 from fedtopics.runs import RunFolder
 from fedtopics.study import Study
@@ -28,24 +28,27 @@ from fedtopics.study import Study
 Weights = dict[str, NDArray[Any]]
 
 
+@dataclass(frozen=True)
+class _Named(Draw):
+    """Clients that are named, not drawn."""
+
+    names: tuple[str, ...] = ()
+
+    def members(self, *_: Any) -> list[str]:
+        return list(self.names)
+
+
 class _Counted(LocalClients):
     """Clients of which only some count in a round."""
 
-    def __init__(self, doors: Mapping[str, Door], members: Mapping[int, list[str]]) -> None:
+    def __init__(self, doors: Mapping[str, Door], rounds: Mapping[int, list[str]]) -> None:
         super().__init__(doors)
-        self._members = members
-        self._present = self.names
+        self._rounds = rounds
 
-    def call(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, dict[str, Any]]:
-        return {name: self._doors[name].call(function, payload) for name in self._present}
-
-    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
-        self._present = self._members[number]
-        result = work(), {"clients": self._present}
-        self._present = self.names
-        return result
+    def round(
+        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
+    ) -> tuple[T, dict[str, Any]]:
+        return super().round(number, work, _Named(None, 0, tuple(self._rounds[number])))
 
 
 class _Kept(RunFolder):

@@ -134,7 +134,7 @@ def test_criteria() -> None:
 
 
 def test_deviation_of_one_seed_is_zero() -> None:
-    (row,) = summarise([{"study": "s", "topics": 3, "seed": 0, "npmi": 0.5}], {3: None})
+    (row,) = summarise([{"study": "s", "topics": 3, "seed": 0, "npmi": 0.5}], {3: []})
     assert row == {"topics": 3, "seeds": 1, "npmi": 0.5, "npmi_deviation": 0.0,
                    "stability": None, "stability_deviation": 0.0}  # fmt: skip
 

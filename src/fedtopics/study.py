@@ -169,10 +169,14 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _quorum_fits(self) -> Study:
-        least = self.federation.min_clients
+        least, drawn = self.federation.min_clients, self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
                 f"federation.min_clients = {least} is more than the clients: {len(self.clients)}"
+            )
+        if least is not None and drawn is not None and least > drawn:
+            raise ValueError(
+                f"federation.min_clients = {least} is more than method.clients_per_round = {drawn}"
             )
         return self
 
@@ -188,7 +192,8 @@ class Study(BaseModel):
     @property
     def min_clients(self) -> int:
         """Fewest clients of a round."""
-        return self.federation.min_clients or len(self.clients) // 2 + 1
+        drawn = self.method.clients_per_round or len(self.clients)
+        return self.federation.min_clients or min(drawn, len(self.clients)) // 2 + 1
 
     @property
     def agreed(self) -> dict[str, Any]:

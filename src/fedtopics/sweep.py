@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ class Criterion:
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the numbers of topics that are not worse than the best by over a deviation.
 
-        The deviation is the best one's, over seeds.
+        The deviation is the best one's, over seeds or pairs of them.
         """
         known = [row for row in summary if row.get(self.name) is not None]
         if not known:
@@ -170,28 +170,33 @@ def sweep(
 
 
 def summarise(
-    rows: Sequence[Mapping[str, Any]], stability: Mapping[int, float | None]
+    rows: Sequence[Mapping[str, Any]], stability: Mapping[int, Sequence[float]]
 ) -> list[dict[str, Any]]:
-    """Return a row a number of topics: means and deviations over seeds.
+    """Return a row a number of topics: means and deviations over seeds, or over pairs of them.
 
     Parameters
     ----------
     rows : sequence of mapping
         A row a training.
-    stability : mapping of number of topics to float
-        How alike the topics of two seeds are, from 0 to 1; none of a single seed.
+    stability : mapping of number of topics to sequence of float
+        How alike the topics of each two seeds are, from 0 to 1; none of a single seed.
     """
     summary = []
     for number in sorted({row["topics"] for row in rows}):
         own = [row for row in rows if row["topics"] == number]
         found: dict[str, Any] = {"topics": number, "seeds": len(own)}
         for name in sorted({name for row in own for name in row} - {"study", "topics", "seed"}):
-            values = [row[name] for row in own]
-            found[name] = float(np.mean(values))
-            found[f"{name}_deviation"] = float(np.std(values, ddof=len(values) > 1))
-        found |= {"stability": stability[number], "stability_deviation": 0.0}
-        summary.append(found)
+            found |= _spread(name, [row[name] for row in own])
+        summary.append(found | _spread("stability", stability[number]))
     return summary
+
+
+def _spread(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    """Return mean and deviation under their names."""
+    if not len(values):
+        return {name: None, f"{name}_deviation": 0.0}
+    deviation = float(np.std(values, ddof=len(values) > 1))
+    return {name: float(np.mean(values)), f"{name}_deviation": deviation}
 
 
 def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
@@ -264,13 +269,15 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
     return total / words if words else float("nan")
 
 
-def _stability(folder: Path, tasks: Sequence[Task], number: int) -> float | None:
-    """Return how alike topics of two seeds are, from 0 to 1: TSS a topic, over pairs of seeds."""
+def _stability(folder: Path, tasks: Sequence[Task], number: int) -> list[float]:
+    """Return how alike the topics of each two seeds are, from 0 to 1: TSS a topic."""
     models = [
         TopicModel.from_pretrained(folder / task.folder) for task in tasks if task.topics == number
     ]
-    scores = [
-        topic_similarity(a.beta, b.beta, a.vocabulary.words, b.vocabulary.words) / a.n_topics
-        for a, b in permutations(models, 2)
-    ]
-    return float(np.mean(scores)) if scores else None
+
+    def likeness(a: TopicModel, b: TopicModel) -> float:
+        words = a.vocabulary.words, b.vocabulary.words
+        return float(topic_similarity(a.beta, b.beta, *words) / a.n_topics)
+
+    # Whose topics look for their likes among the other's makes a small difference.
+    return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in combinations(models, 2)]

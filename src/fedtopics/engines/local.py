@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedtopics.aggregation import Template, add_up
-from fedtopics.methods.base import T
+from fedtopics.methods.base import EVERYONE, Draw, T
 from fedtopics.privacy import Door
 
 
@@ -23,6 +23,7 @@ class LocalClients:
 
     def __init__(self, doors: Mapping[str, Door]) -> None:
         self._doors = dict(sorted(doors.items()))
+        self._asked = self.names
 
     @property
     def names(self) -> list[str]:
@@ -33,7 +34,7 @@ class LocalClients:
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name."""
-        return {name: door.call(function, payload) for name, door in self._doors.items()}
+        return {name: self._doors[name].call(function, payload) for name in self._asked}
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
@@ -47,6 +48,12 @@ class LocalClients:
         """As `sum`: clients in this process do not start anew."""
         return self.sum(function, template, **payload)
 
-    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
-        """Do a round's exchanges; all clients count in all of them."""
-        return work(), {"clients": self.names}
+    def round(
+        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
+    ) -> tuple[T, dict[str, Any]]:
+        """Do a round's exchanges; whoever is drawn counts in all of them."""
+        self._asked = draw.members(number, self.names, self.names)
+        try:
+            return work(), {"clients": self._asked}
+        finally:
+            self._asked = self.names

@@ -18,10 +18,10 @@ from fedtopics.aggregation import RunningSum, Template, find_fault
 from fedtopics.engines.base import Arrived, Failed, Happening, Lines
 from fedtopics.engines.values import unpack
 from fedtopics.errors import FederationError
-from fedtopics.methods.base import T
+from fedtopics.methods.base import EVERYONE, Draw, T
 
 BAD_REPLIES = 3  # after these a client is excluded
-EVERYONE = "~"  # after all names
+LAST = "~"  # after all names
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,15 @@ class RemoteClients:
         """As `sum`; and repeat the call first thing to each client that starts anew later."""
         return self._sum(function, template, payload, standing=True)
 
-    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
+    def round(
+        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
+    ) -> tuple[T, dict[str, Any]]:
         """Do a round's exchanges, all of them with the same clients; see `Clients.round`."""
         left_out: dict[str, str] = {}
         limit = math.inf
         sent, received = self._bytes()
         for attempt_number in count(1):
-            attempt = self._begin(number, attempt_number, left_out)
+            attempt = self._begin(number, attempt_number, left_out, draw)
             self._attempt = attempt
             try:
                 result = work()
@@ -227,7 +229,7 @@ class RemoteClients:
     ) -> None:
         """Add replies in the order of their names; hold those that come before their turn."""
         order = iter(self._current.members)
-        turn = next(order, EVERYONE)
+        turn = next(order, LAST)
         held: dict[str, tuple[dict[str, Any] | None, int]] = {}
         for name, reply, size in settled:
             held[name] = reply, size
@@ -237,7 +239,7 @@ class RemoteClients:
                 if reply is not None:
                     total.add(reply)
                 freed += size
-                turn = next(order, EVERYONE)
+                turn = next(order, LAST)
             self._lines.room(freed, turn)
 
     def _lose(self, name: str, reason: str, bad: bool = False) -> None:
@@ -270,19 +272,19 @@ class RemoteClients:
             if attempt is not None:
                 attempt.waiting += time.perf_counter() - before
 
-    def _begin(self, number: int, attempt: int, left_out: dict[str, str]) -> _Attempt:
-        """Wait until enough clients are there; begin an attempt with all who are."""
+    def _begin(self, number: int, attempt: int, left_out: dict[str, str], draw: Draw) -> _Attempt:
+        """Wait until enough clients are there; begin an attempt with those that are drawn."""
         if not self._gathered:
             everyone = [name for name, m in self._lines.members.items() if not m.excluded]
             self._await(number, len(everyone), self._rules.gather, left_out)
         enough = self._rules.min_clients
         self._await(number, enough, self._rules.wait, left_out)
-        members = self._available(left_out)
+        members = draw.members(number, self.names, self._available(left_out))
         if len(members) < enough:
             raise FederationError(self._too_few(number, enough))
         missing = {
-            name: left_out.get(name, member.state)
-            for name, member in self._lines.members.items()
+            name: left_out.get(name, self._lines.members[name].state)
+            for name in draw.members(number, self.names, self.names)
             if name not in members
         }
         return _Attempt(

@@ -5,16 +5,53 @@ Engines give `Clients`; nothing in a method knows how calls travel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.aggregation import Template
 from fedtopics.topics import TopicModel
 
 T = TypeVar("T")
+DRAW = 0x64726177  # keeps these draws apart from other uses of the seed
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which clients work a training round: all, or so many, drawn anew for each round.
+
+    Parameters
+    ----------
+    size : int or None
+        None: all.
+    seed : int
+        The study's.
+    """
+
+    size: int | None
+    seed: int
+
+    def members(self, round_: int, names: Sequence[str], there: Collection[str]) -> list[str]:
+        """Return who works a round; who is not there is replaced by the next one drawn."""
+        drawn = [name for name in self._order(round_, names) if name in there]
+        return sorted(drawn[: self.size])
+
+    def share(self, n_clients: int) -> float:
+        """Return which share of the clients works a round."""
+        return 1.0 if self.size is None else min(1.0, self.size / n_clients)
+
+    def _order(self, round_: int, names: Sequence[str]) -> list[str]:
+        ordered = sorted(names)
+        if self.size is None:
+            return ordered
+        rng = np.random.default_rng([self.seed, DRAW, round_])
+        return [ordered[i] for i in rng.permutation(len(ordered))]
+
+
+EVERYONE = Draw(None, 0)
 
 
 class Clients(Protocol):
@@ -55,7 +92,9 @@ class Clients(Protocol):
     ) -> dict[str, Any]:
         """As `sum`; and repeat the call first thing to each client that starts anew later."""
 
-    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
+    def round(
+        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
+    ) -> tuple[T, dict[str, Any]]:
         """Do a round's exchanges, all of them with the same clients.
 
         A client that is lost between two exchanges leaves sums that belong to no common state:
@@ -67,6 +106,8 @@ class Clients(Protocol):
         work : function
             Makes the exchanges. It is called again when it has to be repeated, so it changes
             nothing that outlives it.
+        draw : Draw, optional
+            By whom; by default by all.
 
         Returns
         -------

@@ -113,7 +113,7 @@ class TopicClient(ABC, Generic[Settings]):
         ----------
         words : list of str
         total : int
-            Documents of all clients.
+            Documents of the clients of a round: of all, or of as many as are drawn, on average.
         length : float
             Words of an average document of all clients.
 

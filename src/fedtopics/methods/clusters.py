@@ -27,7 +27,7 @@ from fedtopics.clustering import (
     sums_by_label,
 )
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.base import Clients, Draw, Run
 from fedtopics.methods.client import AgreeingClient, Documents
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.server import Agreement, describe, reach_agreement
@@ -82,7 +82,9 @@ class ClusterServer(ABC, Generic[Settings]):
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Agree on words, find clusters, and ask the clients what they are about."""
-        agreement = reach_agreement(clients, run, self.limits, 1)
+        agreement = reach_agreement(
+            clients, run, self.limits, 1, Draw(self.settings.clients_per_round, self.seed)
+        )
         found = self.cluster(agreement, run)
         work = partial(self._model, agreement, found)
         return clients.round(found.rounds + 1, work)[0]

@@ -33,7 +33,7 @@ from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
 from fedtopics.gibbs import Topic, load_tomotopy, sample_topics
 from fedtopics.inference import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.base import Clients, Draw, Run
 from fedtopics.methods.client import Documents, TopicClient, in_order
 from fedtopics.methods.coherence import federated_coherence
 from fedtopics.methods.flda_state import (
@@ -171,15 +171,17 @@ class FLDA:
             last = self.start.done + (1 if self.start.once else settings.max_rounds)
         if state.reason:
             last = state.round
+        draw = Draw(settings.clients_per_round, self.seed)
         for round_ in run.rounds(state.round, last):
-            state, report = clients.round(round_, partial(self._round, clients, state, round_, run))
+            work = partial(self._round, clients, state, round_, run)
+            state, report = clients.round(round_, work, draw)
             run.event("round", **state.history[-1], **report)
             run.checkpoint(state.checkpoint())
             if state.reason:
                 run.event("stopped", round=round_, reason=state.reason)
                 break
-        work = partial(self._model, clients, state, run)
-        return clients.round(state.round + 1, work)[0]
+        model = partial(self._model, clients, state, run)
+        return clients.round(state.round + 1, model)[0]
 
     def _first(self) -> State:
         """Begin with topics that are given, or with none."""

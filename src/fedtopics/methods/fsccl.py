@@ -77,7 +77,7 @@ class FSCCL(ClusterServer[FSCCLSettings]):
         last = done = 0 if saved is None else saved.round
         for last in run.rounds(done, self.settings.max_rounds):
             work = partial(self._round, agreement, weights, last)
-            (weights, told), report = agreement.clients.round(last, work)
+            (weights, told), report = agreement.round(last, work)
             run.event("round", round=last, **told, **report)
             if run.due(last):
                 run.checkpoint(Checkpoint(last, weights, {}))

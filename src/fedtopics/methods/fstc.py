@@ -114,7 +114,7 @@ class FSTC(ClusterServer[FSTCSettings]):
         last = done
         for last in run.rounds(done, self.settings.max_rounds):
             work = partial(self._round, agreement, state, last)
-            (state, told), report = agreement.clients.round(last, work)
+            (state, told), report = agreement.round(last, work)
             run.event("round", round=last, **told, **report)
             run.checkpoint(Checkpoint(last, state, {}))  # the clients are as far as that
         mean = partial(self._mean_network, agreement, last)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.base import Clients, Draw, Run
 from fedtopics.methods.carried import AVERAGES, begin, check_fits
 from fedtopics.methods.client import Documents, in_order
 from fedtopics.methods.minibatches import MinibatchClient
@@ -98,7 +98,14 @@ class GFedNTM:
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Execute Algorithm 1: agree on the words, then round after round on the weights."""
         settings = self.settings
-        agreement = reach_agreement(clients, run, self.limits, settings.n_components, self._further)
+        agreement = reach_agreement(
+            clients,
+            run,
+            self.limits,
+            settings.n_components,
+            Draw(settings.clients_per_round, self.seed),
+            self._further,
+        )
         network = settings.build(len(agreement.vocabulary))
         state = self._first_state(network)
         asked = _Asked(agreement, network)
@@ -115,7 +122,7 @@ class GFedNTM:
         last = state.round if state.stopped else self._done + settings.max_rounds
         for number in run.rounds(state.round, last):
             state.round = number
-            update, report = clients.round(number, partial(exchange, asked, state))
+            update, report = agreement.round(number, partial(exchange, asked, state))
             if not np.isfinite(update.loss):
                 raise StudyError(
                     f"The loss of round {state.round} is no number; lower learning_rate."

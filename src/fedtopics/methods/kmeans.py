@@ -108,14 +108,17 @@ def lloyd(
     state = Partition(centres, *nothing, starts, np.zeros(n_starts))
     for done, round_ in enumerate(rounds, 1):
         exchange = partial(_exchange, agreement, origin, state, round_, half)
-        found, report = agreement.clients.round(round_, exchange)
-        counts = found["counts"]
-        check_told(counts)
-        means = found["sums"] / np.maximum(counts, 1)[..., None]
+        found, report = agreement.round(round_, exchange)
+        check_told(found["counts"])
+        kept = agreement.keep(round_)
+        counts = found["counts"] + kept * state.counts
+        sums = found["sums"] + kept * state.sums
+        means = sums / np.maximum(counts, 1)[..., None]
         # A cluster that nobody is in stays where it is: its turn may come.
         moved = np.where(counts[..., None] > 0, means, state.centres)
         change = np.linalg.norm(moved - state.centres) / np.linalg.norm(moved)
-        state = Partition(moved, found["sums"], counts, state.starts, found["distances"])
+        distances = found["distances"] + kept * state.distances
+        state = Partition(moved, sums, counts, state.starts, distances)
         arrived = bool(change < AT_REST)
         if on_round is not None:
             on_round(state, round_, {"documents": found["documents"], "arrived": arrived, **report})

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fedtopics.aggregation import Rows, Template
 from fedtopics.errors import StudyError
 from fedtopics.inference import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.base import Checkpoint, Clients, Run
+from fedtopics.methods.base import Checkpoint, Clients, Draw, Run
 from fedtopics.methods.client import Documents, in_order
 from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.server import Agreement, describe, reach_agreement
@@ -81,7 +81,14 @@ class LDA:
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Alternate: expected counts at the clients, topics from their sum at the server."""
         settings = self.settings
-        agreement = reach_agreement(clients, run, self.limits, settings.n_components, self._further)
+        agreement = reach_agreement(
+            clients,
+            run,
+            self.limits,
+            settings.n_components,
+            Draw(settings.clients_per_round, self.seed),
+            self._further,
+        )
         saved = run.restore()
         done = self._done if saved is None else saved.round
         topics = self._first(agreement) if saved is None else saved.arrays["pseudo_counts"]
@@ -91,8 +98,8 @@ class LDA:
             last = done
         for round_ in run.rounds(done, last):
             exchange = partial(self._exchange, agreement, topics, round_)
-            found, report = clients.round(round_, exchange)
-            before, topics = topics, self._step(topics, found, agreement.training, round_)
+            found, report = agreement.round(round_, exchange)
+            before, topics = topics, self._step(agreement, topics, found, round_)
             n = found["documents"]
             run.event("round", round=round_, loss=-found["bound"] / n, documents=n, **report)
             stop = settings.tolerance > 0 and _change(before, topics) < settings.tolerance
@@ -116,16 +123,20 @@ class LDA:
         return agreement.sum(function, template, round=round_, topics=topic_weights(topics))
 
     def _step(
-        self, topics: NDArray[np.float64], found: dict[str, Any], documents: int, round_: int
+        self,
+        agreement: Agreement,
+        topics: NDArray[np.float64],
+        found: dict[str, Any],
+        round_: int,
     ) -> NDArray[np.float64]:
         """Do the M-step, as if all documents were like those of this round."""
         settings = self.settings
         counts: NDArray[np.float64] = found["counts"].dense()
         if self._once:  # each new document: what was learned before stays
             return topics + counts
-        counts *= documents / found["documents"]
+        counts *= agreement.training / found["documents"]
         counts += settings.topic_prior
-        weight = 1.0
+        weight = 1 - agreement.keep(round_)
         if settings.learning == "stochastic":
             weight = (settings.learning_offset + round_) ** -settings.learning_decay
         counts *= weight

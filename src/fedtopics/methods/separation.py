@@ -105,11 +105,13 @@ def separate(
     for done, round_ in enumerate(rounds, 1):
         directed = direct(state, start.moments, settings)
         exchange = partial(_exchange, agreement, start.origin, directed, round_, half)
-        found, report = agreement.clients.round(round_, exchange)
+        found, report = agreement.round(round_, exchange)
         check_told(found["told"])
-        sums = complete(found, state)
+        kept = agreement.keep(round_)
+        sums = complete(found, state) + kept * state.sums
+        weights = found["weights"] + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
-        state = Split(sums, found["weights"], directed.bias, directed.apart)
+        state = Split(sums, weights, directed.bias, directed.apart)
         if done == TRIAL:
             state = state.best()
         arrived = bool(change < settings.tolerance)

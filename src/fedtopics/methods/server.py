@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedtopics.aggregation import Template
 from fedtopics.errors import StudyError
 from fedtopics.methods.anchors import first_topics
-from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
 from fedtopics.methods.coherence import federated_coherence
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.reading import SHOWN, USUAL
@@ -42,6 +42,8 @@ class Agreement:
         Documents of all clients, and those of them to train with.
     length : float
         Words of an average document.
+    draw : Draw
+        Who trains in a round.
     """
 
     clients: Clients
@@ -49,6 +51,7 @@ class Agreement:
     documents: int
     training: int
     length: float
+    draw: Draw = EVERYONE
 
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """As `Clients.sum`, for this vocabulary; replies have a number of documents."""
@@ -62,6 +65,18 @@ class Agreement:
         vocabulary = self.vocabulary.fingerprint
         return self.clients.call(function, template, vocabulary=vocabulary, **payload)
 
+    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
+        """As `Clients.round`, of those who are drawn; before the first round that is everyone."""
+        return self.clients.round(number, work, self.draw if number > 0 else EVERYONE)
+
+    def keep(self, number: int) -> float:
+        """Return which share of sums over all documents stays, when a round brings its clients'.
+
+        The rest is replaced by what the clients of the round say: where all of them work, all of
+        it; where few do, sums run on, as if each client's were replaced when it is drawn.
+        """
+        return 1 - self.draw.share(len(self.clients.names)) if number > 0 else 0.0
+
     def first_topics(self, n_topics: int) -> NDArray[np.float64]:
         """Find first topics from the words beside anchors, shape (n_topics, n_words)."""
         work = partial(first_topics, self.sum, n_topics, len(self.vocabulary), self.documents)
@@ -73,6 +88,7 @@ def reach_agreement(
     run: Run,
     limits: VocabularyLimits,
     n_topics: int,
+    draw: Draw,
     further: TopicModel | None = None,
 ) -> Agreement:
     """Agree on the words with all clients, or take up what a resumed run agreed on.
@@ -84,6 +100,8 @@ def reach_agreement(
     limits : VocabularyLimits
     n_topics : int
         At least as many words are needed.
+    draw : Draw
+        Who trains in a round.
     further : TopicModel, optional
         One that is trained further with its own words: none leave the clients then.
 
@@ -94,18 +112,23 @@ def reach_agreement(
     """
     kept = run.recall("agreement")
     if kept is not None:
-        _adopt(clients, kept)
+        _adopt(clients, kept, draw)
     else:
-        work = partial(_agree, clients, limits, n_topics, further)
+        work = partial(_agree, clients, limits, n_topics, draw, further)
         kept = clients.round(0, work)[0]
     run.keep("agreement", kept)
     vocabulary, counts = Vocabulary.of(kept), kept["counts"]
     run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
-    return Agreement(clients, vocabulary, kept["total"], counts["training"], kept["length"])
+    sizes = kept["total"], counts["training"], kept["length"]
+    return Agreement(clients, vocabulary, *sizes, draw)
 
 
 def _agree(
-    clients: Clients, limits: VocabularyLimits, n_topics: int, further: TopicModel | None
+    clients: Clients,
+    limits: VocabularyLimits,
+    n_topics: int,
+    draw: Draw,
+    further: TopicModel | None,
 ) -> dict[str, Any]:
     named = clients.call("vocabulary", NAMED) if further is None else {}
     vocabulary = agree(named, limits) if further is None else further.vocabulary
@@ -123,11 +146,12 @@ def _agree(
         told = further.vocabulary.occurrences.sum() / max(sum(further.documents.values()), 1)
         length = float(further.info.get("length", told))
     agreed = vocabulary.plain() | {"total": total, "length": length}
-    return agreed | {"counts": _adopt(clients, agreed)}
+    return agreed | {"counts": _adopt(clients, agreed, draw)}
 
 
-def _adopt(clients: Clients, agreed: Mapping[str, Any]) -> dict[str, Any]:
-    told = {field: agreed[field] for field in ("words", "total", "length")}
+def _adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw) -> dict[str, Any]:
+    total = max(1, round(agreed["total"] * draw.share(len(clients.names))))
+    told = {"words": agreed["words"], "total": total, "length": agreed["length"]}
     return clients.prepare("adopt", ADOPTED, **told)
 
 

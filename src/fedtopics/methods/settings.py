@@ -69,6 +69,11 @@ class TopicSettings(BaseModel):
 
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(2000, ge=1, description="most rounds")
+    clients_per_round: int | None = Field(
+        None,
+        ge=1,
+        description="how many clients train in a round, drawn anew for each; by default all",
+    )
     relevance: float | None = Field(
         None,
         ge=0,

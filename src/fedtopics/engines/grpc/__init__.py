@@ -1,6 +1,6 @@
 """Server and clients on machines of their own: one port, one stream that the client opens.
 
-`frames` sends messages in frames; `server` keeps the members' lines, of which `rounds` makes rounds;
+`frames` sends messages in frames; `server` keeps the lines that `rounds` asks;
 `client` connects, and answers from its desk.
 """
 
