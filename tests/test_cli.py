@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import click
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -14,8 +18,9 @@ from fedtopics import cli
 from fedtopics.cli import display
 from fedtopics.cli.local import METHODS
 from fedtopics.methods import CLIENT_HALVES
-from fedtopics.study import example_study
+from fedtopics.study import Study, example_study
 
+pytestmark = pytest.mark.usefixtures("without_figures")
 CANARY = "zanzibarfigs"
 STUDY = """
 [method]
@@ -105,6 +110,7 @@ def test_the_ledger_explains_every_function(
 def test_a_rare_word_is_found_nowhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("fedtopics.figures.available", lambda: True)
     fedtopics(monkeypatch, "run", "study.toml", "--out", "out")
     fedtopics(monkeypatch, "ledger", "out")
     fedtopics(monkeypatch, "topics", "out/model", "--words", 52)
@@ -239,13 +245,58 @@ def test_the_example_is_a_study(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fedtopics(monkeypatch, "run", "--example") == 0
-    (folder / "study.toml").write_text(capsys.readouterr().out)
+    example = capsys.readouterr().out
+    Study.make(**tomllib.loads(example))
+    short, changed = re.subn(r"^# max_rounds = \d+", "max_rounds = 3", example, flags=re.MULTILINE)
+    assert changed == 1
+    (folder / "study.toml").write_text(short)
     assert fedtopics(monkeypatch, "run", "study.toml") == 0
 
 
-def test_every_command_has_help() -> None:
-    for name, command in cli.app.commands.items():
+def test_every_command_and_option_has_help() -> None:
+    def check(name: str, command: click.Command) -> None:
         assert command.help, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{name} {parameter.opts}"
+        for inner, of_group in getattr(command, "commands", {}).items():
+            check(f"{name} {inner}", of_group)
+
+    check("fedtopics", cli.app)
+
+
+STARTS_AT_ONCE = """
+import sys
+from fedtopics.cli import main
+
+try:
+    main()
+except SystemExit as ended:
+    print(ended.code, "torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["pki", "create", "authority", "--server", "localhost"], 0),
+        (["ledger", "out", "--json"], 0),
+        (["doctor", "--server", "localhost:1", "--identity", "nowhere"], 4),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_what_answers_at_once(arguments: list[str], code: int, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/ledger.jsonl").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS_AT_ONCE, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == f"{code} False", "torch takes seconds to load"
 
 
 def test_a_defect_is_one_line(

@@ -23,6 +23,7 @@ from tests.grpc_federation import HOST, PATIENCE, Federated, federation
 from tests.test_cli import fedtopics
 
 NAMES = ("north", "south")
+pytestmark = pytest.mark.usefixtures("without_figures")
 STUDY = """
 [method]
 network = "zeroshottm"
@@ -224,8 +225,8 @@ def test_wrong_embeddings_to_transform(case: str, folder: Path, typed: Typed) ->
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     return (
-        "fedtopics: Embeddings of the model 'tiny' need sentence-transformers, which is not "
-        "installed; install it with: pip install 'fedtopics[embeddings]'\n"
+        "fedtopics: Embeddings of the model 'tiny' need the package sentence-transformers, which "
+        "is not installed; install it with: pip install 'fedtopics[embeddings]'\n"
     )
 
 

@@ -16,13 +16,14 @@ import pytest
 from fedtopics import __version__, cli, pki
 from fedtopics.cli import display
 from fedtopics.engines.grpc import client
-from fedtopics.engines.grpc.handshake import Proposal
+from fedtopics.engines.handshake import Proposal
 from fedtopics.methods import VERSIONS
 from fedtopics.study import Study
 from tests.grpc_federation import HOST, Background, authority, federation, of_server, until
 from tests.test_cli import fedtopics
 
 NAMES = ("east", "north", "south")
+pytestmark = pytest.mark.usefixtures("without_figures")
 STUDY = """
 [method]
 n_components = 3

@@ -15,6 +15,8 @@ from tests import test_cli_federation
 from tests.test_cli import STUDY, folder  # noqa: F401 - a fixture
 from tests.test_cli_federation import Typed
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 typed = test_cli_federation.typed
 CONTINUE = ["continue", "out/model", "--study", "study.toml"]
 

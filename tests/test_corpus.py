@@ -349,6 +349,9 @@ def test_take() -> None:
     assert taken.ids.to_pylist() == ["z", "x", "z"]
     assert taken.labels is not None
     assert taken.labels.to_pylist() == [3, 1, 3]
+    vectors = Corpus.of(["a", "b"]).with_embeddings(np.eye(2)).take([]).embeddings
+    assert vectors is not None
+    assert vectors.shape == (0, 2)
 
 
 def test_pool() -> None:

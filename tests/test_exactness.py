@@ -369,13 +369,13 @@ def test_a_killed_process_resumes_with_the_same_bits(tmp_path: Path) -> None:
         lines = [" ".join(rng.choice(words, 8)) for _ in range(60)]
         (tmp_path / f"{name}.csv").write_text("text\n" + "\n".join(lines) + "\n")
     (tmp_path / "study.toml").write_text(
-        "checkpoint_every = 20\n[method]\nn_components = 3\nmax_rounds = 200\n"
+        "checkpoint_every = 10\n[method]\nn_components = 3\nmax_rounds = 100\n"
         '[clients.north]\ndata = "north.csv"\n[clients.south]\ndata = "south.csv"\n'
     )
     command = [sys.executable, "-c", "from fedtopics.cli import main; main()", "run", "study.toml"]
 
     killed = subprocess.Popen([*command, "--out", "killed"], cwd=tmp_path, stdout=subprocess.PIPE)
-    while max(rounds(tmp_path / "killed/events.jsonl"), default=0) <= 20:
+    while max(rounds(tmp_path / "killed/events.jsonl"), default=0) <= 10:
         assert killed.poll() is None, "the run ended before it could be killed"
         time.sleep(0.01)
     os.kill(killed.pid, signal.SIGKILL)

@@ -25,7 +25,7 @@ from fedtopics.reading import Reading
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
-from fedtopics.report.summary import client_similarity
+from fedtopics.report.summary import Summary, client_similarity
 from fedtopics.study import Study
 from fedtopics.topics import TopicModel
 from tests.report_runs import (
@@ -93,11 +93,12 @@ def test_shares_counts_and_coherence_are_the_models(run: Reported) -> None:
         assert topic["share"] == pytest.approx(model.share[k])
         assert topic["count"] == round(model.share[k] * total)
         assert topic["words"] == model.topics(10)[k]
-        assert topic["clients"] == {name: share[k] for name, share in model.shares.items()}
+        assert topic["clients"].keys() == model.shares.keys()
         assert topic["coherence"] == {name: s[k] for name, s in model.coherence.items()}
         assert float(row["share"]) == topic["share"]
-        assert int(row["documents"]) == topic["count"]
-        assert {name: float(row[name]) for name in model.coherence} == topic["coherence"]
+        assert int(row["count"]) == topic["count"]
+        scored = {name: float(row[f"coherence_{name}"]) for name in model.coherence}
+        assert scored == topic["coherence"]
         assert row["words"] == cells[1] == " ".join(topic["words"])
         assert cells[2] == f"{topic['share']:.1%}"
         assert cells[3] == (f"{topic['coherence']['npmi']:.2f}" if topic["coherence"] else NO_SCORE)
@@ -137,7 +138,7 @@ def test_a_label_is_shown(tmp_path: Path) -> None:
 
 def test_a_score_that_is_none_is_left_out(tmp_path: Path) -> None:
     page = reported_model(made(), tmp_path)  # of topic 1 there is no NPMI
-    assert [row["npmi"] for row in page.csv] == ["", "0.5", "-0.25"]
+    assert [row["coherence_npmi"] for row in page.csv] == ["", "0.5", "-0.25"]
     assert "nan" not in page.html.lower()
     assert [row[3] for row in rows_of(page.markdown, "topic")] == ["", "0.50", "-0.25"]
     assert page.summary["scores"][0]["value"] == pytest.approx(0.125)
@@ -150,7 +151,7 @@ def test_a_score_that_is_none_is_left_out(tmp_path: Path) -> None:
 
 def test_a_model_without_documents(tmp_path: Path) -> None:
     page = reported_model(made(documents={"north": 0, "south": 0}), tmp_path)
-    assert [row["documents"] for row in page.csv] == ["0"] * 3
+    assert [row["count"] for row in page.csv] == ["0"] * 3
     assert all(cell == "" for row in page.tables["Clients by topics"][1:] for cell in row[1:])
 
 
@@ -170,6 +171,16 @@ def test_how_topics_are_read() -> None:
 # What stands for too few documents
 
 
+def hidden_in(summary: Summary) -> set[tuple[int, str]]:
+    """Topics and clients whose shares are left out."""
+    return {
+        (topic["topic"], name)
+        for topic in summary["topics"]
+        for name, share in topic["clients"].items()
+        if share is None
+    }
+
+
 def test_exactly_what_stands_for_too_few_documents_is_hidden(run: Reported) -> None:
     model, topics = run.model, run.summary["topics"]
     few = {
@@ -179,13 +190,13 @@ def test_exactly_what_stands_for_too_few_documents_is_hidden(run: Reported) -> N
         if share[k] * model.documents[name] < 10
     }
     assert run.summary["min_documents"] == 10
-    assert set(run.summary["hidden"]) == few
+    assert hidden_in(run.summary) == few
     assert len(few) < model.n_topics * len(model.shares)
     names = sorted(model.shares)
     kind = run.summary["kind"]
     table, twin = run.tables[f"Clients by {kind}s"], rows_of(run.markdown, kind)
     assert table[0][1:] == names
-    chart = figures.clients_by_topics(topics, few).to_dict()
+    chart = figures.clients_by_topics(topics).to_dict()
     drawn = {(cell["topic"], cell["client"]): cell["of_client"] for cell in values_of(chart)}
     for topic, row, cells, plain in zip(topics, run.csv, table[1:], twin, strict=True):
         for place, name in enumerate(names):
@@ -193,7 +204,8 @@ def test_exactly_what_stands_for_too_few_documents_is_hidden(run: Reported) -> N
             hidden = (topic["topic"], name) in few
             assert cells[1 + place] == ("" if hidden else f"{100 * share:.0f} %")
             assert plain[5 + place] == ("" if hidden else f"{share:.1%}")
-            assert row[name] == ("" if hidden else str(share))
+            assert row[f"share_{name}"] == ("" if hidden else str(share))
+            assert topic["clients"][name] == (None if hidden else share)
             assert drawn.get((topic["topic"], name)) == (None if hidden else share)
     specific = {(x["topic"], c["name"]) for c in run.summary["clients"] for x in c["specific"]}
     assert specific
@@ -221,11 +233,12 @@ def forms_of(share: float) -> list[str]:
 def test_what_is_hidden_is_nowhere_in_the_page(tmp_path: Path) -> None:
     page = reported_model(HIDDEN, tmp_path)
     everything = page.html + csv_of(page.html) + page.markdown
-    assert set(page.summary["hidden"]) == {(0, "south"), (1, "north"), (2, "north"), (2, "south")}
+    hidden = hidden_in(page.summary)
+    assert hidden == {(0, "south"), (1, "north"), (2, "north"), (2, "south")}
     for name, shares in HIDDEN.shares.items():
         for k, share in enumerate(shares.tolist()):
             found = [form for form in forms_of(share) if form in everything]
-            assert bool(found) == ((k, name) not in page.summary["hidden"]), found
+            assert bool(found) == ((k, name) not in hidden), found
 
 
 def test_who_is_specific_for_what_leaves_out_what_is_hidden() -> None:
@@ -249,7 +262,7 @@ def test_who_is_specific_for_what_leaves_out_what_is_hidden() -> None:
 )
 def test_the_threshold_can_be_chosen(least: int, hidden: set[tuple[int, str]]) -> None:
     summary = summarise(made(), min_documents=least)
-    assert set(summary["hidden"]) == hidden
+    assert hidden_in(summary) == hidden
     assert f"stands for fewer than {least} documents" in markdown(summary)
 
 
@@ -490,7 +503,7 @@ def test_names_of_clients_and_runs_are_no_markup(tmp_path: Path) -> None:
     assert f"<title>{markup.escape(title)}: topics</title>" in page
     assert tables_of(page)["Clients by topics"][0] == ["Topic", name, "south"]
     assert tables_of(page)["Settings of method.x"] == [["y", "<u>|"]]
-    assert csv_of(page).splitlines()[0].endswith(',"<b onclick=\'x\'>|`&lt;""",south')
+    assert csv_of(page).splitlines()[0].endswith(',"share_<b onclick=\'x\'>|`&lt;""",share_south')
     twin = markdown(summary)
     assert twin.startswith(f"# {escaped(title)}\n")
     assert rows_of(twin, "client")[0][0] == escaped(name)

@@ -15,6 +15,8 @@ import pytest
 from fedtopics.errors import RunError
 from fedtopics.methods.base import Checkpoint
 from fedtopics.runs import LONGEST_UNSAVED, RunFolder
+from fedtopics.topics import TopicModel
+from tests.test_exports import made
 
 ARRAYS = {
     "weights": np.array([[1.5, -0.0], [np.inf, np.nan]], np.float32),
@@ -46,6 +48,24 @@ def restored(folder: Path) -> Checkpoint | None:
         return run.restore()
     finally:
         run.close()
+
+
+def test_labels_stay_when_a_model_is_written_again(tmp_path: Path) -> None:
+    run, model = RunFolder(tmp_path, "study1"), made(labels={})
+    assert run.save(model).labels == {}
+    file = tmp_path / "model/topics.json"
+    rows = json.loads(file.read_text())
+    file.write_text(json.dumps([{**row, "label": f"no. {row['topic']}"} for row in rows]))
+    labels = {k: f"no. {k}" for k in range(3)}
+    assert run.save(made(labels={1: "of the run"})).labels == labels
+    assert TopicModel.from_pretrained(tmp_path / "model").labels == labels
+    # Other topics have none of them; nor has a model that was written by half.
+    others = made(labels={}, weights={"pseudo_counts": model.weights["pseudo_counts"] + 1})
+    assert run.save(others).labels == {}
+    assert TopicModel.from_pretrained(tmp_path / "model").labels == {}
+    (tmp_path / "model/model.safetensors").write_bytes(b"")
+    assert run.save(model).labels == {}
+    assert RunFolder(None, "study1").save(model) is model
 
 
 def test_checkpoint_comes_back_to_the_bit(tmp_path: Path) -> None:

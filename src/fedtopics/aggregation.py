@@ -1,6 +1,7 @@
 """Sums that do not depend on the order of arrival, and the server's optimisers.
 
-A payload is plain data: numbers, strings, lists, maps, numpy arrays and `Rows`.
+A payload is plain data: numbers, strings, lists, maps, numpy arrays and `Rows`. torch is imported
+where it computes, not before: what reads a ledger or looks for a server does not wait for it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import FedTopicsError
-from fedtopics.networks import Tensors
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedtopics.networks import Tensors
 
 Payload = Mapping[str, Any]
 Template = Mapping[str, Any]
@@ -109,6 +113,8 @@ def _shape(value: Any) -> tuple[Any, ...]:
 
 
 def _add_rows(values: Sequence[Rows]) -> Rows:
+    import torch  # adds rows faster than numpy
+
     present = np.zeros(values[0].n_rows, bool)
     for rows in values:
         present[rows.index] = True
@@ -224,6 +230,8 @@ class ServerOptimizer:
     def __init__(
         self, name: OptimizerName, weights: Tensors, learning_rate: float, beta1: float
     ) -> None:
+        import torch
+
         self.weights = weights
         self._rate = learning_rate
         parameters = list(weights.values())
@@ -247,6 +255,8 @@ class ServerOptimizer:
         part : float
             Of the learning rate.
         """
+        import torch
+
         self._torch.param_groups[0]["lr"] = self._rate * part
         for name, weight in self.weights.items():
             gradient = gradients[name]

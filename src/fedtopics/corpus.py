@@ -214,7 +214,7 @@ class Corpus:
             self.ids.take(index),
             self.documents.take(index),
             None if self.labels is None else self.labels.take(index),
-            None if self.embeddings is None else self.embeddings[np.asarray(rows)],
+            None if self.embeddings is None else self.embeddings[np.asarray(rows, np.int64)],
             None if self.raw is None else self.raw.take(index),
             None if self.rounds is None else self.rounds.take(index),
         )

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.errors import StudyError
+from fedtopics.extras import require
 
 if TYPE_CHECKING:
     import torch
@@ -70,11 +71,8 @@ def check_installed(model: str) -> None:
     FedTopicsError
         If sentence-transformers is not installed.
     """
-    if find_spec("sentence_transformers") is None:
-        raise FedTopicsError(
-            f"Embeddings of the model {model!r} need sentence-transformers, which is not "
-            "installed; install it with: pip install 'fedtopics[embeddings]'"
-        )
+    package = ("sentence_transformers", "sentence-transformers")
+    require(f"Embeddings of the model {model!r} need", "'fedtopics[embeddings]'", package)
 
 
 class SentenceEncoder:

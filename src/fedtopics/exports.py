@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -220,9 +221,14 @@ def to_gensim(
 
 
 def as_csv(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> str:
-    """Return a table for programs: a row a topic, largest first; a score that is none is empty."""
-    rows = model.get_topic_info(n_words, lambda_)
-    measures, clients = list(rows[0]["coherence"]), list(rows[0]["clients"])
+    """Return a table for programs: a row a topic, largest first; see `csv_of`."""
+    return csv_of(model.get_topic_info(n_words, lambda_))
+
+
+def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as of `get_topic_info` as CSV; a score or share that is not there is empty."""
+    measures = list(dict.fromkeys(name for row in rows for name in row["coherence"]))
+    clients = list(rows[0]["clients"])
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
@@ -231,11 +237,11 @@ def as_csv(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -
         + [f"share_{name}" for name in clients]
     )
     for row in rows:
-        scores = [row["coherence"][name] for name in measures]
+        scores = [row["coherence"].get(name, math.nan) for name in measures]
         writer.writerow(
             [row["topic"], row["label"], row["share"], row["count"], " ".join(row["words"])]
             + ["" if math.isnan(score) else score for score in scores]
-            + [row["clients"][name] for name in clients]
+            + [row["clients"][name] for name in clients]  # None is written as nothing
         )
     return file.getvalue()
 

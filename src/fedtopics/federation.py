@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -147,8 +149,8 @@ def _conduct(
         open_door(run)
         model = half.train(RemoteClients(lines, _rules(study), run.event), run)
         model = model if begun is None else begun.noted(model)
-        model.save_pretrained(out / "model")
-        received = lines.hand_out(_files(out / "model"), HAND_OUT)
+        model = run.save(model)
+        received = lines.hand_out(_files(model), HAND_OUT)
         run.event("finished", received=received)
         return model
     except FedTopicsError as error:
@@ -185,10 +187,14 @@ def _rules(study: Study) -> Rules:
     return Rules(study.min_clients, federation.deadline, federation.gather, federation.wait)
 
 
-def _files(folder: Path) -> dict[str, Any]:
-    return {
-        path.name: np.frombuffer(path.read_bytes(), np.uint8) for path in sorted(folder.iterdir())
-    }
+def _files(model: TopicModel) -> dict[str, Any]:
+    """Return what clients get: the files of a model without the labels of the server's people."""
+    with TemporaryDirectory() as name:
+        replace(model, labels={}).save_pretrained(name)
+        return {
+            path.name: np.frombuffer(path.read_bytes(), np.uint8)
+            for path in sorted(Path(name).iterdir())
+        }
 
 
 class GrpcParticipation(Participation):

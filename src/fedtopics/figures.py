@@ -6,7 +6,7 @@ are on (`currentColor`), so that one figure serves a light page and a dark one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,10 @@ SECOND = "#d9822b"
 WIDTH = 560
 HEIGHT = 420
 MARGIN = 40
-CURVE = 400
+CURVE = 380
 CELL = 26  # pixels
 PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
+TITLE_PADDING = 12  # for the same reason
 MOST_POINTS = 200  # of a curve: more are averaged
 # Where Vega resolves links that have no host.
 _LINK_BASE = "https://vega.github.io/vega-datasets/#"
@@ -56,23 +57,21 @@ def topic_shares(rows: Sequence[Row]) -> altair.Chart:
     return _finished(encoded.properties(width=WIDTH - 240))
 
 
-def clients_by_topics(rows: Sequence[Row], hidden: Iterable[tuple[int, str]] = ()) -> altair.Chart:
+def clients_by_topics(rows: Sequence[Row]) -> altair.Chart:
     """Draw the share that each topic has of each client's documents.
 
     Parameters
     ----------
     rows : as of `TopicModel.get_topic_info`
-    hidden : iterable of (topic, client)
-        Of which the share is not shown: too few documents.
+        A client's share that is None is not shown.
     """
-    hidden = set(hidden)
     names = [_shown(row)["name"] for row in rows]
     clients = [*rows[0]["clients"]]
     cells = [
         _shown(row) | {"client": client, "of_client": share}
         for row in rows
         for client, share in row["clients"].items()
-        if (row["topic"], client) not in hidden
+        if share is not None
     ]
     title = "share of the client's documents"
     return _heat_map(cells, ("client", clients), ("name", names), "of_client", title)
@@ -113,10 +112,10 @@ def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Cha
     plain = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     # One scale for both directions: a distance is the same wherever it points.
     size = np.array([WIDTH, HEIGHT]) - 2 * MARGIN
-    reach = float((np.abs(positions) / size).max(initial=0)) or 1.0
-    x, y = (
-        alt.Scale(domain=[-reach * n, reach * n], padding=MARGIN, nice=False) for n in size.tolist()
-    )
+    low, high = positions.min(0), positions.max(0)
+    reach = (float(((high - low) / size).max()) or 1.0) * size / 2
+    ends = np.column_stack([(low + high) / 2 - reach, (low + high) / 2 + reach])
+    x, y = (alt.Scale(domain=end, padding=MARGIN, nice=False) for end in ends.tolist())
     base = _chart(places).encode(
         x=alt.X("x:Q", title=None, axis=plain, scale=x),
         y=alt.Y("y:Q", title=None, axis=plain, scale=y),
@@ -153,7 +152,7 @@ def positions(beta: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.pad(found, ((0, 0), (0, 2 - found.shape[1])))
 
 
-def curve(rows: Sequence[Row], value: str, title: str, form: str = "~g") -> altair.Chart:
+def curve(rows: Sequence[Row], value: str, title: str, form: str = ",~r") -> altair.Chart:
     """Draw how a value changes with the rounds; a long curve as means of neighbouring rounds.
 
     Parameters
@@ -209,7 +208,7 @@ def scores_by_topics(rows: Sequence[Row], scores: Mapping[str, str]) -> altair.C
         line = base.mark_line(color=ACCENT, point={"color": ACCENT}).encode(
             y=alt.Y("mean:Q", scale=scale)
         )
-        panels.append((band + line).properties(width=CURVE - 140, height=150))
+        panels.append((band + line).properties(width=CURVE - 120, height=150))
     return _finished(alt.concat(*panels, columns=2))
 
 
@@ -274,7 +273,7 @@ def _finished(chart: Any) -> altair.Chart:
     faint = {"gridColor": "currentColor", "gridOpacity": 0.15, "domainColor": "currentColor"}
     finished: altair.Chart = (
         chart.configure(background="transparent", font="sans-serif", padding=PADDING)
-        .configure_axis(**text, **faint, tickColor="currentColor")
+        .configure_axis(**text, **faint, tickColor="currentColor", titlePadding=TITLE_PADDING)
         .configure_view(stroke=None)
     )
     return finished

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
-from fedtopics.errors import FedTopicsError
+from fedtopics.extras import require
 
 Topic = Mapping[str, float]
 """Words with their weights; what is left out has none."""
@@ -135,11 +135,7 @@ def load_tomotopy() -> Any:
     FedTopicsError
         If it is not installed.
     """
-    try:
-        import tomotopy
-    except ImportError:
-        raise FedTopicsError(
-            "F-LDA and guided LDA need the package tomotopy, which is not installed; install it "
-            "with: pip install 'fedtopics[flda]'"
-        ) from None
+    require("F-LDA and guided LDA need", "'fedtopics[flda]'", ("tomotopy", "tomotopy"))
+    import tomotopy
+
     return tomotopy

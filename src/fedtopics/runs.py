@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from fedtopics.errors import RunError
+from fedtopics.errors import ModelError, RunError
 from fedtopics.lines import cut_half_line
 from fedtopics.methods.base import Checkpoint
+from fedtopics.topics import TopicModel
 
 Event = dict[str, Any]
 KEPT_CHECKPOINTS = 2
@@ -198,6 +200,22 @@ class RunFolder:
                 f"The checkpoint {path} is damaged; delete it and its .sha256 file to resume from "
                 "the one before, or begin a new run."
             ) from None
+
+    def save(self, model: TopicModel) -> TopicModel:
+        """Write the run's model, if there is a folder, and return it.
+
+        A finished run that is resumed writes its model again. Labels that people gave its topics
+        in the meantime stay, if the topics are the same.
+        """
+        if self.folder is None:
+            return model
+        place = self.folder / "model"
+        with suppress(ModelError):  # none yet, or half of one
+            known = TopicModel.from_pretrained(place)
+            if np.array_equal(known.beta, model.beta):
+                model = replace(model, labels=known.labels)
+        model.save_pretrained(place)
+        return model
 
     def event(self, kind: str, **fields: Any) -> None:
         """Write down what happened, with the time and the seconds since the round before."""

@@ -98,8 +98,7 @@ def train(
         }
         model = half.train(LocalClients(doors), run)
         model = model if begun is None else begun.noted(model)
-        if folder is not None:
-            model.save_pretrained(folder / "model")
+        model = run.save(model)
         run.event("finished")
         return model
     finally:

@@ -29,8 +29,17 @@ def group() -> None:
 @group.command()
 @click.argument("run", type=FOLDER)
 @click.option("--out", "-o", type=FOLDER, required=True, help="CSV file to write.")
-@click.option("--pairs", "n_pairs", type=click.IntRange(1), default=60, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--pairs",
+    "n_pairs",
+    type=click.IntRange(1),
+    default=60,
+    show_default=True,
+    help="How many to draw.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
+)
 @click.option(
     "--words", type=click.IntRange(1), default=10, show_default=True, help="Shown of each topic."
 )

@@ -109,7 +109,9 @@ FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
 
 @click.command()
 @click.argument("model", type=FOLDER)
-@click.option("--words", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--words", type=click.IntRange(1), default=10, show_default=True, help="Of each topic."
+)
 @click.option(
     "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
 )
@@ -203,14 +205,12 @@ def ledger(run: Path, as_json: bool) -> None:
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
-    from fedtopics.methods import what_leaves
-    from fedtopics.privacy import summarise_ledger
+    from fedtopics.privacy import find_ledgers, summarise_ledger
 
-    places = ("ledger.jsonl", "clients/*/ledger.jsonl")  # of a client's part, of a simulation
-    files = [run] if run.is_file() else sorted(path for p in places for path in run.glob(p))
-    if not files:
+    paths = {run.resolve().parent.name: run} if run.is_file() else find_ledgers(run)
+    if not paths:
         raise RunError(f"There is no ledger in {run}; name the folder of a run.")
-    summaries = {path.resolve().parent.name: summarise_ledger(path) for path in files}
+    summaries = {client: summarise_ledger(path) for client, path in paths.items()}
     if as_json:
         print_json(summaries)
         return
@@ -220,6 +220,8 @@ def ledger(run: Path, as_json: bool) -> None:
         "documents: each reply is a sum over at least so many. values: numbers or words in the "
         "largest reply.\nThe ledger file has each reply's time, fields, shapes and SHA-256.\n"
     )
+    from fedtopics.methods import what_leaves  # loads torch, which the tables need not wait for
+
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
         say(f"{function}: {what_leaves(method, function)}")

@@ -59,7 +59,13 @@ def continue_(
 @click.command()
 @click.argument("model_a", type=FOLDER)
 @click.argument("model_b", type=FOLDER)
-@click.option("--words", type=click.IntRange(1), default=10, show_default=True)
+@click.option(
+    "--words",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="First words of a topic that are shown, and told apart.",
+)
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, min_open=True),

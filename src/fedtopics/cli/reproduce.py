@@ -31,7 +31,9 @@ def group() -> None:
     type=FOLDER,
     help="Folder of results and topics.  [default: runs/gfedntm-amwmd-NETWORK-PRESET[-quick]]",
 )
-@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--seeds", type=click.IntRange(1), default=3, show_default=True, help="Of the federated models."
+)
 @click.option("--quick", is_flag=True, help="See that it runs: s2_tiny, one seed, few rounds.")
 @click.option(
     "--network",
@@ -41,7 +43,11 @@ def group() -> None:
     help="The paper's is combinedtm.",
 )
 @click.option(
-    "--preset", type=click.Choice(["default", "paper"]), default="default", show_default=True
+    "--preset",
+    type=click.Choice(["default", "paper"]),
+    default="default",
+    show_default=True,
+    help="Our settings of training, or the paper's.",
 )
 @click.option("--vectors", type=FOLDER, help="word2vec file.  [default: all-MiniLM-L6-v2]")
 @as_json
@@ -120,7 +126,9 @@ def gfedntm_figure3(
     help="Folder of medical_questions.parquet, depression_tweets.parquet.",
 )
 @click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/flda[-quick]]")
-@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
+@click.option(
+    "--seeds", type=click.IntRange(1), default=5, show_default=True, help="That are averaged."
+)
 @click.option("--quick", is_flag=True, help="See that it runs: few documents, one seed.")
 @as_json
 def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -> None:

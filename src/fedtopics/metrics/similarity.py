@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from fedtopics.errors import DataError, FedTopicsError
+from fedtopics.errors import DataError
+from fedtopics.extras import require
 from fedtopics.metrics.word_vectors import WordVectors
 
 BLOCK = 1000  # documents whose similarities to all others are in memory at once
@@ -176,13 +177,9 @@ def word_mover_distances(
     >>> word_mover_distances([["tea"]], [["milk"], ["tea", "milk"]], vectors).round(3).tolist()
     [[1.414, 0.707]]
     """
-    try:
-        from ot import emd2  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError:
-        raise FedTopicsError(
-            "Word Mover's Distances need the package POT, which is not installed; install it "
-            "with: pip install 'fedtopics[experiments]'"
-        ) from None
+    require("Word Mover's Distances need", "'fedtopics[experiments]'", ("ot", "POT"))
+    from ot import emd2  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
     of_a = [vectors.unit(topic) for topic in topics_a]
     of_b = [vectors.unit(topic) for topic in topics_b]
     distances = np.full((len(of_a), len(of_b)), np.nan)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import csv
 import json
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,14 @@ from markupsafe import Markup
 from fedtopics import figures
 from fedtopics.card import escaped
 from fedtopics.errors import InputError
+from fedtopics.exports import csv_of
 from fedtopics.report.summary import Summary
 
 CURVES = {  # by what a round has
-    "loss": ("loss", "loss", "~g"),
-    "clients": ("clients-by-round", "clients", "~g"),
+    "loss": ("loss", "loss", ",~r"),
+    "clients": ("clients-by-round", "clients", ",~r"),
     "bytes": ("bytes", "bytes from all clients", "~s"),
-    "seconds": ("seconds", "seconds", "~g"),
+    "seconds": ("seconds", "seconds", ",~r"),
 }
 
 
@@ -68,7 +67,7 @@ def html(summary: Summary) -> str:
         style=Markup(_resource(environment, "report.css")),  # noqa: S704 - ours, as the next
         script=Markup(_resource(environment, "report.js")),  # noqa: S704
         data=_for_script({t["topic"]: [t["full"], t["orders"]] for t in summary["topics"]}),
-        csv=_data_uri(_csv(summary)),
+        csv=_data_uri(csv_of(summary["topics"])),
     )
 
 
@@ -105,10 +104,9 @@ def _figures(summary: Summary) -> dict[str, Markup]:
     if not figures.available():
         return {}
     topics, names = summary["topics"], [client["name"] for client in summary["clients"]]
-    hidden = {(topic, client) for topic, client in summary["hidden"]}
     wanted: dict[str, Callable[[], Any]] = {
         "map": lambda: figures.topic_map(topics, np.array(summary["positions"])),
-        "clients": lambda: figures.clients_by_topics(topics, hidden),
+        "clients": lambda: figures.clients_by_topics(topics),
     }
     if len(names) > 1:
         similarity = np.array(summary["similarity"])
@@ -120,24 +118,6 @@ def _figures(summary: Summary) -> dict[str, Markup]:
             drawn[name] = figures.svg(figures.curve(rows, value, *axis))
     # Vega escapes what it writes into a figure.
     return {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704
-
-
-def _csv(summary: Summary) -> str:
-    file = StringIO()
-    clients = [client["name"] for client in summary["clients"]]
-    scores = sorted({score for topic in summary["topics"] for score in topic["coherence"]})
-    hidden = {(topic, client) for topic, client in summary["hidden"]}
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([summary["kind"], "label", "share", "documents", *scores, "words", *clients])
-    for topic in summary["topics"]:
-        shares = [
-            "" if (topic["topic"], client) in hidden else topic["clients"][client]
-            for client in clients
-        ]
-        known = [topic["coherence"].get(score, "") for score in scores]
-        first = topic["topic"], topic["label"], topic["share"], topic["count"]
-        writer.writerow([*first, *known, " ".join(topic["words"]), *shares])
-    return file.getvalue()
 
 
 def _data_uri(content: str) -> str:

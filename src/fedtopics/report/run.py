@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.errors import ModelError, RunError
-from fedtopics.privacy import bytes_by_round, summarise_ledger
+from fedtopics.privacy import bytes_by_round, find_ledgers, summarise_ledger
 
 Rows = list[dict[str, Any]]
-LEDGERS = ("ledger.jsonl", "clients/*/ledger.jsonl")  # of a client's part, of a simulation
 
 
 @dataclass(frozen=True)
@@ -95,12 +94,6 @@ def read(folder: Path) -> RunFacts:
         ledgers={client: summarise_ledger(path) for client, path in paths.items()},
         left=dict(left),
     )
-
-
-def find_ledgers(folder: Path) -> dict[str, Path]:
-    """Return the ledgers that a run's folder has, by client."""
-    paths = sorted(path for place in LEDGERS for path in folder.glob(place))
-    return {path.resolve().parent.name: path for path in paths}
 
 
 def _study(path: Path) -> dict[str, Any]:

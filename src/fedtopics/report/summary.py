@@ -24,6 +24,7 @@ Summary = dict[str, Any]
 WORDS = 30  # of a topic, in its full list
 STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full list has the words
 SPECIFIC = 3  # topics that a client is named with
+MORE = 1.05  # times its share overall, from which a topic is specific for a client
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
@@ -88,12 +89,11 @@ def summarise(
     least = Policy().min_documents if min_documents is None else min_documents
     clusters = isinstance(model.inference, ClusterInference)
     rows = model.get_topic_info()
-    hidden = {
-        (row["topic"], client)
-        for row in rows
-        for client, share in row["clients"].items()
-        if share * model.documents[client] < least
-    }
+    for row in rows:
+        row["clients"] = {
+            client: None if share * model.documents[client] < least else share
+            for client, share in row["clients"].items()
+        }
     return {
         "kind": "cluster" if clusters else "topic",
         "title": run.study.get("name") or run.name or "model",
@@ -102,8 +102,7 @@ def summarise(
         "topics": _topics(model, rows),
         "reading": _reading(model),
         "positions": figures.positions(model.beta).tolist(),
-        "clients": _clients(model, rows, hidden),
-        "hidden": sorted(hidden),
+        "clients": _clients(model, rows),
         "similarity": client_similarity(model).tolist(),
         "clusters": _clusters(model) if clusters else None,
         "rounds": _rounds(run),
@@ -130,9 +129,11 @@ def _sentences(model: TopicModel, run: RunFacts, clusters: bool) -> list[str]:
     total, n = sum(model.documents.values()), len(model.documents)
     what = "clusters" if clusters else "topics"
     who = f"{n} clients" if n > 1 else "one client"
+    rounds = model.info.get("rounds")
+    worked = "" if rounds is None else f", in {rounds:,} round{'' if rounds == 1 else 's'}"
     first = (
         f"{model.n_topics} {what} were found in {total:,} documents of {who} by "
-        f"{_method(model)}, in {model.info.get('rounds', '?')} rounds."
+        f"{_method(model)}{worked}."
     )
     return [
         first,
@@ -198,13 +199,11 @@ def _reading(model: TopicModel) -> dict[str, Any]:
     return {"lambda": model.reading.lambda_, "words": f"relevance, from {by}"}
 
 
-def _clients(
-    model: TopicModel, rows: Sequence[Mapping[str, Any]], hidden: set[tuple[int, str]]
-) -> list[dict[str, Any]]:
+def _clients(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row a client: its documents, and the topics it has more of than all together."""
     clients = []
     for name in sorted(model.documents):
-        shown = [row for row in rows if (row["topic"], name) not in hidden]
+        shown = [row for row in rows if row["clients"][name] is not None]
         ratio = {row["topic"]: row["clients"][name] / max(row["share"], 1e-12) for row in shown}
         most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
         clients.append(
@@ -212,7 +211,7 @@ def _clients(
                 "name": name,
                 "documents": model.documents[name],
                 "specific": [
-                    {"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > 1
+                    {"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > MORE
                 ],
             }
         )
