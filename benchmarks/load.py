@@ -15,8 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from echo import SIZES
 from fedtopics import pki
-from rounds import HERE, SIZES, Contestant
+from rounds import HERE, Contestant
 
 BLOCK = 20  # rounds between two readings of memory
 

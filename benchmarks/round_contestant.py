@@ -17,57 +17,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
-import numpy as np
 
+from echo import PROPOSAL, VERSIONS, Participant, echo, name_of
 from fedtopics.engines.grpc.client import Client
 from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
 from fedtopics.engines.grpc.frames import CHUNK
 from fedtopics.engines.grpc.server import Server
-from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.rounds import RemoteClients, Rules
 from fedtopics.pki import Identity
-from fedtopics.privacy import OPEN_POLICY, Door, Ledger
 
 A_PROCESS = 10  # clients
-PROPOSAL = Proposal("0", "gfedntm", 1, {}, "benchmark")
 PATH = "/bare/Talk"
-
-
-class Echo:
-    """A client half that gives back what it gets."""
-
-    method = "gfedntm"
-    published = ("echo",)
-
-    def echo(self, values: Any) -> dict[str, Any]:
-        return {"values": values, "documents": 100}
-
-
-class Participant:
-    """Joins whatever is proposed."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self._name = name
-        self._ledger = folder / f"{name}.jsonl"
-
-    def consider(self, proposal: Proposal) -> Door:
-        ledger = Ledger("gfedntm", proposal.fingerprint, self._ledger)
-        return Door(self._name, Echo(), OPEN_POLICY, ledger)
-
-    def receive(self, files: Mapping[str, Any]) -> None:
-        pass
-
-    def diagnose(self) -> str:
-        return ""
-
-
-def name_of(number: int) -> str:
-    return f"client-{number:03d}"
 
 
 async def our_clients(numbers: list[int], port: int, folder: Path) -> None:
@@ -76,8 +42,7 @@ async def our_clients(numbers: list[int], port: int, folder: Path) -> None:
         credentials = channel_credentials(Identity.load(folder / "pki" / "clients" / name))
         participant = Participant(name, folder)
         address = f"localhost:{port}"
-        versions = ("0", {"gfedntm": 1})
-        return Client(address, credentials, name, versions, participant, lambda *_, **__: None)
+        return Client(address, credentials, name, VERSIONS, participant, lambda *_, **__: None)
 
     await asyncio.gather(*(client(number).take_part() for number in numbers))
 
@@ -126,17 +91,8 @@ def ours(n: int, folder: Path, done: threading.Event) -> Callable[[int], float]:
     processes = start_clients("ours", n, server.start(), folder)
     clients = RemoteClients(server, Rules(n, 600, 600, 600), lambda *_, **__: None)
 
-    def round_(floats: int) -> float:
-        values = np.ones(floats, np.float32)
-        before = time.perf_counter()
-        total = clients.sum("echo", {"values": (floats,), "documents": ()}, values=values)
-        seconds = time.perf_counter() - before
-        if total["values"][0] != n:
-            raise ValueError(total["values"][0])
-        return seconds
-
     stop_when(done, processes, server.stop)
-    return round_
+    return partial(echo, clients)
 
 
 def bare(n: int, folder: Path, done: threading.Event) -> Callable[[int], float]:

@@ -22,12 +22,12 @@ from itertools import product
 from pathlib import Path
 from typing import IO, Any, cast
 
+from echo import SIZES
 from fedtopics import pki
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "rounds.jsonl"
 CLIENTS = (5, 50)
-SIZES = {"4 KB": 1 << 10, "2 MB": 1 << 19, "8 MB": 1 << 21}  # floats
 BLOCKS = 8
 ROUNDS = {5: 12, 50: 4}  # of a block
 ORIENTATION = """
@@ -53,6 +53,11 @@ class Contestant:
         stdin.flush()
         answer: dict[str, Any] = json.loads(stdout.readline())
         return answer
+
+    def children(self) -> list[str]:
+        """Return the clients' processes."""
+        own = self._process.pid
+        return Path(f"/proc/{own}/task/{own}/children").read_text(encoding="utf-8").split()
 
     def close(self) -> None:
         cast("IO[str]", self._process.stdin).close()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.aggregation import Rows, add_up
+from fedtopics.aggregation import Rows, RunningSum, add_up
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import DTYPES
 from fedtopics.errors import DataError, PolicyError
@@ -252,12 +252,12 @@ def test_the_place_of_numbers_in_memory_changes_no_bit(
         ) -> Any:
             return ask(self, function, move(payload))
 
-        def total(replies: Any, move: Any = moved) -> Any:
-            return move(add_up(replies))
+        def total(self: RunningSum, move: Any = moved, add: Any = RunningSum.total) -> Any:
+            return move(add(self))
 
         with monkeypatch.context() as patch:
             patch.setattr(Door, "call", call)
-            patch.setattr("fedtopics.engines.local.add_up", total)
+            patch.setattr(RunningSum, "total", total)
             models.append(train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY)))
     for model in models[1:]:
         assert_same_bits(model, models[0])

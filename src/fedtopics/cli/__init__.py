@@ -8,7 +8,19 @@ import sys
 import click
 
 from fedtopics import __version__
-from fedtopics.cli import evaluate, federation, flda, local, models, pki, report, reproduce, sweep
+from fedtopics.cli import (
+    evaluate,
+    federation,
+    flare,
+    flda,
+    flower,
+    local,
+    models,
+    pki,
+    report,
+    reproduce,
+    sweep,
+)
 from fedtopics.errors import FedTopicsError
 
 
@@ -21,7 +33,8 @@ def app() -> None:
 _COMMANDS = (
     local.demo, local.run, report.report, local.topics, local.transform, evaluate.evaluate,
     local.ledger, models.continue_, models.compare, sweep.sweep,
-    flda.group, reproduce.group, pki.group, federation.server, federation.client, federation.doctor,
+    flare.group, flda.group, flower.group, reproduce.group, pki.group,
+    federation.server, federation.client, federation.doctor,
 )  # fmt: skip
 for _command in _COMMANDS:
     app.add_command(_command)

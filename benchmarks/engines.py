@@ -1,0 +1,92 @@
+"""What each engine costs without a method: five clients that give back what they get.
+
+A round sends an array to each client and gets as much back, through door, ledger, checks and sum.
+Local: one process. gRPC: a server and five processes, mutual TLS, loopback. Flower: SuperLink and
+five SuperNodes with TLS and keys. FLARE: its simulator, a process a site. One engine after the
+other; Flower's and FLARE's in environments of their own (`make test-flower`, `make test-flare`).
+
+    python benchmarks/engines.py --flower .venv-flower/bin/python --flare .venv-flare/bin/python
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from echo import SIZES, echo, echoing, latencies, peak_megabytes
+from fedtopics import pki
+from fedtopics.engines.local import LocalClients
+from rounds import HERE, Contestant
+
+CLIENTS = 5
+RESULTS = HERE / "results"
+HEADER = f"""\
+{CLIENTS} clients; median of rounds. *Start*: until all clients answer. *Memory*: the most that a
+client's processes have had; local: all clients and the server. Command: `make bench-engines`.
+
+| engine | start, s | {" | ".join(f"{size}, ms" for size in SIZES)} | memory, MB |
+| --- | ---: | {" | ".join("---:" for _ in SIZES)} | ---: |"""
+
+
+def local(rounds: int) -> dict[str, Any]:
+    before = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"client-{number}" for number in range(CLIENTS)]
+        clients = LocalClients({n: echoing(n, Path(folder) / f"{n}.jsonl") for n in names})
+        echo(clients, 1)
+        start = time.perf_counter() - before
+        return {"start": start, **latencies(clients, rounds)}
+
+
+def grpc(rounds: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pki.create(folder / "pki", ["localhost"])
+        for number in range(CLIENTS):
+            pki.issue(folder / "pki", f"client-{number:03d}")
+        before = time.perf_counter()
+        contestant = Contestant("ours", CLIENTS, folder)
+        contestant.run(1, 1)
+        found: dict[str, Any] = {"start": time.perf_counter() - before}
+        for size, floats in SIZES.items():
+            contestant.run(1, floats)
+            seconds = sorted(contestant.run(rounds, floats)["seconds"])
+            found[size] = seconds[len(seconds) // 2]
+        found["client_mb"] = max(map(peak_megabytes, contestant.children()))
+        contestant.close()
+        return found
+
+
+def elsewhere(engine: str, python: str, rounds: int) -> dict[str, Any]:
+    command = [python, str(HERE / f"engines_{engine}.py"), "--clients", str(CLIENTS)]
+    done = subprocess.run([*command, "--rounds", str(rounds)], check=True, stdout=subprocess.PIPE)
+    return dict(json.loads(done.stdout))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--flower", required=True, help="Python of the environment with Flower")
+    parser.add_argument("--flare", required=True, help="Python of the environment with FLARE")
+    parser.add_argument("--rounds", type=int, default=20)
+    given = parser.parse_args()
+    lines = [HEADER]
+    rows = {
+        "local": local(given.rounds),
+        "gRPC": grpc(given.rounds),
+        "NVIDIA FLARE": elsewhere("flare", given.flare, given.rounds),
+        "Flower": elsewhere("flower", given.flower, given.rounds),
+    }
+    for name, row in rows.items():
+        times = " | ".join(f"{1e3 * row[size]:,.1f}" for size in SIZES)
+        lines.append(f"| {name} | {row['start']:.1f} | {times} | {row['client_mb']:,.0f} |")
+        print(lines[-1])
+    (RESULTS / "engines.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""A thousand clients on the local engine: what a round costs, and how that grows with clients.
+
+Each client has a hundred documents of 60 words, of few of ten topics (its own mixture, drawn from a
+Dirichlet distribution: skewed). All clients train in each round, or twenty that are drawn. Each
+study runs in a process of its own; what is in ``results/many_clients.jsonl`` is not run again.
+
+    python benchmarks/many_clients.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedtopics.experiments.rows import Rows
+
+RESULTS = Path(__file__).parent / "results"
+CLIENTS = (10, 100, 1000)
+DRAWN = 20
+N_TOPICS, N_WORDS, N_DOCUMENTS, LENGTH, DIMENSION = 10, 5000, 100, 60, 64
+METHODS: dict[str, dict[str, Any]] = {
+    "ProdLDA": {"max_rounds": 12},
+    "ProdLDA, 5 local steps": {
+        "norm": "server", "optimizer": "fedadam", "local_steps": 5, "max_rounds": 5,
+    },
+    "LDA": {"name": "lda", "max_rounds": 12},
+    "F-LDA": {
+        "name": "flda", "max_rounds": 2, "documents_per_round": 33, "min_new_documents": 20,
+        "iterations": 200,
+    },
+    "k-means": {"name": "kmeans", "max_rounds": 12},
+    "FSTC, 10 local steps": {"name": "fstc", "local_steps": 10, "max_rounds": 2},
+}  # fmt: skip
+EMBEDDED = ("k-means", "FSTC, 10 local steps")
+HEADER = """\
+| method | clients | in a round | until the first round, s | a round, s \
+| peak MB |
+| --- | ---: | ---: | ---: | ---: | ---: |"""
+
+
+class Task(NamedTuple):
+    """One study."""
+
+    method: str
+    clients: int
+    drawn: int | None
+
+
+def tasks() -> Iterator[Task]:
+    for n_clients in CLIENTS:
+        for method in METHODS:
+            yield Task(method, n_clients, None)
+            if n_clients > DRAWN:
+                yield Task(method, n_clients, DRAWN)
+
+
+def corpora(n_clients: int, embedded: bool) -> dict[str, Any]:
+    """Draw each client's documents; embeddings lie about the mean of their topics' points."""
+    from fedtopics import Corpus
+
+    rng = np.random.default_rng(0)
+    beta = rng.dirichlet(np.full(N_WORDS, 0.02), N_TOPICS)
+    points = rng.normal(size=(N_TOPICS, DIMENSION))
+    words = np.array([f"word{i}" for i in range(N_WORDS)])
+    found = {}
+    for client in range(n_clients):
+        theta = rng.dirichlet(0.05 + 20 * rng.dirichlet(np.full(N_TOPICS, 0.05)), N_DOCUMENTS)
+        drawn = [rng.choice(N_WORDS, LENGTH, p=row @ beta) for row in theta]
+        corpus = Corpus.of([words[document].tolist() for document in drawn])
+        if embedded:
+            vectors = theta @ points + 0.3 * rng.normal(size=(N_DOCUMENTS, DIMENSION))
+            corpus = corpus.with_embeddings(vectors.astype(np.float32))
+        found[f"client{client:04}"] = corpus
+    return found
+
+
+def run(task: Task) -> dict[str, Any]:
+    """Run a study; return what it cost."""
+    from fedtopics import Study, train
+
+    embedded = task.method in EMBEDDED
+    method = METHODS[task.method] | {
+        "n_components": N_TOPICS,
+        "coherence": "nothing",
+        "clients_per_round": task.drawn,
+    }
+    if embedded:
+        method["embedding"] = {"dimension": DIMENSION}
+    documents = corpora(task.clients, embedded)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    starts: list[float] = []
+    rounds: list[float] = []
+
+    def note(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] > 0:
+            if not rounds:
+                starts.append(time.perf_counter() - event["seconds"])
+            rounds.append(event["seconds"])
+
+    begun = time.perf_counter()
+    train(Study.make(method=method), documents, on_event=note)
+    return {
+        "start": starts[0] - begun,
+        "round": statistics.median(rounds),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "documents_mb": before,
+    }
+
+
+def measured(task: Task) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--run", json.dumps(task)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    return dict(json.loads(done.stdout))
+
+
+def picture(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw seconds a round and memory over the number of clients."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+    for axis, value, title in (
+        (axes[0], "round", "seconds a round"), (axes[1], "peak_mb", "peak memory, MB"),
+    ):  # fmt: skip
+        for colour, method in enumerate(METHODS):
+            for drawn, style in ((None, "-"), (DRAWN, "--")):
+                own = [r for r in rows if r["method"] == method and r["drawn"] == drawn]
+                label = method if drawn is None else None
+                at, height = [r["clients"] for r in own], [r[value] for r in own]
+                axis.plot(at, height, style, color=f"C{colour}", marker=".", label=label)
+        axis.set(xscale="log", yscale="log", xlabel="clients", ylabel=title)
+        axis.grid(alpha=0.3)
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.suptitle(f"all clients in a round (lines), {DRAWN} of them (dashes)", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    worker = parser.parse_args().run
+    if worker:
+        sys.stdout.write(json.dumps(run(Task(*json.loads(worker)))))
+        return
+    kept = Rows(RESULTS / "many_clients.jsonl")
+    todo = list(tasks())
+    kept.fill(
+        todo, Task._asdict, measured, lambda t: f"{t.method}, {t.clients} clients, {t.drawn}",
+        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
+    )  # fmt: skip
+    rows = [row for task in todo if (row := kept.find(task._asdict()))]
+    lines = [HEADER]
+    for row in rows:
+        drawn = row["drawn"] or row["clients"]
+        lines.append(
+            f"| {row['method']} | {row['clients']:,} | {drawn:,} | {row['start']:.1f} "
+            f"| {row['round']:.2f} | {row['peak_mb']:,.0f} |"
+        )
+    (RESULTS / "many_clients.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    picture(rows, Path(__file__).parent.parent / "docs" / "figures" / "many-clients.png")
+
+
+if __name__ == "__main__":
+    main()

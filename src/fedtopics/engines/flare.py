@@ -1,0 +1,160 @@
+"""Messages through NVIDIA FLARE: the carrier, and what FLARE calls at the server and at a site.
+
+This and `flare_jobs` alone import nvflare, and nothing imports them before a job is made or run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from nvflare.collab import collab
+
+from fedtopics.errors import FederationError
+
+logger = logging.getLogger("fedtopics")
+
+SIMULATED = "simulate_job"  # FLARE's name of every job in its simulator
+LOOK = 1.0  # seconds between two looks whether FLARE ended the job
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a component runs.
+
+    Parameters
+    ----------
+    site : str
+        Name of the site, "server" for the server.
+    simulated : bool
+        Whether this is FLARE's simulator.
+    workspace : path
+        The site's FLARE folder, which outlives jobs; `local` in it belongs to its operator.
+    job : path
+        The job's own folder in it. The server's is brought to who submitted the job.
+    config : path
+        What the job brought along.
+    settings : mapping
+        What the job says to this site.
+    """
+
+    site: str
+    simulated: bool
+    workspace: Path
+    job: Path
+    config: Path
+    settings: Mapping[str, Any]
+
+
+class FlareCarrier:
+    """Messages to a job's sites; an engine's `Carrier`.
+
+    Parameters
+    ----------
+    context : context of a collab call
+        Of the server's main function.
+    patience : float
+        Seconds that FLARE waits for an answer.
+    """
+
+    def __init__(self, context: Any, patience: float) -> None:
+        self._context = context
+        self._patience = patience
+        self._sites = {proxy.name: proxy for proxy in context.clients}
+        self._arrived: SimpleQueue[tuple[str, bytes | None]] = SimpleQueue()
+        self._ended = False
+
+    def addresses(self) -> Collection[str]:
+        """Name the sites: all those of the job, which FLARE ends when it loses one."""
+        return list(self._sites)
+
+    def send(self, address: str, message: bytes) -> None:
+        """Call a site in a thread of its own: FLARE's calls wait for their answers."""
+        threading.Thread(target=self._ask, args=(address, message), daemon=True).start()
+
+    def _ask(self, address: str, message: bytes) -> None:
+        answer = None
+        try:
+            answer = self._sites[address](timeout=self._patience).answer(message)
+        except Exception as error:
+            logger.warning("%s did not answer: %s", address, type(error).__name__)
+        self._arrived.put((address, answer if isinstance(answer, bytes) else None))
+
+    def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
+        """Return what has come; wait up to `seconds` for the first.
+
+        Raises
+        ------
+        FederationError
+            If FLARE has ended the job; once, so that its server can still say goodbye.
+        """
+        ends = time.monotonic() + seconds
+        while True:
+            if self._context.is_aborted() and not self._ended:
+                self._ended = True
+                raise FederationError(
+                    "FLARE has ended the job, as it does when a site's worker dies or an operator "
+                    "aborts it. Go on with --resume when all sites are back."
+                )
+            try:
+                arrived = [self._arrived.get(timeout=max(0.0, min(LOOK, ends - time.monotonic())))]
+            except Empty:
+                if time.monotonic() >= ends:
+                    return []
+                continue
+            while not self._arrived.empty():
+                arrived.append(self._arrived.get())
+            return arrived
+
+
+class ServerPart:
+    """The server's component of a job."""
+
+    patience = 3600.0
+
+    def lead(self, carrier: FlareCarrier, place: Place) -> None:
+        """Run the study; whatever it raises fails the job."""
+        raise NotImplementedError
+
+    @collab.main  # type: ignore[untyped-decorator]
+    def main(self) -> None:
+        """Be called by FLARE when all sites are there."""
+        self.lead(FlareCarrier(collab.context, self.patience), _place({}))
+
+
+class SitePart:
+    """A site's component of a job."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def work(self, message: bytes, place: Place) -> bytes:
+        """Answer a message."""
+        raise NotImplementedError
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def answer(self, message: bytes) -> bytes | None:
+        """Answer the server; None if that failed.
+
+        FLARE sends the traceback of an error to the server, and it could quote a document: none
+        gets there.
+        """
+        with self._lock:
+            try:
+                return self.work(message, _place(collab.get_app_prop("client", {})))
+            except Exception as error:
+                logger.error("A defect of fedtopics: %s", type(error).__name__)
+                return None
+
+
+def _place(settings: Mapping[str, Any]) -> Place:
+    paths, job = collab.workspace, collab.fl_ctx.get_job_id()
+    root, folder = Path(paths.get_root_dir()), Path(paths.get_run_dir(job))
+    config = Path(paths.get_app_config_dir(job))
+    return Place(collab.site_name, job == SIMULATED, root, folder, config, settings)

@@ -1,0 +1,127 @@
+"""Messages through a Flower federation: over its Grid to SuperNodes and back.
+
+Flower's own `send_and_receive` sleeps three seconds between two looks; this carrier looks after a
+few hundredths of a second, and less often the longer nothing comes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+# Flower is an extra: it is imported where it is used.
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
+    from flwr.serverapp import Grid
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.03, 0.5  # seconds between two looks for answers
+_NAME = "message"
+_APP_FAILED = 2  # Flower's CLIENT_APP_RAISED_EXCEPTION
+
+
+def wrapped(content: bytes) -> RecordDict:
+    """Put bytes into what Flower carries: an array, since it sends arrays in pieces of 5 MB."""
+    from flwr.app import Array, ArrayRecord, RecordDict
+
+    array = Array(dtype="uint8", shape=(len(content),), stype="bytes", data=content)
+    return RecordDict({_NAME: ArrayRecord({_NAME: array})})
+
+
+def unwrapped(message: Message) -> bytes:
+    """Take the bytes out of a message.
+
+    Raises
+    ------
+    ValueError
+        If there are none: another app wrote it.
+    """
+    record = message.content.array_records.get(_NAME)
+    if record is None or _NAME not in record:
+        raise ValueError("A message through Flower is none of fedtopics.")
+    return bytes(record[_NAME].data)
+
+
+def answer(to: Message, content: bytes) -> Message:
+    """Answer a message."""
+    from flwr.app import Message
+
+    return Message(wrapped(content), reply_to=to)
+
+
+def failure(to: Message, reason: str) -> Message:
+    """Answer a message with a failure; the reason is for the server's log."""
+    from flwr.app import Error, Message
+
+    return Message(Error(code=_APP_FAILED, reason=reason), reply_to=to)
+
+
+class GridCarrier:
+    """Messages to SuperNodes, known by their ids.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._open: dict[str, str] = {}  # message to address
+        self._failed: list[str] = []
+        self._begun: dict[str, str] = {}  # address to when its SuperNode began
+
+    def addresses(self) -> Collection[str]:
+        """Who can be reached now: the ids of the SuperNodes that are online."""
+        before = self._begun
+        self._begun = {str(node.node_id): node.last_activated_at for node in self._grid.get_nodes()}
+        for address, begun in self._begun.items():
+            if before.get(address, begun) != begun:
+                self._forget(address)
+        return list(self._begun)
+
+    def _forget(self, address: str) -> None:
+        """Wait no longer for a SuperNode that was begun anew: it has lost what it worked."""
+        for message in [message for message, to in self._open.items() if to == address]:
+            del self._open[message]
+            self._failed.append(address)
+
+    def send(self, address: str, message: bytes) -> None:
+        """Send a message; at most one answer comes."""
+        from flwr.app import Message, MessageType
+
+        query = Message(wrapped(message), int(address), MessageType.QUERY)
+        identifiers = list(self._grid.push_messages([query]))
+        if identifiers and identifiers[0]:
+            self._open[identifiers[0]] = address
+        else:  # the SuperNode has gone meanwhile, or the message is too large for the SuperLink
+            self._failed.append(address)
+
+    def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
+        """Return what has come; wait up to `seconds` for the first.
+
+        None instead of an answer: the client failed, none will come.
+        """
+        ends, pause = time.monotonic() + seconds, FIRST_PAUSE
+        while True:
+            arrived: list[tuple[str, bytes | None]] = [(address, None) for address in self._failed]
+            self._failed.clear()
+            arrived += self._pull()
+            left = ends - time.monotonic()
+            if arrived or left <= 0:
+                return arrived
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+
+    def _pull(self) -> list[tuple[str, bytes | None]]:
+        if not self._open:
+            return []
+        arrived = []
+        for message in self._grid.pull_messages(list(self._open)):
+            address = self._open.pop(message.metadata.reply_to_message_id, None)
+            if address is None:
+                continue
+            if message.has_error():
+                print(f"SuperNode {address} failed: {message.error.reason}", flush=True)
+            content = None if message.has_error() else unwrapped(message)
+            arrived.append((address, content))
+        return arrived

@@ -1,0 +1,1 @@
+"""Engines of other projects, each in an environment of its own."""
