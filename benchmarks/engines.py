@@ -26,8 +26,9 @@ from rounds import HERE, Contestant
 CLIENTS = 5
 RESULTS = HERE / "results"
 HEADER = f"""\
-{CLIENTS} clients; median of rounds. *Start*: until all clients answer. *Memory*: the most that a
-client's processes have had; local: all clients and the server. Command: `make bench-engines`.
+{CLIENTS} clients; median of 20 rounds (Flower: 5). *Start*: until all clients answer. *Memory*: the
+most that a client's processes have had; local: all clients and the server. Command:
+`make bench-engines`.
 
 | engine | start, s | {" | ".join(f"{size}, ms" for size in SIZES)} | memory, MB |
 | --- | ---: | {" | ".join("---:" for _ in SIZES)} | ---: |"""
@@ -79,7 +80,7 @@ def main() -> None:
         "local": local(given.rounds),
         "gRPC": grpc(given.rounds),
         "NVIDIA FLARE": elsewhere("flare", given.flare, given.rounds),
-        "Flower": elsewhere("flower", given.flower, given.rounds),
+        "Flower": elsewhere("flower", given.flower, min(given.rounds, 5)),
     }
     for name, row in rows.items():
         times = " | ".join(f"{1e3 * row[size]:,.1f}" for size in SIZES)
