@@ -497,7 +497,7 @@ def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) 
 def test_without_the_library_nothing_begins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24))
     encoder_network.cache_clear()
-    monkeypatch.setattr("fedtopics.encoders.find_spec", lambda _: None)
+    monkeypatch.setattr("fedtopics.extras.find_spec", lambda _: None)
     with pytest.raises(FedTopicsError, match=r"'north' cannot fine-tune.*pip install 'fedtopics"):
         trained(planned(folder), {"north": corpus})
     assert trained(planned(folder, fine_tune=False), {"north": corpus}).n_topics == 3

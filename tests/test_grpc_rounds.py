@@ -24,6 +24,7 @@ from fedtopics.engines.grpc.members import Budget
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import pack, plain_value
 from fedtopics.errors import FederationError, PolicyError
+from fedtopics.methods.base import EVERYONE, Draw
 from fedtopics.privacy import OPEN_POLICY, Door, Ledger
 from fedtopics.runs import RunFolder
 from tests.federation import assert_same, study, subjects
@@ -224,11 +225,11 @@ def test_the_others_weights_are_those_of_a_study_without_the_lost(norm: str) -> 
         assert present == [["a", "b", "c"]] * 2 + [["a", "c"]] * 4
 
     class Leaving(LocalClients):
-        def round(self, number: int, work: Callable[[], Any]) -> Any:
+        def round(self, number: int, work: Callable[[], Any], draw: Draw = EVERYONE) -> Any:
             if number == 3:
                 self._everyone = list(self._doors)
                 del self._doors["b"]
-            return super().round(number, work)
+            return super().round(number, work, draw)
 
         @property
         def names(self) -> list[str]:

@@ -75,6 +75,76 @@ def test_a_process_a_message_has_the_same_bits(case: str, tmp_path: Path) -> Non
         assert not list((tmp_path / "led" / name / "journal").iterdir())
 
 
+@pytest.mark.parametrize("case", ["kmeans", "fstc"])
+def test_what_was_told_is_known_to_the_next_process(case: str, tmp_path: Path) -> None:
+    """Documents go from cluster to cluster in groups only, which needs the labels told before."""
+    plan, corpora = planned(case), embedded(subjects(SIZES))
+    policy = Policy(min_documents=4, min_document_frequency=1)
+    policies = dict.fromkeys(SIZES, policy)
+    here = train(plan, corpora, policies=policies, out=tmp_path / "local")
+    post = Post({n: Anew(n, data, tmp_path / n, policy) for n, data in corpora.items()})
+    there = lead(plan.with_clients(corpora), post, tmp_path / "server")
+    assert there.topics() == here.topics()
+    for name in SIZES:
+        left = ledger(tmp_path / "local/clients" / name / "ledger.jsonl")
+        assert ledger(tmp_path / name / "ledger.jsonl") == left
+
+
+def test_a_half_written_message_is_none(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    half = Half({"ask": lambda **_: {"documents": 3}})
+
+    def anew() -> Answering:
+        joining = Joining(door("a", half))
+        return Answering("a", joining, Notes(), journal, versions=("1", {"tiny": 1}))
+
+    anew().answer(to_message(wire.Frame(offer=_offer())))
+    (journal / "round-1-1-000000000007.part").write_bytes(b"half")
+    call = wire.Call(id=8, round=1, attempt=1, function="ask", body=pack({}).header)
+    answered = from_message(anew().answer(to_message(wire.Frame(call=call))))[0]
+    assert answered.HasField("reply")
+
+
+def test_an_address_has_one_name(tmp_path: Path) -> None:
+    """A second accept from the same address makes it a client that was lost, not two clients."""
+    plan, corpora = planned("lda", gather=0.5), subjects(SIZES)
+    post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
+    honest, calls = post.answers["south"], []
+
+    def impostor(message: bytes) -> bytes | None:
+        frame, _ = from_message(message)
+        if frame.HasField("call"):
+            calls.append(frame.call.function)
+            accept = wire.Accept(fingerprint=plan.with_clients(corpora).fingerprint, name="north")
+            return to_message(wire.Frame(accept=accept))
+        return honest(message)
+
+    post.answers["south"] = impostor
+    model = lead(plan.with_clients(corpora), post, tmp_path / "server")
+    assert list(model.shares) == ["east", "north"]
+    assert calls[0] == "vocabulary"
+
+
+def test_a_name_that_was_taken_is_offered_the_study_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedtopics.engines.messages.GREET_AGAIN", 0.05)
+    monkeypatch.setattr("fedtopics.engines.messages.LOOK", 0.01)
+    plan, corpora = planned("lda"), subjects(SIZES)
+    post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
+    post.answers["z"] = Anew("north", corpora["north"], tmp_path / "again")
+    events = Notes()
+
+    def follow(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "round" and event["round"] == 2:
+            post.away = {"north"}
+
+    lead(plan.with_clients(corpora), post, tmp_path / "server", on_event=follow)
+    assert [note["client"] for note in events.of("joined")].count("north") == 2
+    assert events.of("round")[-1]["clients"] == sorted(SIZES)
+
+
 def test_a_policy_that_forbids_the_method(tmp_path: Path) -> None:
     plan, corpora = planned("lda", gather=0.5), subjects(SIZES)
     post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})

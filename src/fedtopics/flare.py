@@ -5,6 +5,7 @@ FLARE makes both from the job's configuration, by the names of these classes.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 from collections.abc import Mapping
@@ -52,13 +53,15 @@ class Lead(ServerPart):
     """
 
     def __init__(self, run: str, out: str = "", resume: bool = False) -> None:
-        self.run = run
+        self.run = _checked(run)
         self.out = out
         self.resume = resume
 
     def lead(self, carrier: FlareCarrier, place: Place) -> None:
         """Run the study; leave the run, or why it failed, where the job's results are."""
-        folder = Path(self.out or place.workspace / FOLDER / self.run)
+        folder = place.workspace / FOLDER / self.run
+        if self.out and place.simulated:
+            folder = Path(self.out)
         _clear(folder)
         try:
             study = Study.read(place.config / STUDY_FILE)
@@ -96,7 +99,7 @@ class Site(SitePart):
 
     def __init__(self, run: str) -> None:
         super().__init__()
-        self.run = run
+        self.run = _checked(run)
         self._answering: Answering | None = None
 
     def work(self, message: bytes, place: Place) -> bytes:
@@ -142,9 +145,11 @@ def site_settings(place: Place) -> SiteSettings:
         If it says nothing, or there is an unknown key or a wrong value.
     """
     file = place.workspace / "local" / SITE_FILE
+    # A server could call its job as the simulator does; no simulator has what operators have.
+    provisioned = file.exists() or (place.workspace / "startup" / "client.crt").exists()
     given: Mapping[str, Any] = place.settings
     try:
-        if not place.simulated:
+        if provisioned or not place.simulated:
             given = _read(file)
         return SiteSettings(**given)
     except (OSError, ValueError) as error:
@@ -152,6 +157,13 @@ def site_settings(place: Place) -> SiteSettings:
             f"The settings of site {place.site!r} in {file} cannot be used: {explain(error)} "
             "Write them with: fedtopics flare allow FOLDER --data FILE"
         ) from None
+
+
+def _checked(run: str) -> str:
+    """Refuse a name that leads out of the folder of all runs: a job comes from elsewhere."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", run):
+        raise StudyError("The job's run has no name for a folder; use: fedtopics flare run")
+    return run
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -94,8 +94,12 @@ def client_app(study: str | Path) -> ClientApp:
     def reply(message: Message, context: Context) -> Message:
         try:
             content = _reply(study, context, unwrapped(message))
-        except (FedTopicsError, OSError, ValueError) as error:
+        except (FedTopicsError, OSError) as error:
             print(f"fedtopics: {error}", flush=True)
+            content = b""
+        except Exception as error:
+            # Flower would send its text to the server, and that could quote a document.
+            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
             content = b""
         return answer(message, content) if content else failure(message, FAILED)
 
@@ -143,7 +147,9 @@ def main(told: str) -> None:
             return clients[0].answer(message)
         except (FedTopicsError, OSError) as error:
             print(f"fedtopics: {error}", flush=True)
-            return b""
+        except Exception as error:
+            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
+        return b""
 
     def leave() -> None:
         for client in clients:

@@ -47,7 +47,7 @@ from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.flare import FlareCarrier, Place
 from fedtopics.engines.flare_jobs import ALLOWED, allow
 from fedtopics.engines.messages import from_message, to_message
-from fedtopics.flare import FAILURE, SITE_FILE, Site, make_study_job, site_settings
+from fedtopics.flare import FAILURE, SITE_FILE, Lead, Site, make_study_job, site_settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
@@ -126,6 +126,24 @@ def test_a_site_settles_what_it_uses_itself(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no key 'dta'"):
         site_settings(there)
     assert site_settings(place(tmp_path, simulated=True, data="a.csv")).data == Path("a.csv")
+
+
+def test_a_server_that_plays_simulator_does_not_choose_the_documents(tmp_path: Path) -> None:
+    spoofed = place(tmp_path, simulated=True, data="/etc/passwd")
+    (tmp_path / "startup").mkdir()
+    (tmp_path / "startup/client.crt").touch()
+    with pytest.raises(StudyError, match="settings of site 'north'"):
+        site_settings(spoofed)
+    (tmp_path / "local").mkdir(exist_ok=True)
+    (tmp_path / "local/fedtopics.toml").write_text('data = "own.csv"')
+    assert site_settings(spoofed).data == (tmp_path / "local/own.csv").resolve()
+
+
+@pytest.mark.parametrize("run", ["../startup", "/root", "", "a/b", "x" * 101])
+def test_a_run_is_named_as_a_folder(run: str) -> None:
+    for part in (Lead, Site):
+        with pytest.raises(StudyError, match="no name for a folder"):
+            part(run)
 
 
 def test_a_site_without_documents_declines_and_keeps_the_reason(tmp_path: Path) -> None:

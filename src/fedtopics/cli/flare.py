@@ -158,7 +158,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
     if resume:
         name = str(json.loads(note.read_text(encoding="utf-8"))["run"])
     else:
-        name = f"{re.sub('[^A-Za-z0-9_-]+', '-', plan.name)}-{uuid4().hex[:8]}"
+        name = f"{re.sub('[^A-Za-z0-9_-]+', '-', plan.name)[:80]}-{uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as workspace:
         results = Path(workspace)
         job = make_study_job(plan, name, results, resume)

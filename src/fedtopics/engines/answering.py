@@ -147,7 +147,7 @@ class _Journal:
         """Return what was kept, in the order in which it came."""
         if self._folder is None or not self._folder.is_dir():
             return []
-        paths = sorted(self._folder.glob("*-*"), key=lambda path: path.name.rsplit("-", 1)[1])
+        paths = sorted(self._folder.glob("*-*[0-9]"), key=lambda path: path.name.rsplit("-", 1)[1])
         return [path.read_bytes() for path in paths]
 
     def clear(self) -> None:

@@ -56,6 +56,14 @@ def failure(to: Message, reason: str) -> Message:
     return Message(Error(code=_APP_FAILED, reason=reason), reply_to=to)
 
 
+def _content(message: Message) -> bytes:
+    """Take the bytes out of an answer; of one that another app wrote, none: a bad answer."""
+    try:
+        return unwrapped(message)
+    except ValueError:
+        return b""
+
+
 class GridCarrier:
     """Messages to SuperNodes, known by their ids.
 
@@ -77,10 +85,12 @@ class GridCarrier:
         for address, begun in self._begun.items():
             if before.get(address, begun) != begun:
                 self._forget(address)
+        for address in before.keys() - self._begun.keys():
+            self._forget(address)
         return list(self._begun)
 
     def _forget(self, address: str) -> None:
-        """Wait no longer for a SuperNode that was begun anew: it has lost what it worked."""
+        """Wait no longer for a SuperNode that is gone or was begun anew: its work is lost."""
         for message in [message for message, to in self._open.items() if to == address]:
             del self._open[message]
             self._failed.append(address)
@@ -122,6 +132,5 @@ class GridCarrier:
                 continue
             if message.has_error():
                 print(f"SuperNode {address} failed: {message.error.reason}", flush=True)
-            content = None if message.has_error() else unwrapped(message)
-            arrived.append((address, content))
+            arrived.append((address, None if message.has_error() else _content(message)))
         return arrived

@@ -23,7 +23,7 @@ class LocalClients:
 
     def __init__(self, doors: Mapping[str, Door]) -> None:
         self._doors = dict(sorted(doors.items()))
-        self._asked = self.names
+        self._asked = list(self._doors)
 
     @property
     def names(self) -> list[str]:
@@ -55,8 +55,8 @@ class LocalClients:
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, dict[str, Any]]:
         """Do a round's exchanges; whoever is drawn counts in all of them."""
-        self._asked = draw.members(number, self.names, self.names)
+        self._asked = draw.members(number, self.names, self._doors)
         try:
             return work(), {"clients": self._asked}
         finally:
-            self._asked = self.names
+            self._asked = list(self._doors)

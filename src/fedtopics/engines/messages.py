@@ -122,8 +122,8 @@ class Messages:
     names : iterable of str
         The clients.
     carrier : Carrier
-        It vouches for its addresses; the name of an address is what its first answer says, and
-        stays its own while it can be reached.
+        It vouches for its addresses; the name of an address is what its answer to an offer says,
+        and stays its own while it can be reached.
     largest : int
         Most bytes of a message.
     """
@@ -265,6 +265,8 @@ class Messages:
     def _join(self, address: str, accept: wire.Accept) -> None:
         member = self.members.get(accept.name)
         objection = ""
+        if any(other.address == address for other in self.members.values()):
+            raise FederationError("it joined twice, and may have one name")
         if member is None:
             objection = (
                 f"The study has no client named {accept.name!r}; name the client in the study "
@@ -272,6 +274,7 @@ class Messages:
             )
         elif member.address not in ("", address):
             objection = f"A client named {accept.name!r} is connected already; stop it first."
+            self._greeted[address] = time.monotonic() + GREET_AGAIN  # that one may be gone by then
         elif accept.fingerprint != self._proposal.fingerprint:
             objection = (
                 f"The client joins the study {accept.fingerprint or 'without a name'}, this server "
@@ -320,6 +323,8 @@ class Messages:
             except FederationError as error:
                 if member is not None:
                     self._fail(member, f"sent a bad reply: {error}", bad=True)
+                    self._leave(member)
+                self._greeted[address] = time.monotonic() + GREET_AGAIN
 
     def _lost(self, address: str, member: Correspondent | None) -> None:
         """Take note that a message got no answer; offer the study again, to a client begun anew."""
@@ -339,7 +344,8 @@ class Messages:
         if kind == "accept":
             self._join(address, frame.accept)
         elif kind == "refusal":
-            name = frame.refusal.reason if member is None else member.name
+            said = frame.refusal.reason if member is None else member.name
+            name = said if said in self.members else address
             self._decline(name, member, "its policy or its settings keep it from joining")
         elif member is None:
             return  # an answer to a refusal, or of a client that was given up
@@ -349,6 +355,11 @@ class Messages:
             member.received += size
             self._settle(member, frame, buffer)
             self._catch_up(member)
+
+    @property
+    def _ids(self) -> set[int]:
+        """Those of the standing calls."""
+        return {standing for standing, _ in self._standing.values()}
 
     def _decline(self, name: str, member: Correspondent | None, reason: str) -> None:
         """Let a client go that does not take part; its address is not asked again."""
@@ -369,8 +380,12 @@ class Messages:
                 self._decline(member.name, member, reason)
             elif answered == member.call:
                 self._fail(member, reason, bad=True)
+            if answered in self._ids and member.address:
+                # It cannot do what all begin with: it is offered the study again, not that call.
+                self._greeted[member.address] = time.monotonic() + GREET_AGAIN
+                self._leave(member)
             return
-        if answered in {standing for standing, _ in self._standing.values()}:
+        if answered in self._ids:
             member.heard.add(answered)
         if answered != member.call:
             return

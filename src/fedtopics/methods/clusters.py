@@ -10,10 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
 from fedtopics.aggregation import Template
 from fedtopics.cluster_inference import ClusterInference, ClusterShape
@@ -135,7 +137,7 @@ class ClusterClient(AgreeingClient[Settings]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
-        self._labels: dict[tuple[int, int, int], NDArray[np.int64]] = {}
+        self._labels = self._kept_labels()
         """As last told, by start, number of clusters and half."""
 
     @classmethod
@@ -232,8 +234,42 @@ class ClusterClient(AgreeingClient[Settings]):
             labels = self._together((starts[start], len(own), half), labels)
             sums[start], counts[start] = self.told(*sums_by_label(points, labels, len(own)))
             distances[start] = apart.sum()
+        self._keep_labels()
         told = {"sums": sums, "counts": counts, "distances": distances}
         return told | {"documents": points.shape[0]}
+
+    def vocabulary(self) -> dict[str, Any]:
+        """Begin anew: nothing of these documents was told yet; see `AgreeingClient.vocabulary`.
+
+        Leaves the client
+            Words with their document frequencies and occurrences; the number of documents.
+        """
+        self._labels = {}
+        self._keep_labels()
+        return super().vocabulary()
+
+    @property
+    def _labels_file(self) -> Path | None:
+        folder = self.workplace.folder
+        return None if folder is None else folder / "labels.safetensors"
+
+    def _keep_labels(self) -> None:
+        """Let a process after this one know what was told: before the reply leaves."""
+        if self._labels_file is not None:
+            self._labels_file.parent.mkdir(parents=True, exist_ok=True)
+            kept = {"-".join(map(str, key)): own for key, own in self._labels.items()}
+            part = self._labels_file.with_suffix(".part")
+            part.write_bytes(save(kept))
+            part.replace(self._labels_file)
+
+    def _kept_labels(self) -> dict[tuple[int, int, int], NDArray[np.int64]]:
+        if self._labels_file is None or not self._labels_file.exists():
+            return {}
+        found = {}
+        for key, own in load(self._labels_file.read_bytes()).items():
+            start, number, half = map(int, key.split("-"))
+            found[start, number, half] = own
+        return found
 
     def _together(
         self, clustering: tuple[int, int, int], labels: NDArray[np.int64]

@@ -340,11 +340,12 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
 
         Leaves the client
             The weights of the network it trained on its documents, times their number; that. With
-            fine_tune, the encoder's are among them.
+            fine_tune, the encoder's are among them. Zeros, if it has trained nothing.
         """
         self.check(vocabulary)
         self._go_to(round)
-        n = len(self.known)
+        # Who was never drawn, or never there, has trained nothing.
+        n = len(self.known) if self._trainer.round else 0
         weights = {
             name: weight.detach().cpu().numpy() * np.float64(n)
             for name, weight in self._trainer.weights.items()

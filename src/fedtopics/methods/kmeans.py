@@ -81,7 +81,7 @@ def lloyd(
     rounds: Iterable[int],
     finalists: int = 1,
     half: int = ALL,
-    starts: NDArray[np.int64] | None = None,
+    known: Partition | None = None,
     on_round: OnRound | None = None,
 ) -> Partition:
     """Move centres to the mean of the points nearest to them, until they rest.
@@ -98,14 +98,13 @@ def lloyd(
         distances.
     half : {0, 1, 2}
         Of a half of the documents, or of all.
-    starts : int64 array of shape (n_starts,), optional
-        Which starts these are, where some are gone on with.
+    known : Partition, optional
+        To go on with, in place of centres.
     on_round : function (Partition, round, report), optional
     """
     n_starts = len(centres)
     nothing = np.zeros_like(centres), np.zeros(centres.shape[:2])
-    starts = np.arange(n_starts) if starts is None else starts
-    state = Partition(centres, *nothing, starts, np.zeros(n_starts))
+    state = known or Partition(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
     for done, round_ in enumerate(rounds, 1):
         exchange = partial(_exchange, agreement, origin, state, round_, half)
         found, report = agreement.round(round_, exchange)
@@ -121,7 +120,9 @@ def lloyd(
         state = Partition(moved, sums, counts, state.starts, distances)
         arrived = bool(change < AT_REST)
         if on_round is not None:
-            on_round(state, round_, {"documents": found["documents"], "arrived": arrived, **report})
+            told = {"loss": float(found["distances"].min()) / found["documents"]}
+            told |= {"documents": found["documents"], "arrived": arrived}
+            on_round(state, round_, {**told, **report})
         if arrived:
             break
         if done == TRIAL:
@@ -196,10 +197,12 @@ class KMeans(ClusterServer[KMeansSettings]):
             origin, centres = self._first(agreement)
             return Found({"origin": origin, "centres": centres[0]}, 1)
         saved = run.restore()
-        starts = None
         if saved is not None:
-            origin, centres, starts = (saved.arrays[n] for n in ("origin", "centres", "starts"))
+            origin = saved.arrays["origin"]
+            known = Partition(**{name: saved.arrays[name] for name in Partition.__annotations__})
+            centres = known.centres
         else:
+            known = None
             origin, centres = self._first(agreement)
         done = 0 if saved is None else saved.round
         last = done
@@ -207,15 +210,13 @@ class KMeans(ClusterServer[KMeansSettings]):
         def note(state: Partition, round_: int, report: Mapping[str, Any]) -> None:
             nonlocal last
             last = round_
-            loss = float(state.distances.min()) / report["documents"]
-            run.event("round", round=round_, loss=loss, **report)
+            run.event("round", round=round_, **report)
             # Before one start is left it is begun anew; after what arrived there is no round.
             if run.due(round_) and len(state.centres) == 1 and not report["arrived"]:
-                arrays = {"origin": origin, "centres": state.centres, "starts": state.starts}
-                run.checkpoint(Checkpoint(round_, arrays, {}))
+                run.checkpoint(Checkpoint(round_, {"origin": origin, **vars(state)}, {}))
 
         rounds = run.rounds(done, self.settings.max_rounds)
-        state = lloyd(agreement, origin, centres, rounds, starts=starts, on_round=note)
+        state = lloyd(agreement, origin, centres, rounds, known=known, on_round=note)
         return Found({"origin": origin, "centres": state.centres[0]}, last)
 
     def _first(self, agreement: Agreement) -> tuple[Numbers, Numbers]:
