@@ -125,7 +125,8 @@ def test_a_site_settles_what_it_uses_itself(tmp_path: Path) -> None:
     (tmp_path / "local" / SITE_FILE).write_text('dta = "own.csv"\n')
     with pytest.raises(StudyError, match="no key 'dta'"):
         site_settings(there)
-    assert site_settings(place(tmp_path, simulated=True, data="a.csv")).data == Path("a.csv")
+    simulated = place(tmp_path / "simulator", simulated=True, data="a.csv")
+    assert site_settings(simulated).data == Path("a.csv")
 
 
 def test_a_server_that_plays_simulator_does_not_choose_the_documents(tmp_path: Path) -> None:
