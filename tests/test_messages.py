@@ -128,8 +128,8 @@ def test_an_address_has_one_name(tmp_path: Path) -> None:
 def test_a_name_that_was_taken_is_offered_the_study_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedtopics.engines.messages.GREET_AGAIN", 0.05)
-    monkeypatch.setattr("fedtopics.engines.messages.LOOK", 0.01)
+    monkeypatch.setattr("fedtopics.engines.messages.GREET_AGAIN", 0.0)
+    monkeypatch.setattr("fedtopics.engines.messages.LOOK", 0.0)
     plan, corpora = planned("lda"), subjects(SIZES)
     post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
     post.answers["z"] = Anew("north", corpora["north"], tmp_path / "again")
