@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,14 +114,14 @@ class FlareCarrier:
             return arrived
 
 
-class ServerPart:
+class ServerPart(ABC):
     """The server's component of a job."""
 
     patience = 3600.0
 
+    @abstractmethod
     def lead(self, carrier: FlareCarrier, place: Place) -> None:
         """Run the study; whatever it raises fails the job."""
-        raise NotImplementedError
 
     @collab.main  # type: ignore[untyped-decorator]
     def main(self) -> None:
@@ -128,15 +129,15 @@ class ServerPart:
         self.lead(FlareCarrier(collab.context, self.patience), _place({}))
 
 
-class SitePart:
+class SitePart(ABC):
     """A site's component of a job."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
+    @abstractmethod
     def work(self, message: bytes, place: Place) -> bytes:
         """Answer a message."""
-        raise NotImplementedError
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, message: bytes) -> bytes | None:

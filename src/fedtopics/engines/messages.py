@@ -243,19 +243,17 @@ class Messages:
         for member in self.members.values():
             if member.address and member.address not in there:
                 self._leave(member)
+        offer = self._proposal.offer(run=self._run)
         self._greeted = {a: at for a, at in self._greeted.items() if a in there}
         for address in sorted(there):
             if self._greeted.get(address, 0.0) <= now:
                 self._greeted[address] = float("inf")
-                self._carrier.send(address, to_message(wire.Frame(offer=self._offer())))
+                self._carrier.send(address, to_message(wire.Frame(offer=offer)))
 
     def _leave(self, member: Correspondent) -> None:
         member.address, member.late, member.ready = "", None, False
         self._happened.append(Noted("lost", member.name))
         self._fail(member, "its connection was lost")
-
-    def _offer(self) -> wire.Offer:
-        return self._proposal.offer(run=self._run)
 
     def _refuse(self, address: str, reason: str, again: bool = False) -> None:
         if address:
@@ -272,7 +270,7 @@ class Messages:
                 f"The study has no client named {accept.name!r}; name the client in the study "
                 "under [clients], or call it there as it is called here."
             )
-        elif member.address not in ("", address):
+        elif member.address:
             objection = f"A client named {accept.name!r} is connected already; stop it first."
             self._greeted[address] = time.monotonic() + GREET_AGAIN  # that one may be gone by then
         elif accept.fingerprint != self._proposal.fingerprint:

@@ -10,12 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load, save
 
 from fedtopics.aggregation import Template
 from fedtopics.cluster_inference import ClusterInference, ClusterShape
@@ -24,15 +22,15 @@ from fedtopics.clustering import (
     Numbers,
     Points,
     blocks,
-    move_together,
     nearest,
     sums_by_label,
 )
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.base import Clients, Draw, Run
+from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.client import AgreeingClient, Documents
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.server import Agreement, describe, reach_agreement
+from fedtopics.methods.told_labels import ToldLabels
 from fedtopics.topics import TopicModel
 from fedtopics.vocabulary import TextRules, VocabularyLimits
 
@@ -84,9 +82,7 @@ class ClusterServer(ABC, Generic[Settings]):
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Agree on words, find clusters, and ask the clients what they are about."""
-        agreement = reach_agreement(
-            clients, run, self.limits, 1, Draw(self.settings.clients_per_round, self.seed)
-        )
+        agreement = reach_agreement(clients, run, self.limits, 1, self.settings.draw(self.seed))
         found = self.cluster(agreement, run)
         work = partial(self._model, agreement, found)
         return clients.round(found.rounds + 1, work)[0]
@@ -137,8 +133,7 @@ class ClusterClient(AgreeingClient[Settings]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
-        self._labels = self._kept_labels()
-        """As last told, by start, number of clusters and half."""
+        self._told = ToldLabels(self.min_documents, self.workplace.folder)
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
@@ -231,10 +226,10 @@ class ClusterClient(AgreeingClient[Settings]):
         distances = np.zeros(len(centres))
         for start, own in enumerate(centres):
             labels, apart = nearest(points, own)
-            labels = self._together((starts[start], len(own), half), labels)
+            labels = self._told.together((starts[start], len(own), half), labels)
             sums[start], counts[start] = self.told(*sums_by_label(points, labels, len(own)))
             distances[start] = apart.sum()
-        self._keep_labels()
+        self._told.keep()
         told = {"sums": sums, "counts": counts, "distances": distances}
         return told | {"documents": points.shape[0]}
 
@@ -244,41 +239,8 @@ class ClusterClient(AgreeingClient[Settings]):
         Leaves the client
             Words with their document frequencies and occurrences; the number of documents.
         """
-        self._labels = {}
-        self._keep_labels()
+        self._told.forget()
         return super().vocabulary()
-
-    @property
-    def _labels_file(self) -> Path | None:
-        folder = self.workplace.folder
-        return None if folder is None else folder / "labels.safetensors"
-
-    def _keep_labels(self) -> None:
-        """Let a process after this one know what was told: before the reply leaves."""
-        if self._labels_file is not None:
-            self._labels_file.parent.mkdir(parents=True, exist_ok=True)
-            kept = {"-".join(map(str, key)): own for key, own in self._labels.items()}
-            part = self._labels_file.with_suffix(".part")
-            part.write_bytes(save(kept))
-            part.replace(self._labels_file)
-
-    def _kept_labels(self) -> dict[tuple[int, int, int], NDArray[np.int64]]:
-        if self._labels_file is None or not self._labels_file.exists():
-            return {}
-        found = {}
-        for key, own in load(self._labels_file.read_bytes()).items():
-            start, number, half = map(int, key.split("-"))
-            found[start, number, half] = own
-        return found
-
-    def _together(
-        self, clustering: tuple[int, int, int], labels: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        before = self._labels.get(clustering)
-        if before is not None:
-            labels = move_together(before, labels, clustering[1], self.min_documents)
-        self._labels[clustering] = labels
-        return labels
 
     def rows(self, half: int) -> Documents | slice:
         """Return which points are of a half of the documents, or all of them.

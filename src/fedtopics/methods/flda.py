@@ -33,7 +33,7 @@ from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
 from fedtopics.gibbs import Topic, load_tomotopy, sample_topics
 from fedtopics.inference import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.base import Clients, Draw, Run
+from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.client import Documents, TopicClient, in_order
 from fedtopics.methods.coherence import federated_coherence
 from fedtopics.methods.flda_state import (
@@ -171,7 +171,7 @@ class FLDA:
             last = self.start.done + (1 if self.start.once else settings.max_rounds)
         if state.reason:
             last = state.round
-        draw = Draw(settings.clients_per_round, self.seed)
+        draw = settings.draw(self.seed)
         for round_ in run.rounds(state.round, last):
             work = partial(self._round, clients, state, round_, run)
             state, report = clients.round(round_, work, draw)

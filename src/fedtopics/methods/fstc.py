@@ -400,7 +400,7 @@ class FSTCClient(DiscriminativeClient[FSTCSettings]):
         self, points: NDArray[np.float32], labels: NDArray[np.int64], n: int
     ) -> dict[str, Any]:
         """As `_reply`; between k-means' last sums and these, documents move in groups as well."""
-        last = [told for (_, k, half), told in self._labels.items() if (k, half) == (n, ALL)]
+        last = self._told.of(n, ALL)
         if last:
             alike = max(last, key=lambda told: int((told == labels).sum()))
             labels = move_together(alike, labels, n, self.min_documents)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedtopics.aggregation import Payload, Rows, ServerOptimizer, Template
 from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.base import Clients, Draw, Run
+from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.carried import AVERAGES, begin, check_fits
 from fedtopics.methods.client import Documents, in_order
 from fedtopics.methods.minibatches import MinibatchClient
@@ -98,13 +98,9 @@ class GFedNTM:
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Execute Algorithm 1: agree on the words, then round after round on the weights."""
         settings = self.settings
+        draw = settings.draw(self.seed)
         agreement = reach_agreement(
-            clients,
-            run,
-            self.limits,
-            settings.n_components,
-            Draw(settings.clients_per_round, self.seed),
-            self._further,
+            clients, run, self.limits, settings.n_components, draw, self._further
         )
         network = settings.build(len(agreement.vocabulary))
         state = self._first_state(network)

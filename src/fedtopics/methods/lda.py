@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fedtopics.aggregation import Rows, Template
 from fedtopics.errors import StudyError
 from fedtopics.inference import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.base import Checkpoint, Clients, Draw, Run
+from fedtopics.methods.base import Checkpoint, Clients, Run
 from fedtopics.methods.client import Documents, in_order
 from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.server import Agreement, describe, reach_agreement
@@ -81,13 +81,9 @@ class LDA:
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Alternate: expected counts at the clients, topics from their sum at the server."""
         settings = self.settings
+        draw = settings.draw(self.seed)
         agreement = reach_agreement(
-            clients,
-            run,
-            self.limits,
-            settings.n_components,
-            Draw(settings.clients_per_round, self.seed),
-            self._further,
+            clients, run, self.limits, settings.n_components, draw, self._further
         )
         saved = run.restore()
         done = self._done if saved is None else saved.round

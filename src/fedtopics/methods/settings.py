@@ -13,6 +13,7 @@ from fedtopics.embeddings import EmbeddingSettings
 from fedtopics.errors import StudyError
 from fedtopics.gibbs import GibbsSettings
 from fedtopics.inference import LDAPrior
+from fedtopics.methods.base import Draw
 from fedtopics.methods.coherence import Within
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
 from fedtopics.reading import READINGS, Reading
@@ -86,6 +87,10 @@ class TopicSettings(BaseModel):
         description='where the topics\' words count as occurring together: "windows" of text, '
         '"documents" (where the order of words is lost), or "nothing": no coherence, no counts',
     )
+
+    def draw(self, seed: int) -> Draw:
+        """Return who trains in a round of the study with this seed."""
+        return Draw(self.clients_per_round, seed)
 
     @property
     def most_components(self) -> int:
