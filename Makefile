@@ -21,12 +21,12 @@ test: .venv/ready
 # Through Flower, whose pins want an environment of its own: SuperLink and SuperNodes as processes,
 # each message one more; minutes.
 test-flower: .venv-flower/ready
-	FEDTOPICS_ENGINE=flower $(FLOWER)/pytest -p no:xdist tests/engines/test_flower.py
+	FEDTOPICS_ENGINE=flower $(FLOWER)/pytest -p no:xdist tests/integrations/test_flower.py
 
 # Through NVIDIA FLARE: its simulator, and a system of processes on this machine; half an hour.
 test-flare: .venv-flare/ready
-	OMP_NUM_THREADS=1 FEDTOPICS_ENGINE=flare $(FLARE)/pytest tests/engines/test_flare.py \
-	  tests/engines/test_flare_missing.py
+	OMP_NUM_THREADS=1 FEDTOPICS_ENGINE=flare $(FLARE)/pytest tests/integrations/test_flare.py \
+	  tests/integrations/test_flare_missing.py
 
 check: .venv/ready
 	$(BIN)/ruff check .

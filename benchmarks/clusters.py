@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from fedtopics import Corpus, Policy, Study, train
-from fedtopics.cluster_inference import centred
-from fedtopics.clustering import Moments
 from fedtopics.datasets import split_clients
 from fedtopics.engines.grpc.frames import chunks
 from fedtopics.engines.values import pack
-from fedtopics.methods.kmeans import draw_centres
+from fedtopics.federation.privacy import Door
+from fedtopics.inference.clusters import centred
+from fedtopics.inference.points import Moments
+from fedtopics.methods.kmeans.method import draw_centres
 from fedtopics.metrics import clustering_accuracy
-from fedtopics.privacy import Door
 
 RESULTS = Path(__file__).parent / "results" / "clusters.md"
 SPLITS: dict[str, dict[str, Any]] = {

@@ -17,12 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from experiments.gfedntm_figure3 import RECIPES
+
 from federated import NAMES, events_of, prepare, run
 from fedtopics import TopicModel
 from fedtopics.datasets import SyntheticClients, synthetic_lda
-from fedtopics.experiments.gfedntm_figure3 import RECIPES
+from fedtopics.federation.privacy import summarise_ledger
 from fedtopics.metrics import topic_similarity
-from fedtopics.privacy import summarise_ledger
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "cost.jsonl"

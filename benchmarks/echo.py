@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.engines.answering import Answering
 from fedtopics.engines.handshake import Proposal
-from fedtopics.engines.messages import Carrier, Messages
+from fedtopics.engines.message_client import Answering
+from fedtopics.engines.message_server import Carrier, Messages
 from fedtopics.engines.rounds import RemoteClients, Rules
+from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger
 from fedtopics.methods.base import Clients
-from fedtopics.privacy import OPEN_POLICY, Door, Ledger
 
 PROPOSAL = Proposal("0", "gfedntm", 1, {}, "benchmark")
 VERSIONS = ("0", {"gfedntm": 1})

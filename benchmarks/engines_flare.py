@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from echo import answering, by_messages, echo, latencies, name_of
-from fedtopics.engines.flare import FlareCarrier, Place, ServerPart, SitePart
-from fedtopics.engines.flare_jobs import make_job, simulate
+from fedtopics.integrations.flare_carrier import FlareCarrier, Place, ServerPart, SitePart
+from fedtopics.integrations.flare_jobs import make_job, simulate
 
 RESULT = "result.json"
 

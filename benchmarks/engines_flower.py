@@ -47,7 +47,7 @@ def server_app() -> Any:
     from flwr.serverapp import ServerApp
 
     from echo import by_messages, echo, latencies
-    from fedtopics.engines.flower import GridCarrier
+    from fedtopics.integrations.flower_carrier import GridCarrier
 
     def work(grid: Any, context: Any) -> None:
         config = context.run_config
@@ -65,8 +65,8 @@ def client_app() -> Any:
     """Ask the process that stays, which sends back what comes."""
     from flwr.clientapp import ClientApp
 
-    from fedtopics.engines.flower import answer, unwrapped
-    from fedtopics.engines.standby import ask
+    from fedtopics.engines.resident_process import ask
+    from fedtopics.integrations.flower_carrier import answer, unwrapped
 
     def reply(message: Any, context: Any) -> Any:
         folder = Path(context.node_config["out"])
@@ -81,7 +81,7 @@ def client_app() -> Any:
 def be_a_client(folder: Path) -> None:
     """Be what stays at a SuperNode: with all that a client's half loads."""
     from echo import answering
-    from fedtopics.engines.standby import stay
+    from fedtopics.engines.resident_process import stay
 
     stay(folder, answering(folder.name, folder), lambda: None, 30)
 

@@ -141,7 +141,7 @@ def export(folder: Path) -> tuple[Any, list[list[str]]]:
 def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> list[str]:
     """Say what each library says, beside what fedtopics says."""
     from fedtopics.metrics import coherence_of, inverted_rank_biased_overlap, unique_words
-    from fedtopics.reading import Reading
+    from fedtopics.model.shown_words import Reading
 
     many, by_probability = model.topics(MANY), model.topics(WORDS, 1)
     ours = {

@@ -18,12 +18,12 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from fedtopics.corpus import Columns, Corpus
 from fedtopics.engines.local import LocalClients
+from fedtopics.federation.privacy import Door, Ledger, Policy
+from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.study import Study
 from fedtopics.methods.base import EVERYONE, Draw, T
-from fedtopics.privacy import Door, Ledger, Policy
-from fedtopics.runs import RunFolder
-from fedtopics.study import Study
+from fedtopics.text.corpus import Columns, Corpus
 
 Weights = dict[str, NDArray[Any]]
 

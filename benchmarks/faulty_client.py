@@ -18,17 +18,17 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fedtopics.aggregation import Rows
 from fedtopics.cli.members import ClientNews
-from fedtopics.corpus import Columns, Corpus
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc import client as engine
 from fedtopics.engines.grpc.frames import CHUNK_TAG, Line
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FedTopicsError
-from fedtopics.federation import GrpcParticipation
+from fedtopics.federation.privacy import Door, Policy
+from fedtopics.federation.server import GrpcParticipation
+from fedtopics.methods.aggregation import Rows
 from fedtopics.pki import Identity
-from fedtopics.privacy import Door, Policy
+from fedtopics.text.corpus import Columns, Corpus
 
 CANARY = "aubergine"  # stands for a document's word in an error; no output may have it
 FAULTS = ("raise", "nan", "shape", "study", "accept", "large", "frame", "old", "slow", "late-raise")

@@ -12,9 +12,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedtopics.experiments.flda_runs import DATA_SETS, Settings, thresholds
-from fedtopics.topic_pairs import read_pairs
-from fedtopics.topic_threshold import decided_alike, fit_curve
+from experiments.flda_runs import DATA_SETS, Settings, thresholds
+
+from fedtopics.methods.flda.labelled_pairs import read_pairs
+from fedtopics.methods.flda.threshold import decided_alike, fit_curve
 
 PAIRS = Path(__file__).parent / "results" / "flda"
 SEED = 50

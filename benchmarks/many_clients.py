@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from fedtopics.experiments.rows import Rows
+from experiments.rows import Rows
 
 RESULTS = Path(__file__).parent / "results"
 CLIENTS = (10, 100, 1000)

@@ -13,9 +13,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from documents import bag_of_words
-from fedtopics.aggregation import ServerOptimizer
+from fedtopics.methods.aggregation import ServerOptimizer
 from fedtopics.networks import NetworkSettings, ProdLDA, batch_weights
-from fedtopics.passes import gradients, leaves, run_through
+from fedtopics.networks.passes import gradients, leaves, run_through
 
 STEPS = 100
 PARTS = {

@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedtopics.corpus import Columns, Corpus
-from fedtopics.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
-from fedtopics.vocabulary import TextRules, VocabularyLimits, agree, count_words, tokens
+from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
+from fedtopics.text.vocabulary import TextRules, VocabularyLimits, agree, count_words, tokens
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "quality.jsonl"

@@ -24,9 +24,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedtopics import Corpus, Study, TopicModel, train
-from fedtopics.corpus import pool
 from fedtopics.datasets import package_documentation
 from fedtopics.metrics import normalised_mutual_information, purity, topic_similarity
+from fedtopics.text.corpus import pool
 
 RESULTS = Path(__file__).parent / "results" / "skew.jsonl"
 SCENARIOS = ("centralised", "sync", "server", "local")

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedtopics import Study, figures
 from fedtopics.datasets import package_documentation
-from fedtopics.sweep import SHOWN, recommend, sweep
+from fedtopics.federation.sweep import SHOWN, recommend, sweep
 
 RESULTS = Path(__file__).parent / "results" / "sweep"
 METHOD = {"max_rounds": 1000, "batch_size": 320}  # the demo's

@@ -53,4 +53,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports that commands write have no figures, which take a second to draw."""
-    monkeypatch.setattr("fedtopics.figures.available", lambda: False)
+    monkeypatch.setattr("fedtopics.model.figures.available", lambda: False)

@@ -12,9 +12,9 @@ import click
 from pydantic import BaseModel
 
 from fedtopics import cli
-from fedtopics.methods import CLIENT_HALVES
-from fedtopics.privacy import Policy
-from fedtopics.study import ClientData, Study
+from fedtopics.federation.privacy import Policy
+from fedtopics.federation.study import ClientData, Study
+from fedtopics.methods.registry import CLIENT_HALVES
 
 
 def commands() -> str:
@@ -26,8 +26,10 @@ def _helps(command: click.Command, parent: click.Context | None, name: str) -> I
     context = click.Context(command, info_name=name, parent=parent, max_content_width=90)
     context.help_option_names = ["-h", "--help"]
     yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
-    for inner in command.commands.values() if isinstance(command, click.Group) else ():
-        yield from _helps(inner, context, str(inner.name))
+    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+        inner = command.get_command(context, name)
+        if inner is not None:
+            yield from _helps(inner, context, name)
 
 
 def settings() -> str:

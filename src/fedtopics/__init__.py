@@ -8,10 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from fedtopics.extras import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
-    from fedtopics.corpus import Columns, Corpus
     from fedtopics.estimators import (
         FLDA,
         LDA,
@@ -22,26 +23,27 @@ if TYPE_CHECKING:
         ShortTextClustering,
         ZeroShotTM,
     )
-    from fedtopics.privacy import Policy
-    from fedtopics.simulation import train
-    from fedtopics.study import Study
-    from fedtopics.topics import TopicModel
+    from fedtopics.federation.privacy import Policy
+    from fedtopics.federation.simulation import train
+    from fedtopics.federation.study import Study
+    from fedtopics.model.topic_model import TopicModel
+    from fedtopics.text.corpus import Columns, Corpus
 
 _HOMES = {
     "FLDA": "estimators",
     "LDA": "estimators",
-    "Columns": "corpus",
+    "Columns": "text.corpus",
     "CombinedTM": "estimators",
-    "Corpus": "corpus",
+    "Corpus": "text.corpus",
     "GuidedLDA": "estimators",
     "NeuralLDA": "estimators",
-    "Policy": "privacy",
+    "Policy": "federation.privacy",
     "ProdLDA": "estimators",
     "ShortTextClustering": "estimators",
-    "Study": "study",
-    "TopicModel": "topics",
+    "Study": "federation.study",
+    "TopicModel": "model.topic_model",
     "ZeroShotTM": "estimators",
-    "train": "simulation",
+    "train": "federation.simulation",
 }
 
 __all__ = [

@@ -1,10 +1,12 @@
-"""Packages that only some of the functions need."""
+"""What is installed: our own version, and packages that only some of the functions need."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
 from fedtopics.errors import FedTopicsError
+
+VERSION = "0.1.0"
 
 
 def require(what: str, install: str, *packages: tuple[str, str]) -> None:

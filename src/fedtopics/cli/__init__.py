@@ -4,40 +4,56 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 import click
 
-from fedtopics import __version__
-from fedtopics.cli import (
-    evaluate,
-    federation,
-    flare,
-    flda,
-    flower,
-    local,
-    models,
-    pki,
-    report,
-    reproduce,
-    sweep,
-)
 from fedtopics.errors import FedTopicsError
+from fedtopics.extras import VERSION
+
+# Where each command is, in the order of the help. A module is loaded when its command is called.
+COMMANDS = {
+    "demo": "fedtopics.cli.local:demo",
+    "run": "fedtopics.cli.local:run",
+    "report": "fedtopics.cli.report:report",
+    "topics": "fedtopics.cli.local:topics",
+    "transform": "fedtopics.cli.local:transform",
+    "evaluate": "fedtopics.cli.evaluate:evaluate",
+    "ledger": "fedtopics.cli.local:ledger",
+    "continue": "fedtopics.cli.models:continue_",
+    "compare": "fedtopics.cli.models:compare",
+    "sweep": "fedtopics.cli.sweep:sweep",
+    "server": "fedtopics.cli.federation:server",
+    "client": "fedtopics.cli.federation:client",
+    "doctor": "fedtopics.cli.federation:doctor",
+    "pki": "fedtopics.cli.pki:group",
+    "flda": "fedtopics.cli.flda:group",
+    "flare": "fedtopics.integrations.flare_command:group",
+    "flower": "fedtopics.integrations.flower_command:group",
+    "reproduce": "fedtopics.cli.reproduce:group",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="fedtopics")
+class Commands(click.Group):
+    """The commands of `COMMANDS`, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name all commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="fedtopics")
 def app() -> None:
     """Find the topics in text that may not be pooled."""
-
-
-_COMMANDS = (
-    local.demo, local.run, report.report, local.topics, local.transform, evaluate.evaluate,
-    local.ledger, models.continue_, models.compare, sweep.sweep,
-    flare.group, flda.group, flower.group, reproduce.group, pki.group,
-    federation.server, federation.client, federation.doctor,
-)  # fmt: skip
-for _command in _COMMANDS:
-    app.add_command(_command)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 # Commands import what needs torch when they run: --help answers at once.
 if TYPE_CHECKING:
-    from fedtopics.topics import TopicModel
+    from fedtopics.model.topic_model import TopicModel
 
 console = Console(highlight=False)
 

@@ -72,9 +72,9 @@ def evaluate(
 
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
-    from fedtopics.corpus import Columns, Corpus
-    from fedtopics.evaluation import evaluate as score
-    from fedtopics.topics import TopicModel
+    from fedtopics.model.evaluation import evaluate as score
+    from fedtopics.model.topic_model import TopicModel
+    from fedtopics.text.corpus import Columns, Corpus
 
     found = TopicModel.from_pretrained(model)
     corpus = Corpus.read(data, Columns(text=text, tokens=tokens, label=label, embedding=embedding))

@@ -16,7 +16,7 @@ from fedtopics.cli.report import write_beside
 from fedtopics.errors import FederationError, FedTopicsError
 
 if TYPE_CHECKING:
-    from fedtopics.methods.start import Words
+    from fedtopics.methods.warm_start import Words
 
 server_option = click.option(
     "--server", "address", required=True, metavar="HOST:PORT", help="The server's address."
@@ -63,10 +63,10 @@ def server(
     checkpoint; the clients come back by themselves. With --start, training begins with a model, as
     `continue` does on one machine.
     """
-    from fedtopics.federation import serve
+    from fedtopics.federation.server import serve
+    from fedtopics.federation.study import Study
+    from fedtopics.model.topic_model import TopicModel
     from fedtopics.pki import Identity
-    from fedtopics.study import Study
-    from fedtopics.topics import TopicModel
 
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
@@ -142,11 +142,11 @@ def client(
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --follow they
     may still come: rows at the end of the file, or new files in the folder.
     """
-    from fedtopics.arrivals import Follow
-    from fedtopics.corpus import Columns, Corpus
-    from fedtopics.federation import GrpcParticipation
+    from fedtopics.federation.privacy import Policy
+    from fedtopics.federation.server import GrpcParticipation
     from fedtopics.pki import Identity
-    from fedtopics.privacy import Policy
+    from fedtopics.text.arrivals import Follow
+    from fedtopics.text.corpus import Columns, Corpus
 
     if insecure != (identity is None) or insecure != (name is not None):
         raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")
@@ -175,7 +175,7 @@ def client(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(address: str, identity: Path, as_json: bool) -> None:
     """Check what a client needs to take part: a line each, with what to do."""
-    from fedtopics.doctor import examine
+    from fedtopics.federation.doctor import examine
 
     findings = []
     for finding in examine(address, identity):

@@ -49,8 +49,8 @@ def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> N
     RUN is the folder of a run of F-LDA, at the server. The pairs are of all degrees of similarity:
     as many of each as there are.
     """
-    from fedtopics.topic_pairs import check_free, read_topics, write_pairs
-    from fedtopics.topic_pairs import sample_pairs as sample
+    from fedtopics.methods.flda.labelled_pairs import check_free, read_topics, write_pairs
+    from fedtopics.methods.flda.labelled_pairs import sample_pairs as sample
 
     check_free(out)
     pairs = sample(read_topics(run), n_pairs, seed, words)
@@ -72,7 +72,7 @@ def label(pairs: Path) -> None:
     Ctrl-C, and go on whenever you like. What is skipped is asked again the next time. The cosine
     is not shown, so that it does not decide.
     """
-    from fedtopics.topic_pairs import read_pairs, write_pairs
+    from fedtopics.methods.flda.labelled_pairs import read_pairs, write_pairs
 
     known = read_pairs(pairs)
     unknown = [number for number, pair in enumerate(known) if pair.same is None]
@@ -114,9 +114,10 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
 
     It is the cosine at which they are as likely the same as not, by logistic regression.
     """
-    from fedtopics.experiments.report import require
-    from fedtopics.topic_pairs import read_pairs
-    from fedtopics.topic_threshold import check_picture, decided_alike, draw_curve, fit_curve
+    from experiments.report import require
+
+    from fedtopics.methods.flda.labelled_pairs import read_pairs
+    from fedtopics.methods.flda.threshold import check_picture, decided_alike, draw_curve, fit_curve
 
     if plot is not None:
         check_picture(plot)
@@ -161,7 +162,7 @@ def rounds(model: Path, as_json: bool) -> None:
     The table has the largest topics of each round. One that was there before, but small, can enter
     it without being new, and leave it without having vanished.
     """
-    from fedtopics.topics import TopicModel
+    from fedtopics.model.topic_model import TopicModel
 
     in_run = model / "model"
     folder = in_run if (in_run / "config.json").is_file() else model

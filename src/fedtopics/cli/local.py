@@ -36,8 +36,8 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
     The documents are the documentation of installed Python packages, one package a client.
     """
     from fedtopics.datasets import package_documentation
-    from fedtopics.simulation import train
-    from fedtopics.study import Study
+    from fedtopics.federation.simulation import train
+    from fedtopics.federation.study import Study
 
     folder = out or _unused(Path("runs/demo"))
     with status("Reading the documentation of installed packages"):
@@ -86,14 +86,14 @@ def run(
     track: tuple[str, ...],
 ) -> None:
     """Run a study with all its clients on this machine."""
-    from fedtopics.study import Study, example_study
+    from fedtopics.federation.study import Study, example_study
 
     if example:
         click.echo(example_study(method), nl=False)
         return
     if study is None:
         raise click.UsageError("Name a study file, or print one with --example.")
-    from fedtopics.simulation import train
+    from fedtopics.federation.simulation import train
 
     plan = Study.read(study)
     folder = out or Path("runs") / plan.name
@@ -135,8 +135,8 @@ def topics(
 
     Labels of topics are in MODEL/topics.json, which is there to be edited. --json is --format json.
     """
-    from fedtopics.exports import as_csv, as_markdown
-    from fedtopics.topics import TopicModel
+    from fedtopics.model.exports import as_csv, as_markdown
+    from fedtopics.model.topic_model import TopicModel
 
     if as_json and format_ not in (None, "json"):
         raise click.UsageError(f"--json and --format {format_} exclude each other.")
@@ -180,8 +180,8 @@ def transform(
 
     FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
-    from fedtopics.corpus import Columns, Corpus
-    from fedtopics.topics import TopicModel
+    from fedtopics.model.topic_model import TopicModel
+    from fedtopics.text.corpus import Columns, Corpus
 
     found = TopicModel.from_pretrained(model)
     corpus = Corpus.read(file, Columns(text=text, tokens=tokens, embedding=embedding))
@@ -205,7 +205,7 @@ def ledger(run: Path, as_json: bool) -> None:
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
-    from fedtopics.privacy import find_ledgers, summarise_ledger
+    from fedtopics.federation.privacy import find_ledgers, summarise_ledger
 
     paths = {run.resolve().parent.name: run} if run.is_file() else find_ledgers(run)
     if not paths:
@@ -220,7 +220,9 @@ def ledger(run: Path, as_json: bool) -> None:
         "documents: each reply is a sum over at least so many. values: numbers or words in the "
         "largest reply.\nThe ledger file has each reply's time, fields, shapes and SHA-256.\n"
     )
-    from fedtopics.methods import what_leaves  # loads torch, which the tables need not wait for
+    from fedtopics.methods.registry import (
+        what_leaves,  # loads torch, which the tables need not wait for
+    )
 
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():

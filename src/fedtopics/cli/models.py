@@ -12,8 +12,8 @@ from fedtopics.cli.options import FOLDER, as_json, tracked, tracked_option, voca
 from fedtopics.cli.report import write_beside
 
 if TYPE_CHECKING:
-    from fedtopics.comparison import Comparison
-    from fedtopics.methods.start import Words
+    from fedtopics.methods.warm_start import Words
+    from fedtopics.model.comparison import Comparison
 
 
 @click.command("continue")
@@ -39,9 +39,9 @@ def continue_(
     goes on as it is and its rounds count on; with new ones its topics are carried over word by
     word. It keeps its words if the study has its method and rules of text.
     """
-    from fedtopics.simulation import train
-    from fedtopics.study import Study
-    from fedtopics.topics import TopicModel
+    from fedtopics.federation.simulation import train
+    from fedtopics.federation.study import Study
+    from fedtopics.model.topic_model import TopicModel
 
     plan = Study.read(study)
     plan = plan if rounds is None else plan.with_rounds(rounds)
@@ -80,8 +80,8 @@ def compare(
     By default two topics are the same from the cosine that one in a hundred pairs of different
     topics of one model reaches.
     """
-    from fedtopics.comparison import compare as compared
-    from fedtopics.topics import TopicModel
+    from fedtopics.model.comparison import compare as compared
+    from fedtopics.model.topic_model import TopicModel
 
     a, b = (TopicModel.from_pretrained(folder) for folder in (model_a, model_b))
     found = compared(a, b, words, threshold)

@@ -37,7 +37,7 @@ def tracked(names: Sequence[str], folder: Path, shown: OnEvent) -> Iterator[OnEv
     if not names:
         yield shown
         return
-    from fedtopics.tracking import MLflow, TensorBoard, Tracker, tell_all
+    from fedtopics.federation.tracking import MLflow, TensorBoard, Tracker, tell_all
 
     def complain(message: str) -> None:
         click.echo(f"fedtopics: {message}", err=True)

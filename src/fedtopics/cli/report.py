@@ -35,7 +35,7 @@ def report(
     RUN is the folder of a run, of a client's part in one, or of a model. The file asks no host for
     anything and has no document's text, unless --with-documents puts examples of one's own there.
     """
-    from fedtopics.corpus import Columns, Corpus
+    from fedtopics.text.corpus import Columns, Corpus
 
     name = "report.html" if with_documents is None else "report-with-documents.html"
     documents = with_documents and Corpus.read(with_documents, Columns(text=text))
@@ -64,8 +64,8 @@ def write(
     run: Path, page: Path | None = None, min_documents: int = 10, documents: object = None
 ) -> Path:
     """Write the report of a run's folder; return its file."""
+    from fedtopics.model.topic_model import TopicModel
     from fedtopics.report import find_run, summarise, write_report
-    from fedtopics.topics import TopicModel
 
     with status("Writing the report"):
         folder, facts = find_run(run)

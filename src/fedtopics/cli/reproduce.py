@@ -14,7 +14,7 @@ from fedtopics.cli.display import console, print_json, say
 from fedtopics.cli.options import FOLDER, as_json
 
 if TYPE_CHECKING:
-    from fedtopics.experiments.report import Table
+    from experiments.report import Table
 
 
 @click.group("reproduce")
@@ -67,9 +67,9 @@ def gfedntm_amwmd(
     and holds each client's topics against all of them and against controls. The files have
     columns node (the client) and tokens or text. What is trained already is not trained again.
     """
-    from fedtopics.experiments.amwmd_claims import sentences, tables
-    from fedtopics.experiments.amwmd_results import plain, write_results
-    from fedtopics.experiments.gfedntm_amwmd import Settings, reproduce
+    from experiments.amwmd_claims import sentences, tables
+    from experiments.amwmd_results import plain, write_results
+    from experiments.gfedntm_amwmd import Settings, reproduce
 
     settings = Settings(data, out, seeds, quick, network, preset, vectors)
     with ModelProgress(hidden=as_json) as display:
@@ -106,9 +106,10 @@ def gfedntm_figure3(
     and holds their topics and their documents' similarities against the true ones. What is trained
     already is not trained again; the whole takes hours.
     """
+    from experiments.gfedntm_figure3 import RECIPES, Settings, reproduce
+
+    from experiments import figure3_results
     from fedtopics.errors import StudyError
-    from fedtopics.experiments import figure3_results
-    from fedtopics.experiments.gfedntm_figure3 import RECIPES, Settings, reproduce
 
     if unknown := set(models) - set(RECIPES):
         raise StudyError(f"There is no model {min(unknown)!r}; known: {', '.join(RECIPES)}.")
@@ -136,8 +137,9 @@ def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -
 
     The files have a column text. What is trained already is not trained again.
     """
-    from fedtopics.experiments import flda_results
-    from fedtopics.experiments.flda_runs import Settings, reproduce
+    from experiments.flda_runs import Settings, reproduce
+
+    from experiments import flda_results
 
     settings = Settings(data, out, seeds, quick)
     with ModelProgress(hidden=as_json) as display:
@@ -174,9 +176,10 @@ def fstc(
     searchsnippets.parquet are taken as well if they are there. What is trained already is not
     trained again.
     """
-    from fedtopics.experiments import fstc_results
-    from fedtopics.experiments.fstc_runs import reproduce
-    from fedtopics.experiments.fstc_tasks import Settings
+    from experiments.fstc_runs import reproduce
+    from experiments.fstc_tasks import Settings
+
+    from experiments import fstc_results
 
     parts = tuple(part.strip() for part in only.split(",")) if only else ()
     settings = Settings(data, out, seeds, quick, parts)

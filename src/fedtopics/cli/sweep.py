@@ -47,10 +47,10 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
     All clients' documents are on this machine; a tenth of each client's is held out. Typed again,
     it goes on where it was.
     """
-    from fedtopics import figures
-    from fedtopics.study import Study
-    from fedtopics.sweep import SHOWN, recommend
-    from fedtopics.sweep import sweep as work
+    from fedtopics.federation.study import Study
+    from fedtopics.federation.sweep import SHOWN, recommend
+    from fedtopics.federation.sweep import sweep as work
+    from fedtopics.model import figures
 
     plan = Study.read(study)
     folder = out or Path("runs") / f"{plan.name}-sweep"
@@ -80,7 +80,7 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
 
 
 def _print(summary: list[dict[str, Any]]) -> None:
-    from fedtopics.sweep import SHOWN
+    from fedtopics.federation.sweep import SHOWN
 
     table = Table()
     for title in ("topics", *(criterion.title for criterion in SHOWN)):

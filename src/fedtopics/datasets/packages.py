@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError
+from fedtopics.text.corpus import Corpus
 
 PACKAGES = ("networkx", "scipy", "sklearn", "sympy", "standard-library", "numpy", "torch")
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

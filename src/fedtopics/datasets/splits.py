@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedtopics.corpus import Corpus
 from fedtopics.errors import DataError, StudyError
+from fedtopics.text.corpus import Corpus
 
 Split = Literal["even", "proportions", "dirichlet"]
 

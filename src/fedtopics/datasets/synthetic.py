@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.corpus import Corpus
 from fedtopics.errors import StudyError
+from fedtopics.text.corpus import Corpus
 
 FOREIGN = 1e-5  # alpha of other clients' own topics, as in the authors' configuration
 

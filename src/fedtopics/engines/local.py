@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedtopics.aggregation import RunningSum, Template
+from fedtopics.engines.call_handler import Exit
+from fedtopics.methods.aggregation import RunningSum, Template
 from fedtopics.methods.base import EVERYONE, Draw, T
-from fedtopics.privacy import Door
 
 
 class LocalClients:
@@ -18,10 +18,10 @@ class LocalClients:
 
     Parameters
     ----------
-    doors : mapping of client name to Door
+    doors : mapping of client name to its door
     """
 
-    def __init__(self, doors: Mapping[str, Door]) -> None:
+    def __init__(self, doors: Mapping[str, Exit]) -> None:
         self._doors = dict(sorted(doors.items()))
         self._asked = list(self._doors)
 

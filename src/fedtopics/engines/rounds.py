@@ -14,10 +14,10 @@ from itertools import count
 from queue import Empty
 from typing import Any
 
-from fedtopics.aggregation import RunningSum, Template, find_fault
 from fedtopics.engines.base import Arrived, Failed, Happening, Lines
 from fedtopics.engines.values import unpack
 from fedtopics.errors import FederationError
+from fedtopics.methods.aggregation import RunningSum, Template, find_fault
 from fedtopics.methods.base import EVERYONE, Draw, T
 
 BAD_REPLIES = 3  # after these a client is excluded

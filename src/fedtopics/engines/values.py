@@ -17,9 +17,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from fedtopics.aggregation import Rows
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.errors import FederationError
+from fedtopics.methods.aggregation import Rows
 
 ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
 SMALL = 1 << 16  # bytes

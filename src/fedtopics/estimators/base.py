@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fedtopics.corpus import Corpus
-from fedtopics.inference import Readout
-from fedtopics.methods.start import Start
-from fedtopics.privacy import OPEN_POLICY, Policy
-from fedtopics.simulation import train
-from fedtopics.study import Study
-from fedtopics.topics import TopicModel
+from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.theta import Readout
+from fedtopics.methods.warm_start import Start
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
 
 ALONE = "all"  # the one client of `fit`
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from fedtopics.errors import StudyError
 from fedtopics.estimators.base import GrowingEstimator
-from fedtopics.privacy import explain
+from fedtopics.federation.privacy import explain
 
 
 class TopicListEstimator(GrowingEstimator):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fedtopics.aggregation import OptimizerName
 from fedtopics.estimators.base import TopicEstimator, known
+from fedtopics.methods.aggregation import OptimizerName
 
 
 class ProdLDA(TopicEstimator):
@@ -96,7 +96,7 @@ class ProdLDA(TopicEstimator):
     scikit-learn's ``check_estimator`` passes. Most of its checks skip estimators of text; run on
     token lists made of their numbers, more than thirty pass, and those that do not apply (they
     feed sparse, complex or one-column tables, or count columns) are listed with a reason in
-    ``tests/test_estimators.py``.
+    ``tests/estimators/test_estimators.py``.
 
     Examples
     --------

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fedtopics.corpus import Corpus
 from fedtopics.errors import StudyError
 from fedtopics.estimators.base import TopicEstimator, known
-from fedtopics.privacy import Policy
+from fedtopics.federation.privacy import Policy
+from fedtopics.text.corpus import Corpus
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]

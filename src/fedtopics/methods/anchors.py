@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fedtopics.aggregation import Template
+from fedtopics.methods.aggregation import Template
 from fedtopics.networks import to_tensor
 
 WIDTH = 300  # of the projection

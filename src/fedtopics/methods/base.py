@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.aggregation import Template
-from fedtopics.topics import TopicModel
+from fedtopics.methods.aggregation import Template
+from fedtopics.model.topic_model import TopicModel
 
 T = TypeVar("T")
 DRAW = 0x64726177  # keeps these draws apart from other uses of the seed

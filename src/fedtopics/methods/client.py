@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.corpus import Corpus
 from fedtopics.errors import StudyError
-from fedtopics.methods.coherence import count_pairs, is_usual
 from fedtopics.methods.settings import TopicSettings
-from fedtopics.reading import READINGS
-from fedtopics.vocabulary import (
+from fedtopics.methods.site import HERE, Workplace
+from fedtopics.model.coherence import count_pairs, is_usual
+from fedtopics.model.shown_words import READINGS
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.vocabulary import (
     TextRules,
     VocabularyLimits,
     WordCounts,
     count_words,
     fingerprint,
 )
-from fedtopics.workplace import HERE, Workplace
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from fedtopics.cluster_inference import ClusterShape
-from fedtopics.embeddings import EmbeddingSettings
+from fedtopics.inference.clusters import ClusterShape
 from fedtopics.methods.settings import TopicSettings, fill_from
-from fedtopics.reading import CLASS_BASED, Reading
+from fedtopics.model.shown_words import CLASS_BASED, Reading
+from fedtopics.text.embeddings import EmbeddingSettings
 
 
 class ClusterSettings(TopicSettings, ClusterShape):

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.aggregation import Template
-from fedtopics.cluster_inference import ClusterInference, ClusterShape
-from fedtopics.clustering import (
+from fedtopics.errors import DataError, StudyError
+from fedtopics.inference.clusters import ClusterInference, ClusterShape
+from fedtopics.inference.points import (
     Moments,
     Numbers,
     Points,
@@ -25,14 +25,14 @@ from fedtopics.clustering import (
     nearest,
     sums_by_label,
 )
-from fedtopics.errors import DataError, StudyError
+from fedtopics.methods.aggregation import Template
+from fedtopics.methods.agreement import Agreement, describe, reach_agreement
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.client import AgreeingClient, Documents
 from fedtopics.methods.cluster_settings import ClusterSettings
-from fedtopics.methods.server import Agreement, describe, reach_agreement
-from fedtopics.methods.told_labels import ToldLabels
-from fedtopics.topics import TopicModel
-from fedtopics.vocabulary import TextRules, VocabularyLimits
+from fedtopics.methods.released_labels import ToldLabels
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.vocabulary import TextRules, VocabularyLimits
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 UNCLEAR = 0.5  # a document of which no cluster has this probability is of none

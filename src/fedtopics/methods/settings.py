@@ -7,16 +7,16 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fedtopics.aggregation import OptimizerName
-from fedtopics.arrivals import ArrivalSettings
-from fedtopics.embeddings import EmbeddingSettings
 from fedtopics.errors import StudyError
-from fedtopics.gibbs import GibbsSettings
-from fedtopics.inference import LDAPrior
+from fedtopics.inference.gibbs import GibbsSettings
+from fedtopics.inference.theta import LDAPrior
+from fedtopics.methods.aggregation import OptimizerName
 from fedtopics.methods.base import Draw
-from fedtopics.methods.coherence import Within
+from fedtopics.model.coherence import Within
+from fedtopics.model.shown_words import READINGS, Reading
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
-from fedtopics.reading import READINGS, Reading
+from fedtopics.text.arrivals import ArrivalSettings
+from fedtopics.text.embeddings import EmbeddingSettings
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},

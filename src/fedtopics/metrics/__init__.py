@@ -26,6 +26,7 @@ from fedtopics.metrics.similarity import (
     topic_similarity,
     word_mover_distances,
 )
+from fedtopics.metrics.topic_lists import cosines, usual_threshold
 from fedtopics.metrics.word_vectors import WordVectors, read_word_vectors
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "clustering_accuracy",
     "coherence",
     "coherence_of",
+    "cosines",
     "count_cooccurrences",
     "document_similarity",
     "inverted_rank_biased_overlap",
@@ -49,5 +51,6 @@ __all__ = [
     "score_pairs",
     "topic_similarity",
     "unique_words",
+    "usual_threshold",
     "word_mover_distances",
 ]

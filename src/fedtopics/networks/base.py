@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.embeddings import EmbeddingSettings
-from fedtopics.kernels import Projection
+from fedtopics.networks.kernels import Projection
+from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
 EncoderInput = Literal["counts", "log", "shares"]

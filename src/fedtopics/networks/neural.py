@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
-from fedtopics.kernels import EPSILON
 from fedtopics.networks.base import Batch, NetworkSettings, Noise, Stage, Tensors
+from fedtopics.networks.kernels import EPSILON
 
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 

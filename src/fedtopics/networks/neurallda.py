@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtopics.kernels import EPSILON
 from fedtopics.networks.base import Batch, Tensors
+from fedtopics.networks.kernels import EPSILON
 from fedtopics.networks.neural import NeuralTopicModel
 
 SMALLEST = 1e-10  # added to probabilities, as the authors do: dropout may take all of a theta

@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedtopics.kernels import Normalised, Reconstruction
 from fedtopics.networks.base import Batch, NetworkSettings, Stage, Tensors
+from fedtopics.networks.kernels import Normalised, Reconstruction
 from fedtopics.networks.neural import NeuralTopicModel
 
 

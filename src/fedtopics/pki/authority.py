@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 from fedtopics.errors import IdentityError
-from fedtopics.names import check_client_name
 from fedtopics.pki.certificates import Authority, new_key, server_names, subject
 from fedtopics.pki.files import fingerprint, read_certificate, read_key, replace, write_key
 from fedtopics.pki.identity import REQUEST, Request, Role, hosts_of
+from fedtopics.pki.names import check_client_name
 
 
 def create(folder: str | Path, servers: Sequence[str], days: int = 365) -> Path:

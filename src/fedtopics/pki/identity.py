@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedtopics.errors import IdentityError, StudyError
-from fedtopics.names import check_client_name
 from fedtopics.pki.files import (
     certificate_fingerprint,
     fingerprint,
@@ -21,6 +20,7 @@ from fedtopics.pki.files import (
     read_certificate,
     read_key,
 )
+from fedtopics.pki.names import check_client_name
 
 Role = Literal["server", "client"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedtopics.corpus import Corpus
-from fedtopics.topics import TopicModel
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
 
 EXAMPLES = 3  # of a topic
 LONGEST = 400  # characters that are shown of a document

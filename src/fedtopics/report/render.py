@@ -12,10 +12,10 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fedtopics import figures
-from fedtopics.card import escaped
 from fedtopics.errors import InputError
-from fedtopics.exports import csv_of
+from fedtopics.model import figures
+from fedtopics.model.card import escaped
+from fedtopics.model.exports import csv_of
 from fedtopics.report.summary import Summary
 
 CURVES = {  # by what a round has

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics import __version__, figures
-from fedtopics.cluster_inference import ClusterInference
-from fedtopics.methods import what_leaves
+from fedtopics.extras import VERSION
+from fedtopics.federation.privacy import Policy
+from fedtopics.inference.clusters import ClusterInference
+from fedtopics.methods.registry import what_leaves
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
-from fedtopics.privacy import Policy
-from fedtopics.reading import Reading
+from fedtopics.model import figures
+from fedtopics.model.shown_words import Reading
+from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.examples import examples
 from fedtopics.report.run import RunFacts
-from fedtopics.topics import TopicModel
 
 Summary = dict[str, Any]
 WORDS = 30  # of a topic, in its full list
@@ -315,7 +316,7 @@ def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"fedtopics": __version__, "Python": platform.python_version()}
+    found = {"fedtopics": VERSION, "Python": platform.python_version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)

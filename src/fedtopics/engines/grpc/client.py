@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.desk import (
+from fedtopics.engines.call_handler import (
     LARGEST,
     Answer,
     Desk,

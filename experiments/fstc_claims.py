@@ -1,0 +1,195 @@
+"""What the scores of the FSTC experiments say on the paper's claims, in sentences.
+
+No sentence knows the outcome: which claims hold is read off the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from experiments.fstc_published import PAPERS_ENCODER, PUBLISHED
+from experiments.fstc_tables import STARTS, Wanted, data_sets
+from experiments.fstc_tasks import (
+    COMPARED,
+    CONTROLS,
+    FORMS,
+    MASSES,
+    SWEEPS,
+    TITLES,
+    DataSet,
+)
+from experiments.report import Found, mean, scores, select, verdict
+from fedtopics.text.embeddings import EmbeddingSettings
+
+ENCODER = EmbeddingSettings().model
+
+
+def sentences(found: Found) -> Iterator[str]:
+    """Say what is best, what reaches the paper, what each step adds, and what is the encoder's."""
+    for data in data_sets(found, "table2"):
+        yield from _of_table2(found, data)
+    for data in data_sets(found, "ablation"):
+        for start in STARTS:
+            yield _of_ablation(found, data, start)
+    for data in data_sets(found, "lambda"):
+        for name in FORMS:
+            yield _of_lambda(found, data, name)
+    for part in ("clients", "shares"):
+        for data in data_sets(found, part):
+            yield from _of_clients(found, data, part)
+    for data in data_sets(found, "skew"):
+        yield from _of_skew(found, data)
+    for data in data_sets(found, "picture"):
+        yield _of_picture(found, data)
+
+
+def _of_table2(found: Found, data: DataSet) -> Iterator[str]:
+    rows = select(found, part="table2", data=data.name)
+    acc, nmi = ({name: mean(rows, score, name=name) for name in TITLES} for score in ("acc", "nmi"))
+    first, second = (max(means, key=means.__getitem__) for means in (acc, nmi))
+    yield (
+        f"{data.title}: best in ACC is {TITLES[first]} ({acc[first]:.2f}), best in NMI is "
+        f"{TITLES[second]} ({nmi[second]:.2f})."
+    )
+    if data.name in PUBLISHED:
+        yield from _beside_published(data, acc, nmi)
+    else:
+        added = acc["paper"] - acc["fsbert"]
+        yield f"{data.title}: FSTC as in the paper adds {added:+.2f} to FSBERT's ACC."
+    gains = [_gain(rows, score, {"name": "fstc"}, {"name": "discriminative"})
+             for score in ("acc", "nmi")]  # fmt: skip
+    adds = "adds to" if all(gain.clear for gain in gains) else "does not add to"
+    yield (
+        f"{data.title}: training FSTC {adds} the discriminative start: ACC {gains[0]}; NMI "
+        f"{gains[1]}."
+    )
+    order = [acc[name] for name in ("stc", "rstc", "paper")]
+    yield (
+        f"{data.title}: the mixture and then the common centres each raise ACC, as in the paper: "
+        f"{verdict(order == sorted(set(order)))} "
+        f"({', '.join(f'{value:.2f}' for value in order)})."
+    )
+
+
+def _beside_published(
+    data: DataSet, acc: Mapping[str, float], nmi: Mapping[str, float]
+) -> Iterator[str]:
+    """Say which methods reach the published FSTC, and how much of that is the encoder's."""
+    known = PUBLISHED[data.name]
+    paper = known["paper"]
+    reached = {name: (acc[name] >= paper.acc) + (nmi[name] >= paper.nmi) for name in TITLES}
+    yield (
+        f"{data.title}: the published FSTC ({paper.acc:.2f} / {paper.nmi:.2f}) is reached in "
+        f"both scores by {_names(reached, 2)}; in one of them by {_names(reached, 1)}. FSTC as in "
+        f"the paper has {acc['paper']:.2f} / {nmi['paper']:.2f} here."
+    )
+    here, there, best = acc["fsbert"], known["fsbert"].acc, max(acc.values())
+    yield (
+        f"{data.title}: k-means of the embeddings (FSBERT) has ACC {here:.2f} with {ENCODER}; "
+        f"{there:.2f} was published with {PAPERS_ENCODER}. Our best is {best - there:.2f} above "
+        f"the latter, and {here - there:.2f} of it are the encoder's. FSTC as in the paper adds "
+        f"{acc['paper'] - here:+.2f} to FSBERT here, {paper.acc - there:+.2f} as published."
+    )
+
+
+def _names(reached: Mapping[str, int], times: int) -> str:
+    return ", ".join(TITLES[name] for name, n in reached.items() if n == times) or "none"
+
+
+class _Gain:
+    """By how much one thing is above another, seed by seed."""
+
+    def __init__(self, one: Sequence[float], other: Sequence[float]) -> None:
+        gains = np.subtract(one, other)
+        self.mean = float(gains.mean())
+        self.better, self.seeds = int((gains > 0).sum()), len(gains)
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is above on average and in most seeds."""
+        return self.mean > 0 and 2 * self.better > self.seeds
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f}, better in {self.better} of {self.seeds} seeds"
+
+
+def _gain(found: Found, score: str, one: Wanted, other: Wanted) -> _Gain:
+    return _Gain(scores(found, score, **one), scores(found, score, **other))
+
+
+def _of_ablation(found: Found, data: DataSet, start: str) -> str:
+    rows = select(found, part="ablation", data=data.name, start=start)
+    pairs = {
+        "training without the mixture": ("plain", "alone"),
+        "the mixture from the beginning": ("mixture", "plain"),
+        "the mixture from the middle": ("late", "plain"),
+        "pulling centres together": ("plain", "unaligned"),
+    }
+    said = []
+    for what, (one, other) in pairs.items():
+        gain = _gain(rows, "acc", {"name": one}, {"name": other})
+        said.append(f"{what} {'helps' if gain.clear else 'does not help'} ({gain})")
+    return f"{data.title}, {STARTS[start]}, by ACC: {'; '.join(said)}."
+
+
+def _of_lambda(found: Found, data: DataSet, name: str) -> str:
+    rows = select(found, part="lambda", data=data.name, name=name)
+    lambdas = SWEEPS["lambda"].values
+    values = [mean(rows, "acc", alignment=value) for value in lambdas]
+    best = int(np.argmax(values))
+    steps = [after > before for before, after in pairwise(values)]
+    rises_and_falls = steps == sorted(steps, reverse=True) and 0 < best < len(values) - 1
+    return (
+        f"{data.title}, {TITLES[name]}: best lambda by ACC is {lambdas[best]:g} "
+        f"({values[best]:.2f}), the worst has {min(values):.2f}; ACC rises and then falls with "
+        f"lambda, as in the paper: {verdict(rises_and_falls)}."
+    )
+
+
+def _of_clients(found: Found, data: DataSet, part: str) -> Iterator[str]:
+    rows = select(found, part=part, data=data.name)
+    key, values = SWEEPS[part].key, SWEEPS[part].values
+    acc = {
+        name: [mean(rows, "acc", name=name, **{key: value}) for value in values]
+        for name in COMPARED
+    }
+    for name in FORMS:
+        beside = list(zip(values, acc[name], acc["fsccl"], strict=True))
+        said = [f"{key} = {value}: {one:.1f} against {other:.1f}" for value, one, other in beside]
+        holds = all(one > other for _, one, other in beside)
+        yield (
+            f"{data.title}: {TITLES[name]} is above FSCCL in ACC for each {key}: {verdict(holds)} "
+            f"({'; '.join(said)})."
+        )
+    change = ", ".join(f"{TITLES[name]} {a[-1] - a[0]:+.1f}" for name, a in acc.items())
+    yield f"{data.title}: change of ACC from {key} = {values[0]} to {key} = {values[-1]}: {change}."
+
+
+def _of_skew(found: Found, data: DataSet) -> Iterator[str]:
+    rows = select(found, part="skew", data=data.name)
+    skewed, even = select(rows, labels="skewed"), select(rows, labels="even")
+    lines: list[Wanted] = [{"name": name} for name in CONTROLS]
+    lines.append({"name": "fstc", "masses": "even"})
+    change = [
+        f"{TITLES[line['name']]} {mean(skewed, 'acc', **line) - mean(even, 'acc', **line):+.2f}"
+        for line in lines
+    ]
+    yield f"{data.title}: what skewed labels change in ACC: {', '.join(change)}."
+    for labels, of_labels in (("skewed", skewed), ("even", even)):
+        acc = {masses: mean(of_labels, "acc", masses=masses) for masses in MASSES}
+        said = ", ".join(f"{masses} {value:.2f}" for masses, value in acc.items())
+        best = max(acc, key=acc.__getitem__)
+        yield (
+            f"{data.title}, {labels} labels: the best masses for FSTC's transport are {best!r} "
+            f"(ACC: {said}; discriminative clustering, which it begins with, "
+            f"{mean(of_labels, 'acc', name='discriminative'):.2f})."
+        )
+
+
+def _of_picture(found: Found, data: DataSet) -> str:
+    rows = select(found, part="picture", data=data.name)
+    said = ", ".join(f"{TITLES[row['name']]} {row['neighbours']:.1f}" for row in rows)
+    return f"{data.title}: per cent of nearest neighbours of the same label: {said}."

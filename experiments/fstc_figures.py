@@ -1,0 +1,70 @@
+"""The FSTC paper's figures: scores over what is varied, and what each method sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.fstc_tables import data_sets
+from experiments.fstc_tasks import COMPARED, SWEEPS, TITLES, DataSet, Sweep
+from experiments.report import Found, draw, mean, scores, select
+
+SIZE = 3.6  # inches, of one picture of a figure
+FIGURES = {"lambda": ("lambda",), "clients": ("clients", "shares")}  # the parts of each
+Panel = tuple[str, DataSet]  # a part, and of which data set
+
+
+def write_figures(folder: Path, found: Found) -> list[Path]:
+    """Write the figures of the parts that there are; return their paths."""
+    written = []
+    for name, parts in FIGURES.items():
+        panels = [(part, data) for part in parts for data in data_sets(found, part)]
+        if panels:
+            fill = partial(_draw_sweeps, found=found, panels=panels)
+            written += draw(folder / f"fstc-{name}", "fstc", fill, font_size=10)
+    if pictured := select(found, part="picture"):
+        fill = partial(_draw_picture, rows=pictured)
+        written += draw(folder / "fstc-picture", "fstc", fill, font_size=10)
+    return written
+
+
+def _draw_sweeps(figure: Any, found: Found, panels: Sequence[Panel]) -> None:
+    """Draw the paper's figures 3 and 4: ACC above, NMI below, with deviations."""
+    figure.set_size_inches(SIZE * len(panels) + 1, 2 * SIZE)
+    grid = figure.subplots(2, len(panels), squeeze=False)
+    for line, score in zip(grid, ("acc", "nmi"), strict=True):
+        for axes, (part, data) in zip(line, panels, strict=True):
+            sweep = SWEEPS[part]
+            _draw_sweep(axes, select(found, part=part, data=data.name), sweep, score)
+            axes.set(title=data.title, xlabel=sweep.label, ylabel=f"{score.upper()} in per cent")
+    known = dict(zip(*reversed(grid[0][0].get_legend_handles_labels()), strict=True))
+    figure.legend(known.values(), known, loc="outside lower center", ncols=2)
+
+
+def _draw_sweep(axes: Any, rows: Found, sweep: Sweep, score: str) -> None:
+    """Draw a line a method; one of which nothing is varied is level."""
+    places = range(len(sweep.values))
+    for number, name in enumerate(COMPARED):
+        own = select(rows, name=name)
+        style = {"color": f"C{number}", "label": TITLES[name]}
+        if own and sweep.key not in own[0]:
+            axes.axhline(mean(own, score), linestyle="--", **style)
+        elif own:
+            values = [scores(own, score, **{sweep.key: value}) for value in sweep.values]
+            spread = [np.std(one) for one in values]
+            axes.errorbar(places, [np.mean(one) for one in values], spread, marker="o", **style)
+    axes.set_xticks(places, [f"{value:g}" for value in sweep.values])
+
+
+def _draw_picture(figure: Any, rows: Found) -> None:
+    """Draw the paper's figure 2: what each method sees, coloured by label."""
+    figure.set_size_inches(SIZE * len(rows), SIZE)
+    for axes, row in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows, strict=True):
+        x, y, labels = zip(*row["points"], strict=True)
+        axes.scatter(x, y, c=labels, cmap="tab20", s=3, linewidths=0)
+        axes.set(title=TITLES[row["name"]], xticks=[], yticks=[])
+        axes.set_xlabel(f"nearest of the same label: {row['neighbours']:.1f} %")

@@ -1,0 +1,169 @@
+"""The runs of the FSTC paper's experiments: trainings that are not yet there, and their scores."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from experiments.costs import what_left
+from experiments.fstc_tasks import DATA_SETS, PARTS, Settings, Task
+from experiments.report import require
+from experiments.rows import OnEvent, Rows, digest
+from fedtopics import __version__
+from fedtopics.datasets import split_clients
+from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.points import unit_rows
+from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.networks import represent
+from fedtopics.text.corpus import Corpus
+
+SCORES = ("acc", "nmi", "seconds", "rounds", "bytes")
+PICTURED = 2000  # documents
+Named = tuple[dict[str, Any], Task]  # by what its row says of it
+
+
+def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
+    """Train and score what is not yet there.
+
+    Parameters
+    ----------
+    settings : Settings
+    on_event : function
+        Called with {"event": "model", "name", "done", "models"} before each training, and with
+        the events of training and of embedding.
+
+    Returns
+    -------
+    list of dict
+        A row a training, of all parts that are complete, be they trained now or before.
+    """
+    require(matplotlib="matplotlib")
+    kept = Rows(settings.folder / "runs.jsonl")
+    tasks = {
+        part: [(_name(settings, task), task) for task in settings.tasks(part)] for part in PARTS
+    }
+
+    def work(named: Named) -> dict[str, Any]:
+        name, task = named
+        # The same training may be a row of several parts.
+        same = kept.find({"made_of": name["made_of"]})
+        if same is not None and task.part != "picture":
+            return {key: same[key] for key in SCORES}
+        return _scored(settings, task, on_event)
+
+    wanted = [part for part in PARTS if part in settings.only or not settings.only]
+    todo = [named for part in wanted for named in tasks[part]]
+    kept.fill(todo, itemgetter(0), work, _title, on_event)
+    rows = [[kept.find(name) for name, _ in part] for part in tasks.values()]
+    return [row for part in rows if all(part) for row in part if row]
+
+
+def _name(settings: Settings, task: Task) -> dict[str, Any]:
+    """Return what says which row it is, with a digest of what its result depends on."""
+    study = settings.study(task).model_dump(mode="json")
+    study["method"].pop("preset", None)  # which stands for values that are there
+    content = [__version__, task.data, len(settings.documents(task.data)), task.split, study]
+    known = {"part": task.part, "data": task.data, "name": task.name, "seed": task.seed}
+    return {**known, **task.varied, "made_of": digest(json.dumps(content, sort_keys=True))}
+
+
+def _title(named: Named) -> str:
+    _, task = named
+    varied = [f"{name} {value}" for name, value in task.varied.items()]
+    return ", ".join([task.part, task.data, task.name, *varied, f"seed {task.seed}"])
+
+
+@lru_cache(maxsize=len(DATA_SETS))
+def _embedded(settings: Settings, name: str, on_event: OnEvent) -> Corpus:
+    def tell(done: int, documents: int) -> None:
+        on_event({"event": "embedding", "client": name, "done": done, "documents": documents})
+
+    study = Study.make(method={"name": "discriminative"})
+    return study.embedded(settings.documents(name), on_progress=tell)
+
+
+def _labels(corpus: Corpus) -> list[Any]:
+    assert corpus.labels is not None  # noqa: S101 - for mypy: its column was named
+    labels: list[Any] = corpus.labels.to_pylist()
+    return labels
+
+
+def _scored(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]:
+    """Train; return scores in per cent, and what they cost."""
+    corpus = _embedded(settings, task.data, on_event)
+    clients = split_clients(corpus, **task.split, seed=task.seed)
+    # A quick run's clients have few documents of a cluster.
+    policies = dict.fromkeys(clients, OPEN_POLICY if settings.quick else Policy())
+    begun = time.perf_counter()
+
+    def note(event: dict[str, Any]) -> None:
+        nonlocal begun
+        if event["event"] == "embedding":  # FSCCL's views, before it trains
+            begun = time.perf_counter()
+        on_event(event)
+
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        model = train(settings.study(task), clients, out=out, policies=policies, on_event=note)
+        seconds = time.perf_counter() - begun
+        sent = what_left(out)
+    labels, clusters = _labels(corpus), model.main_topics(corpus)
+    row = {
+        "acc": 100 * clustering_accuracy(labels, clusters),
+        "nmi": 100 * normalised_mutual_information(labels, clusters, average="geometric"),
+        "seconds": seconds,
+        "rounds": int(model.info["rounds"]),
+        "bytes": sent["bytes"],
+    }
+    return row if task.part != "picture" else row | _pictured(model, corpus)
+
+
+def _pictured(model: TopicModel, corpus: Corpus) -> dict[str, Any]:
+    """Return places of some documents in the plane with numbers of their labels.
+
+    They follow from what the model sees; so does how many of them have a nearest neighbour of the
+    same label, in per cent, since some neighbours in the plane are none.
+    """
+    from sklearn.manifold import TSNE
+    from sklearn.neighbors import NearestNeighbors
+
+    some = corpus.take(np.random.default_rng(0).permutation(len(corpus))[:PICTURED])
+    seen = representation(model, some)
+    labels = np.unique(_labels(some), return_inverse=True)[1]
+    nearest = NearestNeighbors(n_neighbors=1).fit(seen).kneighbors(return_distance=False)[:, 0]
+    plane = TSNE(init="pca", random_state=0).fit_transform(seen)
+    return {
+        "neighbours": 100 * float((labels[nearest] == labels).mean()),
+        "points": [[round(float(x), 1), round(float(y), 1), int(label)]
+                   for (x, y), label in zip(plane, labels, strict=True)],
+    }  # fmt: skip
+
+
+def representation(model: TopicModel, corpus: Corpus) -> NDArray[np.float64]:
+    """Return what a model tells documents' clusters by, shape (n_documents, n_dimensions).
+
+    A trained adapter's output, a projection, or else the points themselves.
+    """
+    weights = {name: weight.numpy() for name, weight in model.weights.items()}
+    embeddings = corpus.embeddings if model.inference.sees_embedding else None
+    inference: Any = model.inference
+    points = inference.points(weights["origin"], model.count(corpus), embeddings)
+    dense: NDArray[np.float64] = points.toarray() if inference.sees_words else points
+    dense = dense.astype(np.float64)
+    if "adapter_in" in weights:
+        return represent(model.weights, torch.from_numpy(dense)).numpy()
+    if "projection" in weights:
+        return unit_rows(dense @ weights["projection"])
+    return dense

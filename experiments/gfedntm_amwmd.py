@@ -1,0 +1,278 @@
+"""gFedNTM, section 4.2 and figure 4: how well a model covers the topics that clients find alone.
+
+Each client trains a model of its own, all clients together federated ones. AMWMD holds each
+client's own topics against those of every other model. Since more topics lie closer to anything,
+and a model that saw a client's documents closer to its topics, controls stand beside the paper's
+models: random topics, those of the other clients, the client's own with another seed.
+
+References
+----------
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.2, equation 7.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from experiments.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
+from experiments.amwmd_scores import Trained, score
+from experiments.report import require, write_json
+from experiments.rows import OnEvent
+from experiments.settings import FileSettings
+from fedtopics import __version__
+from fedtopics.errors import DataError
+from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.metrics import WordVectors, read_word_vectors
+from fedtopics.model.shown_words import SHOWN
+from fedtopics.text.corpus import Columns, Corpus, pool
+from fedtopics.text.embeddings import EmbeddingSettings, word_vectors
+from fedtopics.text.encoders import sentence_encoder
+
+EPOCHS = 100  # passes over the documents, within a data set's limits of rounds
+BATCH = 64
+QUICK_ROUNDS = 60
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Documents of several clients in one file; the column `label` says whose they are."""
+
+    name: str
+    columns: Columns
+    min_document_frequency: int
+    rounds: tuple[int, int]
+
+    def read(self, folder: Path) -> dict[str, Corpus]:
+        """Return each client's documents."""
+        path = folder / f"{self.name}.parquet"
+        # Embeddings that the file may have are of another model.
+        corpus = replace(Corpus.read(path, self.columns), embeddings=None)
+        names = [] if corpus.labels is None else corpus.labels.to_pylist()
+        owners = np.array(["" if name is None else str(name) for name in names])
+        if len(set(owners)) < 2:
+            raise DataError(
+                f"Column {self.columns.label!r} of {path} names {len(set(owners))} client; the "
+                "experiment compares the topics of two or more."
+            )
+        return {
+            str(name): corpus.take(np.flatnonzero(owners == name)) for name in np.unique(owners)
+        }
+
+
+DATA_SETS = (
+    DataSet("s2_tiny", Columns(tokens="tokens", label="node"), 2, (300, 1000)),
+    DataSet("news_outlets", Columns(text="text", label="node"), 5, (300, 2000)),
+)
+
+
+@dataclass(frozen=True)
+class Settings(FileSettings):
+    """How the experiment is run; a quick run has the first data set and few rounds.
+
+    Parameters
+    ----------
+    data, out, seeds, quick
+        As in `FileSettings`; each trained model's topics go to the folder as well.
+    network : str
+        The paper's is CombinedTM.
+    preset : {"default", "paper"}
+        Of the network.
+    vectors : path, optional
+        A word2vec file; by default the vectors of the usual embedding model.
+    """
+
+    experiment: ClassVar[str] = "gfedntm-amwmd"
+
+    seeds: int = 3
+    network: str = "combinedtm"
+    preset: Literal["default", "paper"] = "default"
+    vectors: Path | None = None
+
+    @property
+    def variant(self) -> str:
+        """What the topics depend on besides data and seed, as part of a path."""
+        return f"{self.network}-{self.preset}{'-quick' if self.quick else ''}"
+
+    @property
+    def folder(self) -> Path:
+        """Where it all goes; by default each variant has its own, so that none replaces another."""
+        return self.out or Path(f"runs/{self.experiment}-{self.variant}")
+
+    @property
+    def data_sets(self) -> tuple[DataSet, ...]:
+        """Data sets that are run."""
+        return DATA_SETS[:1] if self.quick else DATA_SETS
+
+    @property
+    def options(self) -> list[str]:
+        """What the command is given, without this machine's paths."""
+        options = super().options
+        options += [] if self.network == "combinedtm" else [f"--network {self.network}"]
+        options += [] if self.preset == "default" else [f"--preset {self.preset}"]
+        options += [] if self.vectors is None else [f"--vectors {self.vectors.name}"]
+        return options
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model to be trained."""
+
+    name: str
+    clients: Mapping[str, Corpus]
+    n_topics: int
+    seed: int
+
+
+def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[Scores]:
+    """Train what is not yet trained, and score it.
+
+    Parameters
+    ----------
+    settings : Settings
+    on_event : function
+        Called with {"event": "model", "name", "done", "models", "rounds"} after each model,
+        {"event": "embedding", "client", "done", "documents"}, and the events of training.
+
+    Returns
+    -------
+    list of Scores, one a data set
+
+    Raises
+    ------
+    FedTopicsError
+        If a package is missing.
+    DataError
+        If a file is missing or lacks a column, or the word vectors do not know the topics' words.
+    """
+    require(matplotlib="matplotlib", ot="POT")
+    if settings.vectors is None:
+        sentence_encoder(EmbeddingSettings().model)  # it may be missing: better said before work
+    elif not settings.vectors.is_file():
+        raise DataError(f"There is no file {settings.vectors} of word vectors; check the path.")
+    vectors_of = partial(_vectors, settings.vectors)
+    clients = {data.name: data.read(settings.data) for data in settings.data_sets}
+    clients = {name: _embedded(settings, corpora, on_event) for name, corpora in clients.items()}
+    trained = _train_all(settings, clients, on_event)
+    return [
+        score(data.name, clients[data.name], trained[data.name], settings.used_seeds, vectors_of)
+        for data in settings.data_sets
+    ]
+
+
+def _embedded(
+    settings: Settings, corpora: Mapping[str, Corpus], on_event: OnEvent
+) -> dict[str, Corpus]:
+    """Return the clients' documents with embeddings, if the network sees them."""
+    study = Study.make(method={"network": settings.network})
+
+    def told(client: str, done: int, documents: int) -> None:
+        on_event({"event": "embedding", "client": client, "done": done, "documents": documents})
+
+    return {
+        name: study.embedded(corpus, on_progress=partial(told, name))
+        for name, corpus in corpora.items()
+    }
+
+
+def _tasks(clients: Mapping[str, Corpus], n_seeds: int) -> Iterator[Task]:
+    """List the models of a data set; the clients' own of two seeds at least."""
+    everybody = {"all": pool(list(clients.values()))}
+    for seed in range(max(n_seeds, 2)):
+        for name, corpus in clients.items():
+            yield Task(name, {name: corpus}, ALONE_TOPICS, seed)
+    for seed in range(n_seeds):
+        for n_topics in FEDERATED_TOPICS:
+            yield Task(f"federated {n_topics}", clients, n_topics, seed)
+            yield Task(f"centralised {n_topics}", everybody, n_topics, seed)
+
+
+def _train_all(
+    settings: Settings, clients: Mapping[str, Mapping[str, Corpus]], on_event: OnEvent
+) -> dict[str, dict[tuple[str, int], Trained]]:
+    """Train the models of all data sets; by data set, then by the model's name and seed."""
+    n_seeds = len(settings.used_seeds)
+    tasks = [
+        (data, task) for data in settings.data_sets for task in _tasks(clients[data.name], n_seeds)
+    ]
+    trained: dict[str, dict[tuple[str, int], Trained]] = {name: {} for name in clients}
+    for number, (data, task) in enumerate(tasks):
+        name = f"{data.name}: {task.name}, seed {task.seed}"
+        on_event({"event": "model", "name": name, "done": number, "models": len(tasks)})
+        trained[data.name][task.name, task.seed] = _trained(settings, data, task, on_event)
+    on_event({"event": "model", "name": "", "done": len(tasks), "models": len(tasks)})
+    return trained
+
+
+def _trained(settings: Settings, data: DataSet, task: Task, on_event: OnEvent) -> Trained:
+    """Take a model's topics from its file, or train it; the file says what of."""
+    study = _study(settings, data, task)
+    made_of = _made_of(study, task.clients)
+    file = f"{task.name.replace(' ', '-')}-seed-{task.seed}.json"
+    path = settings.folder / "topics" / settings.variant / data.name / file
+    kept = _kept(path)
+    if kept.get("made_of") != made_of:
+        policies = dict.fromkeys(task.clients, OPEN_POLICY)
+        model = train(study, task.clients, policies=policies, on_event=on_event)
+        kept = {
+            "made_of": made_of,
+            "rounds": model.info["rounds"],
+            "topics": model.topics(SHOWN),
+            "words": list(model.vocabulary.words),
+            "occurrences": model.vocabulary.occurrences.tolist(),
+        }
+        write_json(path, kept)
+    return Trained(kept["topics"], kept["words"], kept["occurrences"])
+
+
+def _made_of(study: Study, clients: Mapping[str, Corpus]) -> str:
+    """Return a digest of all that decides a model's topics; another version may train otherwise."""
+    inputs = hashlib.sha256(f"{__version__} {study.fingerprint}".encode())
+    for corpus in clients.values():
+        for batch in corpus.batches():
+            inputs.update(json.dumps(batch).encode())
+        if corpus.embeddings is not None:  # the network sees them
+            inputs.update(corpus.embeddings.tobytes())
+    return inputs.hexdigest()
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """Return what an earlier run kept; nothing if it is damaged: it is made anew then."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return content
+    except (OSError, ValueError):
+        return {}
+
+
+def _study(settings: Settings, data: DataSet, task: Task) -> Study:
+    n_documents = sum(map(len, task.clients.values()))
+    least, most = data.rounds
+    rounds = min(max(EPOCHS * n_documents // BATCH, least), most)
+    method = {
+        "network": settings.network,
+        "n_components": task.n_topics,
+        "preset": settings.preset,
+        "batch_size": BATCH,
+        "max_rounds": min(rounds, QUICK_ROUNDS) if settings.quick else rounds,
+    }
+    limits = {"min_document_frequency": data.min_document_frequency}
+    study = Study.make(seed=task.seed, method=method, vocabulary=limits)
+    return study.with_clients(task.clients)
+
+
+def _vectors(path: Path | None, words: Sequence[str]) -> WordVectors:
+    """Return the vectors of words, from a file or from the usual embedding model."""
+    if path is not None:
+        return read_word_vectors(path, words)
+    numbers = {word: number for number, word in enumerate(words)}
+    return WordVectors(numbers, word_vectors(words, EmbeddingSettings()))

@@ -1,0 +1,147 @@
+"""gFedNTM, section 4.1 and figure 3: what pooling or federating brings, on topics that are known.
+
+Documents are drawn from topics of which the clients share some. Each client trains a model alone,
+all of them a federated one, and for comparison one has all documents. TSS says how well the true
+topics are found, DSS how well the similarities of documents are.
+
+References
+----------
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1, equations 4 to 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+from experiments.figure3_runs import (
+    REFERENCES,
+    Case,
+    Recipe,
+    Task,
+    reference,
+    run,
+    study_of,
+)
+from experiments.report import require
+from experiments.rows import OnEvent, Rows, digest
+from experiments.settings import ExperimentSettings
+from fedtopics import __version__
+
+SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
+ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B
+CLIENTS = tuple(f"client{number}" for number in range(5))
+RECIPES = {
+    "paper": Recipe("ProdLDA, the paper's settings", {"preset": "paper"}),
+    "prodlda": Recipe("ProdLDA", {}),
+    "prodlda-mixtures": Recipe(
+        "ProdLDA for mixtures",
+        {"preset": "mixtures", "posterior_gain": 4.0, "encoder_input": "shares"},
+    ),
+    "ntm": Recipe("NeuralLDA for mixtures", {"network": "neurallda", "preset": "mixtures"}),
+    "lda": Recipe("LDA", {"name": "lda", "max_rounds": 100}),
+}
+SWEPT = ("lda", "ntm")  # models of the other settings than the first
+QUICK: dict[str, Any] = {"max_rounds": 40}
+
+
+@dataclass(frozen=True)
+class Settings(ExperimentSettings):
+    """How the experiment is run.
+
+    Parameters
+    ----------
+    out, seeds, quick
+        As in `ExperimentSettings`; the seeds are of the first setting, the others have one.
+    models : tuple of str
+        Which to train now; by default all.
+    """
+
+    experiment: ClassVar[str] = "gfedntm-figure3"
+
+    seeds: int = 3
+    models: tuple[str, ...] = field(default=tuple(RECIPES))
+
+    @property
+    def cases(self) -> list[Case]:
+        """The corpora: the first setting, then A, then B."""
+        first = Case(n_documents=1000, n_validation=100) if self.quick else Case()
+        if self.quick:
+            return [first, replace(first, shared=40)]
+        a = [replace(first, shared=shared) for shared in SHARED]
+        b = [replace(first, eta=eta) for eta in ETAS]
+        return list(dict.fromkeys([first, *a, *b]))
+
+    def recipe(self, model: str) -> Recipe:
+        """Return a model's recipe."""
+        recipe = RECIPES[model]
+        return replace(recipe, method={**recipe.method, **QUICK}) if self.quick else recipe
+
+
+def tasks(settings: Settings) -> Iterator[Task]:
+    """List the trainings, the most telling first."""
+    first, *others = settings.cases
+    everywhere = ("federated", "centralised", *CLIENTS)
+    for seed in settings.used_seeds:
+        for model in settings.models:
+            for scenario in everywhere:
+                yield Task(first, model, scenario, seed)
+    for case in others:
+        for model in settings.models:
+            if model in SWEPT:
+                for scenario in ("federated", *CLIENTS):
+                    yield Task(case, model, scenario, 0)
+
+
+def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
+    """Train and score what is not yet there.
+
+    Parameters
+    ----------
+    settings : Settings
+    on_event : function
+        Called with {"event": "model", "name", "done", "models"} before each model, and with the
+        events of training.
+
+    Returns
+    -------
+    list of dict
+        A row a training or reference, with its scores.
+    """
+    require(matplotlib="matplotlib")
+    kept = Rows(settings.folder / "runs.jsonl")
+    rows = _references(settings, kept)
+    name = partial(_name, settings)
+
+    def title(task: Task) -> str:
+        where = f"K' = {task.case.shared}, eta = {task.case.eta:g}"
+        return f"{task.model}, {where}, {task.scenario}, seed {task.seed}"
+
+    def work(task: Task) -> dict[str, Any]:
+        return run(task, settings.recipe(task.model), on_event)
+
+    kept.fill(tasks(settings), name, work, title, on_event)
+    every = tasks(replace(settings, models=tuple(RECIPES)))
+    return rows + [row for task in every if (row := kept.find(name(task)))]
+
+
+def _references(settings: Settings, kept: Rows) -> list[dict[str, Any]]:
+    """Score what needs no training, for every corpus."""
+    rows = []
+    for number, case in enumerate(settings.cases):
+        for seed in range(1) if number else settings.used_seeds:
+            for name in REFERENCES:
+                wanted = _name(settings, Task(case, name, "", seed))
+                row = kept.find(wanted)
+                rows.append(row or kept.keep(wanted | reference(name, case, seed)))
+    return rows
+
+
+def _name(settings: Settings, task: Task) -> dict[str, Any]:
+    """Return what says which task it is, and what its model is made of."""
+    made_of = ""
+    if task.model in RECIPES:
+        made_of = study_of(settings.recipe(task.model), task.seed).model_dump_json()
+    return asdict(task) | {"made_of": digest(f"{__version__} {made_of}")}

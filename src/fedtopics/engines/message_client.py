@@ -1,0 +1,165 @@
+"""The client's end of engines that carry whole messages: one message in, one answer out.
+
+An engine may start a process for each message. A client's half knows things between two calls (the
+agreed words; within a round, what it computed before), so a journal keeps the messages that made it
+know them, and a new process works these again before it goes on; nothing leaves by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.call_handler import Desk, Participant, Versions
+from fedtopics.engines.message_server import from_message, to_message
+from fedtopics.engines.values import unpack
+from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.extras import VERSION
+from fedtopics.methods.registry import VERSIONS
+
+
+class Answering:
+    """Answer a server's messages.
+
+    Parameters
+    ----------
+    name : str
+        Of the client; the server believes its engine that it is who answers.
+    participant : Participant
+    event : function (kind, **fields)
+        Told what happens; the only one to hear why a study was declined.
+    journal : path, optional
+        Folder for what a later process has to know.
+    versions : (str, mapping of method to version), optional
+    """
+
+    def __init__(
+        self,
+        name: str,
+        participant: Participant,
+        event: Callable[..., None],
+        journal: Path | None = None,
+        versions: Versions = (VERSION, VERSIONS),
+    ) -> None:
+        self._name = name
+        self._participant = participant
+        self._event = event
+        self._journal = _Journal(journal)
+        self._desk = Desk(participant, versions, event)
+        self._last: tuple[int, bytes] = (0, b"")
+
+    def answer(self, message: bytes) -> bytes:
+        """Answer a message; a call that comes again is answered with the same bytes."""
+        frame, buffer = from_message(message)
+        kind = frame.WhichOneof("kind")
+        if kind == "offer":
+            return self._join(frame.offer, message)
+        if kind == "call":
+            return self._call(frame.call, buffer, message)
+        if kind == "result":
+            return self._receive(unpack(frame.result.body, buffer))
+        self._event("refused", reason=frame.refusal.reason, again=frame.refusal.again)
+        return to_message(wire.Frame(received=wire.Received()))
+
+    def _join(self, offer: wire.Offer, message: bytes) -> bytes:
+        self._last = (0, b"")  # a server begun anew counts its calls anew
+        try:
+            self._desk.join(self._desk.check(offer))
+        except FedTopicsError as error:
+            return self._declined(error)
+        self._journal.begin(message)
+        self._event("joined", fingerprint=self._desk.fingerprint)
+        accept = wire.Accept(fingerprint=self._desk.fingerprint, name=self._name)
+        return to_message(wire.Frame(accept=accept))
+
+    def _declined(self, error: FedTopicsError) -> bytes:
+        self._event("declined", reason=str(error))
+        # The name alone: the sentence is for the client's own eyes.
+        return to_message(wire.Frame(refusal=wire.Refusal(reason=self._name)))
+
+    def _call(self, call: wire.Call, buffer: memoryview, message: bytes) -> bytes:
+        if call.id == self._last[0]:
+            return self._last[1]
+        if not self._desk.joined:
+            try:
+                self._remember()
+            except FedTopicsError as error:
+                return self._declined(error)
+        answer = self._desk.work(call, buffer)
+        if answer.error is not None:
+            self._event("declined", reason=str(answer.error))
+        elif answer.packed is not None:
+            self._journal.add(call, message)
+        self._last = call.id, to_message(answer.frame, answer.packed)
+        return self._last[1]
+
+    def _remember(self) -> None:
+        """Work again what processes before this one answered."""
+        for message in self._journal.messages():
+            frame, buffer = from_message(message)
+            if frame.HasField("offer"):
+                self._desk.join(self._desk.check(frame.offer))
+            else:
+                self._desk.repeat(frame.call, buffer)
+        if not self._desk.joined:
+            raise FederationError(
+                f"Client {self._name!r} was called before it joined a study; begin the study anew."
+            )
+
+    def _receive(self, files: dict[str, Any]) -> bytes:
+        self._participant.receive(files)
+        self._journal.clear()
+        return to_message(wire.Frame(received=wire.Received()))
+
+
+class _Journal:
+    """The offer, the standing calls, and the calls of the round that is being worked.
+
+    Parameters
+    ----------
+    folder : path or None
+        None keeps nothing.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def begin(self, offer: bytes) -> None:
+        """Keep an offer, of which nothing was answered yet."""
+        self.clear()
+        self._write(f"offer-{0:012}", offer)
+
+    def add(self, call: wire.Call, message: bytes) -> None:
+        """Keep a call; forget those of an earlier round."""
+        if self._folder is None:
+            return
+        of_round = f"round-{call.round}-{call.attempt}-"
+        standing = f"standing-{call.function}-"
+        for path in self._folder.iterdir():
+            old = path.name.startswith("round-") and not path.name.startswith(of_round)
+            if old or path.name.startswith(standing):
+                path.unlink()
+        self._write(f"{standing if call.standing else of_round}{call.id:012}", message)
+
+    def messages(self) -> list[bytes]:
+        """Return what was kept, in the order in which it came."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        paths = sorted(self._folder.glob("*-*[0-9]"), key=lambda path: path.name.rsplit("-", 1)[1])
+        return [path.read_bytes() for path in paths]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for path in [] if self._folder is None else self._folder.glob("*"):
+            path.unlink()
+
+    def _write(self, name: str, message: bytes) -> None:
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / name
+        part = path.with_suffix(".part")
+        part.write_bytes(message)
+        part.replace(path)

@@ -1,0 +1,174 @@
+"""Find out why a client cannot take part: one finding a step, each with what to do."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from fedtopics.engines.grpc.client import look
+from fedtopics.engines.grpc.connection import channel_credentials, join_address, split_address
+from fedtopics.engines.handshake import WIRE_VERSION
+from fedtopics.errors import FederationError, FedTopicsError, IdentityError
+from fedtopics.extras import VERSION
+from fedtopics.pki import Identity
+
+PATIENCE = 5.0  # seconds for each step
+CLOCK = 120.0  # seconds that two clocks may differ
+SOON = timedelta(days=30)
+UNACCEPTED = (
+    "the server does not accept this certificate: it is not from the server's own authority, or "
+    "has ended by the server's clock; ask its operator for one"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Parameters
+    ----------
+    check : str
+    fine : bool
+    text : str
+        One line: what is, and what to do if it is not fine.
+    lasting : bool
+        Waiting does not mend it.
+    """
+
+    check: str
+    fine: bool
+    text: str
+    lasting: bool = False
+
+
+def examine(address: str, folder: str | Path) -> Iterator[Finding]:
+    """Check certificate, name, reachability, TLS, versions and clock; stop where it breaks."""
+    try:
+        identity = Identity.load(folder, "client")
+    except IdentityError as error:
+        yield Finding("certificate", False, str(error), lasting=True)
+        return
+    left = identity.not_after - datetime.now(UTC)
+    ends = f"{identity.not_after:%Y-%m-%d}"
+    hint = f"; renew it soon: fedtopics pki issue {identity.name} --renew" if left < SOON else ""
+    yield Finding("certificate", True, f"{identity.title}, valid until {ends}{hint}")
+    for finding in connection(address, folder):
+        yield finding
+        if not finding.fine:
+            return
+    yield from _server(address, identity)
+
+
+def connection(address: str, folder: str | Path) -> Iterator[Finding]:
+    """Check that the address has a server that trusts this identity, and is trusted by it."""
+    host, port = split_address(address)
+    try:
+        socket.getaddrinfo(host, port)
+    except (socket.gaierror, UnicodeError):
+        yield Finding("name", False, f"no machine named {host!r} is known; check the name")
+        return
+    try:
+        raw = socket.create_connection((host, port), PATIENCE)
+    except ConnectionRefusedError:
+        yield Finding(
+            "reachable",
+            False,
+            f"{host} refuses connections to port {port}; is the server running, on this port?",
+        )
+        return
+    except OSError as error:
+        reason = "it does not answer" if isinstance(error, TimeoutError) else error.strerror
+        yield Finding(
+            "reachable", False, f"{address}: {reason}; ask whether a firewall closes the port"
+        )
+        return
+    yield Finding("reachable", True, f"{address} accepts connections")
+    with raw:
+        yield _handshake(raw, host, Path(folder))
+
+
+def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
+    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    context.load_cert_chain(folder / "client.crt", folder / "client.key")
+    context.set_alpn_protocols(["h2"])
+    try:
+        with context.wrap_socket(raw, server_hostname=host) as line:
+            line.settimeout(PATIENCE)
+            # With TLS 1.3 the server's opinion of our certificate comes after, and gRPC's hangs up.
+            if not line.recv(1):
+                return Finding("TLS", False, UNACCEPTED)
+    except ssl.SSLCertVerificationError as error:
+        return Finding("TLS", False, _distrust(error, host), lasting=True)
+    except ssl.SSLError as error:
+        return Finding("TLS", False, _rejection(error), lasting=True)
+    except OSError:
+        return Finding("TLS", False, "the server ended the handshake; try again")
+    return Finding("TLS", True, "server and client trust each other's certificates")
+
+
+def _distrust(error: ssl.SSLCertVerificationError, host: str) -> str:
+    if error.verify_code in (62, 64):  # host name, IP address
+        return (
+            f"the server's certificate is not for {host!r}; use the name that it is for, or make "
+            "one with: fedtopics pki create DIR --server NAME"
+        )
+    if error.verify_code == 10:
+        return "the server's certificate has expired; its operator has to renew it"
+    return (
+        "the server's certificate is not from this identity's authority (ca.crt); ask its "
+        "operator which authority it uses"
+    )
+
+
+def _rejection(error: ssl.SSLError) -> str:
+    reason = (error.reason or "").lower()
+    if "wrong_version" in reason or "record_layer" in reason:
+        return "what listens there does not speak TLS; is it the right port?"
+    if "expired" in reason:
+        return "the server says this certificate has expired; check the clocks of both machines"
+    return UNACCEPTED
+
+
+def _server(address: str, identity: Identity) -> Iterator[Finding]:
+    from fedtopics.methods.registry import (
+        VERSIONS,  # loads torch, which the steps before need not wait for
+    )
+
+    before = time.time()
+    try:
+        place = join_address(*split_address(address))
+        proposal = look(place, channel_credentials(identity), "", (VERSION, VERSIONS))
+    except FedTopicsError as error:
+        yield Finding("server", False, str(error), lasting=True)
+        return
+    objection = proposal.objection(VERSION, WIRE_VERSION, VERSIONS)
+    yield Finding("versions", not objection, objection or f"fedtopics {VERSION} on both sides")
+    ahead = proposal.time - (before + time.time()) / 2
+    if abs(ahead) > CLOCK:
+        text = f"the server's clock is {ahead:+.0f} s from this one; set the wrong one right"
+        yield Finding("clock", False, text)
+    else:
+        yield Finding("clock", True, f"the server's is {ahead:+.1f} s from this one")
+    text = f"{proposal.method}, study {proposal.fingerprint}, {identity.name} is one of its clients"
+    yield Finding("study", True, text)
+
+
+def why_not(address: str, folder: str | Path) -> str:
+    """Say why there is no connection, or nothing if there could be one.
+
+    Raises
+    ------
+    FederationError
+        If no waiting mends it: certificates that do not fit.
+    """
+    for finding in connection(address, folder):
+        if finding.lasting:
+            raise FederationError(f"The server {address} cannot be used: {finding.text}.")
+        if not finding.fine:
+            return finding.text
+    return ""

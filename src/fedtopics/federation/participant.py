@@ -1,0 +1,180 @@
+"""A client's part in a study, whichever engine brings the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtopics.engines.handshake import Proposal
+from fedtopics.errors import FederationError, PolicyError, RunError
+from fedtopics.federation.privacy import Door, Ledger, Policy
+from fedtopics.federation.study import ClientData, Study
+from fedtopics.files import cut_half_line
+from fedtopics.methods.registry import CLIENT_HALVES, what_leaves
+from fedtopics.methods.site import Workplace
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.arrivals import Follow
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import check_embeddings
+from fedtopics.text.encoders import sentence_encoder
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+class Participation:
+    """A client's part in a study.
+
+    Parameters
+    ----------
+    name : str
+        Name of the client.
+    corpus : Corpus
+    policy : Policy
+    out : path
+        Folder for the ledger, the model and the documents' topics.
+    on_event : function, optional
+        Called with a map of what happens; "offer" has what the study asks for.
+    embedding_model : str, optional
+        Where this client has the study's model of embeddings, or that of those in `corpus`.
+    grown : Follow, optional
+        Of documents that become more during the study.
+
+    Raises
+    ------
+    RunError
+        If `out` is a file.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        corpus: Corpus,
+        policy: Policy,
+        out: Path,
+        on_event: OnEvent | None = None,
+        embedding_model: str | None = None,
+        grown: Follow | None = None,
+    ) -> None:
+        self.name = name
+        self.corpus = corpus
+        self.policy = policy
+        self.out = out
+        self._on_event = on_event
+        self._workplace = Workplace(grown, out, self._arrived, embedding_model)
+        self._ledger: Ledger | None = None
+        if out.exists() and not out.is_dir():
+            raise RunError(f"{out} is a file; name a folder with --out.")
+
+    @classmethod
+    def of(
+        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None
+    ) -> Participation:
+        """Read a client's documents and policy, as a study's table [clients.NAME] names them.
+
+        Raises
+        ------
+        DataError, StudyError
+            If documents or policy cannot be read.
+        """
+        policy = Policy() if data.policy is None else Policy.read(data.policy)
+        corpus = data.read(name)
+        return cls(name, corpus, policy, out, on_event, data.embedding_model)
+
+    def close(self) -> None:
+        """Close the ledger."""
+        if self._ledger is not None:
+            with suppress(OSError):  # on a full disk; the reply has not left either
+                self._ledger.close()
+
+    def consider(self, proposal: Proposal) -> Door:
+        """Say what the study asks for, hold it against the policy, and join or raise."""
+        study = self.look(proposal)
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        ledger = self.out / "ledger.jsonl"
+        if ledger.exists():
+            cut_half_line(ledger)
+        self._ledger = Ledger(study.method.name, study.fingerprint, ledger)
+        own_model = self._workplace.embedding_model
+        self.corpus = study.embedded(self.corpus, own_model, self._tell_embedding)
+        half = study.client_half(self.name, self.corpus, self.policy, self._workplace)
+        return Door(self.name, half, self.policy, self._ledger)
+
+    def look(self, proposal: Proposal) -> Study:
+        """Say what the study asks for, and hold it against the policy; nothing leaves."""
+        study = Study.of_agreed(proposal.study)
+        if study.fingerprint != proposal.fingerprint:
+            raise FederationError(
+                f"The server calls its study {proposal.fingerprint}, what it sent is "
+                f"{study.fingerprint}; ask its operator, and use one version of fedtopics."
+            )
+        schedule = CLIENT_HALVES[study.method.name].schedule(study.method)
+        self.tell(
+            "offer",
+            study=study,
+            leaves={
+                function: {"often": often, "what": what_leaves(study.method.name, function)}
+                for function, often in schedule.items()
+            },
+        )
+        self.policy.check_method(self.name, study.method.name)
+        if study.method.max_rounds > self.policy.max_rounds:
+            raise PolicyError(
+                f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
+                f"{self.policy.max_rounds:,}; nothing has left."
+            )
+        grows = self._workplace.grown is not None
+        if len(self.corpus) < self.policy.min_documents and not grows:
+            raise PolicyError(
+                f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
+                f"{self.name} has {len(self.corpus):,}; nothing has left."
+            )
+        needed = study.method.needed_embedding
+        if needed is not None:
+            check_embeddings(self.corpus, needed, self._workplace.embedding_model)
+            if self.corpus.embeddings is None:
+                sentence_encoder(self._workplace.embedding_model or needed.model)
+        self._check_out(study)
+        return study
+
+    def _tell_embedding(self, done: int, documents: int) -> None:
+        self.tell("embedding", done=done, documents=documents)
+
+    def _arrived(self, event: dict[str, Any]) -> None:
+        self.tell(event.pop("event"), **event)
+
+    def _check_out(self, study: Study) -> None:
+        """Refuse a folder with the ledger and the model of another study."""
+        before = self.out / "study.toml"
+        if before.exists() and Study.read(before).fingerprint != study.fingerprint:
+            raise RunError(
+                f"{self.out} holds what this client did in another study; name another folder "
+                "with --out."
+            )
+
+    def receive(self, files: Mapping[str, Any]) -> None:
+        """Write the model, and the topics of this client's own documents."""
+        folder = self.out / "model"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            if Path(name).name != name or name in ("", "..") or not isinstance(content, np.ndarray):
+                raise RunError("The server sent a model with a file that has no place in it.")
+            (folder / name).write_bytes(content.tobytes())
+        model = TopicModel.from_pretrained(folder)
+        self.corpus = self._workplace.grown() if self._workplace.grown else self.corpus
+        corpus = model.embedded(self.corpus, self._workplace.embedding_model)
+        unknown = model.write_theta(corpus, self.out / "theta.parquet")
+        self.tell("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
+
+    def diagnose(self) -> str:
+        """Say why the server cannot be reached, if it is known."""
+        return ""
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Tell what happened."""
+        if self._on_event is not None:
+            self._on_event({"event": kind, **fields})

@@ -1,0 +1,254 @@
+"""A run's folder: the study as used, checkpoints, events; and going on after an interruption.
+
+A folder holds a run once training began: what failed before is simply tried again. Without a
+folder, nothing is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from fedtopics.errors import ModelError, RunError
+from fedtopics.files import cut_half_line
+from fedtopics.methods.base import Checkpoint
+from fedtopics.model.topic_model import TopicModel
+
+Event = dict[str, Any]
+KEPT_CHECKPOINTS = 2
+LONGEST_UNSAVED = 60.0  # seconds
+
+
+class RunFolder:
+    """One execution of a study.
+
+    Parameters
+    ----------
+    folder : path or None
+    study : str
+        Fingerprint of the study.
+    checkpoint_every : int
+        Rounds between two checkpoints.
+    resume : bool
+        Go on from the newest checkpoint. Without it, a folder with a run in it is refused.
+    on_event : function, optional
+        Called with each event, for a progress display.
+    pause : float
+        Seconds between two rounds.
+
+    Raises
+    ------
+    RunError
+        If there is a run already, none to resume, or one of another study.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        study: str,
+        checkpoint_every: int = 50,
+        resume: bool = False,
+        on_event: Callable[[Event], None] | None = None,
+        pause: float = 0.0,
+    ) -> None:
+        self.folder = folder
+        self._every = checkpoint_every
+        self._resume = resume
+        self._on_event = on_event
+        self._pause = pause
+        self._study = study
+        self._events: FileIO | None = None
+        self._unwritten = b""
+        self._last = self._saved = time.perf_counter()
+        if folder is not None:
+            self._open(folder)
+
+    def _open(self, folder: Path) -> None:
+        events = folder / "events.jsonl"
+        if self._resume and not events.exists():
+            raise RunError(f"There is no run in {folder} to resume; leave out --resume.")
+        if events.exists() and not self._resume:
+            raise RunError(
+                f"There is a run in {folder} already; go on with --resume, or name another folder."
+            )
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        if not self._resume:
+            self.event("started", study=self._study)
+            return
+        begun = self._check_study(events)
+        cut_half_line(events)
+        self._events = events.open("ab", buffering=0)
+        self.event("resumed", study=self._study, begun=begun)
+
+    def _check_study(self, events: Path) -> float:
+        """Refuse a run of another study; return when it began."""
+        try:
+            with events.open(encoding="utf-8") as file:
+                line = json.loads(file.readline())
+            first, begun = line["study"], float(line["time"])
+        except (ValueError, KeyError, TypeError):
+            raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
+        if first != self._study:
+            raise RunError(
+                f"The run in {self.folder} is of study {first}, this is study {self._study}; "
+                "resume with the study.toml in the run's folder, and with the model that it began "
+                "with, if with one."
+            )
+        return begun
+
+    def keep(self, name: str, content: Mapping[str, Any]) -> None:
+        """Keep what was agreed once, as JSON."""
+        if self.folder is not None:
+            _write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """Return what was kept when the run is resumed, else None.
+
+        Raises
+        ------
+        RunError
+            If it is damaged.
+        """
+        if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
+            return None
+        try:
+            found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
+            if not isinstance(found, dict):
+                raise ValueError
+        except ValueError:
+            raise RunError(f"{self.folder / name}.json is damaged; begin a new run.") from None
+        return found
+
+    def rounds(self, done: int, last: int) -> Iterator[int]:
+        """Count the rounds that are left, with a pause between two."""
+        if self.folder is not None and self._events is None:
+            self._events = (self.folder / "events.jsonl").open("ab", buffering=0)
+        self.event("training", done=done, rounds=last)
+        self._last = self._saved = time.perf_counter()
+        for round_ in range(done + 1, last + 1):
+            if self._pause and round_ > done + 1:
+                time.sleep(self._pause)
+            yield round_
+
+    def due(self, round_: int) -> bool:
+        """Whether a checkpoint is due after this round: every so many, or after a minute."""
+        slow = time.perf_counter() - self._saved > LONGEST_UNSAVED
+        return self.folder is not None and (slow or round_ % self._every == 0)
+
+    def checkpoint(self, state: Checkpoint) -> None:
+        """Keep a state: written beside, then renamed, with its digest; the last two stay."""
+        if self.folder is None:
+            return
+        arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
+        meta = {
+            "round": str(state.round),
+            "study": self._study,
+            "numbers": json.dumps(state.numbers),
+        }
+        data = save(arrays, metadata=meta)
+        folder = self.folder / "checkpoints"
+        path = folder / f"{state.round:08d}.safetensors"
+        try:
+            _write_durably(path, data)
+            _write_durably(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+        except OSError as error:
+            # The run is worth more than one of its checkpoints; those before are untouched.
+            path.unlink(missing_ok=True)
+            self.event("checkpoint failed", round=state.round, reason=error.strerror)
+            return
+        self._saved = time.perf_counter()
+        for old in sorted(folder.glob("*.safetensors"))[:-KEPT_CHECKPOINTS]:
+            old.unlink()
+            old.with_suffix(".sha256").unlink(missing_ok=True)
+
+    def restore(self) -> Checkpoint | None:
+        """Return the newest checkpoint when the run is resumed, else None.
+
+        Raises
+        ------
+        RunError
+            If the checkpoint is damaged.
+        """
+        if self.folder is None or not self._resume:
+            return None
+        digests = sorted((self.folder / "checkpoints").glob("*.sha256"))
+        if not digests:
+            return None
+        path = digests[-1].with_suffix(".safetensors")
+        try:
+            data = path.read_bytes()
+            if hashlib.sha256(data).hexdigest() != digests[-1].read_text().strip():
+                raise ValueError
+            arrays = load(data)
+            size = int.from_bytes(data[:8], "little")
+            meta = json.loads(data[8 : 8 + size])["__metadata__"]
+            return Checkpoint(int(meta["round"]), arrays, json.loads(meta["numbers"]))
+        except (OSError, ValueError, KeyError, SafetensorError):
+            raise RunError(
+                f"The checkpoint {path} is damaged; delete it and its .sha256 file to resume from "
+                "the one before, or begin a new run."
+            ) from None
+
+    def save(self, model: TopicModel) -> TopicModel:
+        """Write the run's model, if there is a folder, and return it.
+
+        A finished run that is resumed writes its model again. Labels that people gave its topics
+        in the meantime stay, if the topics are the same.
+        """
+        if self.folder is None:
+            return model
+        place = self.folder / "model"
+        with suppress(ModelError):  # none yet, or half of one
+            known = TopicModel.from_pretrained(place)
+            if np.array_equal(known.beta, model.beta):
+                model = replace(model, labels=known.labels)
+        model.save_pretrained(place)
+        return model
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Write down what happened, with the time and the seconds since the round before."""
+        now = time.perf_counter()
+        event = {"event": kind, "time": time.time(), "seconds": now - self._last, **fields}
+        if kind == "round":
+            self._last = now
+        if self.folder is not None:
+            self._unwritten += json.dumps(event).encode() + b"\n"
+            self._write()
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def _write(self) -> None:
+        # On a full disk the lines wait for the next time; a buffered file would lose some.
+        with suppress(OSError):
+            while self._events is not None and self._unwritten:
+                self._unwritten = self._unwritten[self._events.write(self._unwritten) :]
+
+    def close(self) -> None:
+        """Close the files."""
+        self._write()
+        if self._events is not None:
+            self._events.close()
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    beside = path.with_name(path.name + ".tmp")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

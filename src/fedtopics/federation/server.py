@@ -1,0 +1,266 @@
+"""Run a study between machines: the server's part and a client's part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from fedtopics.engines.base import Lines
+from fedtopics.engines.grpc.client import Client, look
+from fedtopics.engines.grpc.connection import (
+    channel_credentials,
+    check_loopback,
+    join_address,
+    server_credentials,
+    speaks_tls,
+    split_address,
+)
+from fedtopics.engines.grpc.server import Server
+from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.message_server import Carrier, Messages
+from fedtopics.engines.rounds import RemoteClients, Rules
+from fedtopics.errors import FederationError, FedTopicsError, StudyError
+from fedtopics.extras import VERSION
+from fedtopics.federation.doctor import why_not
+from fedtopics.federation.participant import OnEvent, Participation
+from fedtopics.federation.privacy import Policy
+from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.study import Study
+from fedtopics.methods.registry import VERSIONS
+from fedtopics.methods.warm_start import Start, Words
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.pki import Identity
+from fedtopics.text.arrivals import Follow
+from fedtopics.text.corpus import Corpus
+
+HAND_OUT = 120.0  # seconds for the clients to take the model
+
+
+def serve(
+    study: Study,
+    identity: Identity | None,
+    listen: str,
+    out: Path,
+    *,
+    resume: bool = False,
+    on_event: OnEvent | None = None,
+    on_listen: Callable[[Server], None] | None = None,
+    start: Any = None,
+    vocabulary: Words = "agree",
+) -> TopicModel:
+    """Run a study as its server; return the model, which the clients get as well.
+
+    Parameters
+    ----------
+    study : Study
+        Names the clients; what it says of their documents is not used.
+    identity : Identity or None
+        The server's; None speaks without TLS, on this machine alone.
+    listen : str
+        HOST:PORT; port 0 takes a free one.
+    out : path
+        The run's folder.
+    resume : bool
+        Go on with the run in `out`.
+    on_event : function, optional
+        Called with each event of the run.
+    on_listen : function, optional
+        Called once with the server, for a display of who is there.
+    start, vocabulary
+        A model to begin with, and whether with its own words; as of `simulation.train`. Clients
+        see it as any exchange: where words are kept, `size` comes instead of `vocabulary`.
+
+    Raises
+    ------
+    FederationError
+        If the address cannot be listened on, or too few clients are left.
+    StudyError, RunError
+        If the study or the run's folder cannot be used.
+    FedTopicsError
+        If the run's folder cannot be written.
+    """
+    _check_clients(study)
+    if identity is None:
+        check_loopback(listen)
+    credentials = None if identity is None else server_credentials(identity)
+    address = join_address(*split_address(listen))
+    server = Server(_proposal(study), study.clients, address, credentials, _largest(study))
+
+    def open_door(run: RunFolder) -> None:
+        port = server.start()
+        at = join_address(split_address(listen)[0], port)
+        run.event("listening", address=at, clients=list(study.clients))
+        if on_listen is not None:
+            on_listen(server)
+
+    return _conduct(study, server, out, resume, on_event, start, vocabulary, open_door)
+
+
+def lead(
+    study: Study,
+    carrier: Carrier,
+    out: Path,
+    *,
+    resume: bool = False,
+    on_event: OnEvent | None = None,
+    start: Any = None,
+    vocabulary: Words = "agree",
+) -> TopicModel:
+    """Run a study as its server, over an engine that carries messages; return the model.
+
+    Parameters
+    ----------
+    carrier : Carrier
+        Of the engine.
+    study, out, resume, on_event, start, vocabulary
+        As of `serve`, which says what is raised as well.
+    """
+    _check_clients(study)
+    lines = Messages(_proposal(study), study.clients, carrier, _largest(study))
+    return _conduct(study, lines, out, resume, on_event, start, vocabulary)
+
+
+def _conduct(
+    study: Study,
+    lines: Lines,
+    out: Path,
+    resume: bool,
+    on_event: OnEvent | None,
+    start: Any,
+    vocabulary: Words,
+    open_door: Callable[[RunFolder], None] = lambda _: None,
+) -> TopicModel:
+    """Do the rounds with whoever is on the lines; hand out the model."""
+    pause = study.federation.pause
+    begun = None if start is None else Start.of(start, vocabulary)
+    half = study.server_half(begun)
+    run = RunFolder(out, study.identity(begun), study.checkpoint_every, resume, on_event, pause)
+    reason, again = "", False
+    try:
+        (out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        run.event("study", **study.described)
+        if begun is not None and begun.model is not None and not resume:
+            run.event("continued", **begun.origin)
+        open_door(run)
+        model = half.train(RemoteClients(lines, _rules(study), run.event), run)
+        model = model if begun is None else begun.noted(model)
+        model = run.save(model)
+        received = lines.hand_out(_files(model), HAND_OUT)
+        run.event("finished", received=received)
+        return model
+    except FedTopicsError as error:
+        again = isinstance(error, FederationError)  # too few clients
+        reason = "Too few clients are left; its operator may go on" if again else str(error)
+        raise
+    except OSError as error:
+        reason, again = "Its disk failed; the run goes on when that is mended.", True
+        raise FedTopicsError(
+            f"The run in {out} cannot be written: {error.strerror}. Make room or mend the disk, "
+            "then go on with --resume."
+        ) from None
+    finally:
+        lines.stop(reason, again)
+        run.close()
+
+
+def _check_clients(study: Study) -> None:
+    if not study.clients:
+        raise StudyError("The study names no clients; add a table [clients.NAME] for each.")
+
+
+def _proposal(study: Study) -> Proposal:
+    name = study.method.name
+    return Proposal(VERSION, name, VERSIONS[name], study.agreed, study.fingerprint)
+
+
+def _largest(study: Study) -> int:
+    return study.federation.largest_message << 20
+
+
+def _rules(study: Study) -> Rules:
+    federation = study.federation
+    return Rules(study.min_clients, federation.deadline, federation.gather, federation.wait)
+
+
+def _files(model: TopicModel) -> dict[str, Any]:
+    """Return what clients get: the files of a model without the labels of the server's people."""
+    with TemporaryDirectory() as name:
+        replace(model, labels={}).save_pretrained(name)
+        return {
+            path.name: np.frombuffer(path.read_bytes(), np.uint8)
+            for path in sorted(Path(name).iterdir())
+        }
+
+
+class GrpcParticipation(Participation):
+    """A client's part in a study whose server listens at an address.
+
+    Parameters
+    ----------
+    address : str
+        HOST:PORT of the server.
+    identity : folder of an identity, or None
+        None speaks without TLS, on this machine alone.
+    corpus, policy, out
+        As of `Participation`.
+    name : str
+        Name of the client; with an identity, that of its certificate.
+    on_event : function, optional
+    dry_run : bool
+        Look at the offer, do not join.
+    embedding_model, grown
+        As of `Participation`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        identity: Path | None,
+        corpus: Corpus,
+        policy: Policy,
+        out: Path,
+        name: str = "",
+        on_event: OnEvent | None = None,
+        dry_run: bool = False,
+        embedding_model: str | None = None,
+        grown: Follow | None = None,
+    ) -> None:
+        if identity is None:
+            check_loopback(address)
+            credentials = None
+        else:
+            known = Identity.load(identity, "client")
+            name, credentials = known.name, channel_credentials(known)
+        super().__init__(name, corpus, policy, out, on_event, embedding_model, grown)
+        self._address = join_address(*split_address(address))
+        self._identity = identity
+        self._credentials = credentials
+        self._dry_run = dry_run
+
+    def run(self) -> None:
+        """Take part until the model is here; see `Client.run` for what it raises."""
+        who = (self._address, self._credentials, self.name, (VERSION, VERSIONS))
+        try:
+            if self._dry_run:
+                self.look(look(*who))
+                self.tell("allowed")
+            else:
+                Client(*who, self, self.tell).run()
+        finally:
+            self.close()
+
+    def diagnose(self) -> str:
+        """Say why there is no connection; raise if certificates do not fit or have ended."""
+        if self._identity is not None:
+            Identity.load(self._identity)
+            return why_not(self._address, self._identity)
+        if speaks_tls(self._address):
+            raise FederationError(
+                f"The server {self._address} speaks TLS; leave out --insecure and give --identity."
+            )
+        return ""

@@ -1,0 +1,458 @@
+"""The study: everything server and clients agree on, in one typed TOML file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.privacy import Policy, explain
+from fedtopics.methods.registry import (
+    CLIENT_HALVES,
+    SERVER_HALVES,
+    STARTED,
+    DiscriminativeSettings,
+    FLDASettings,
+    FSCCLSettings,
+    FSTCSettings,
+    GFedNTMSettings,
+    KMeansSettings,
+    LDASettings,
+    ServerHalf,
+    TopicClient,
+)
+from fedtopics.methods.site import HERE, Workplace
+from fedtopics.methods.warm_start import Start, Words
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.pki.names import check_client_name
+from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.embeddings import document_embeddings
+from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+
+
+class ClientData(BaseModel):
+    """Where a client's documents are, for a simulation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path | None = Field(
+        None, description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files"
+    )
+    text: str | None = Field(None, description="column of the text")
+    tokens: str | None = Field(None, description="column of lists of words, taken as they are")
+    id: str | None = Field(None, description="column of identifiers")
+    label: str | None = Field(None, description="column of labels, for measuring only")
+    embedding: str | None = Field(None, description="column of embeddings")
+    round: str | None = Field(
+        None, description="column of numbers of rounds, or of times, for methods that take new data"
+    )
+    embedding_model: str | None = Field(
+        None, description="the model of those embeddings, or where the study's model is"
+    )
+    policy: Path | None = Field(None, description="the client's policy, a TOML file")
+
+    def read(self, name: str) -> Corpus:
+        """Read the documents of the client of this name.
+
+        Raises
+        ------
+        DataError
+            If the study does not say where they are, or they cannot be read.
+        """
+        if self.data is None:
+            raise DataError(
+                f'The study names no documents of client {name!r}; add data = "FILE" to it.'
+            )
+        names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
+        names["rounds"] = self.round
+        try:
+            return Corpus.read(self.data, Columns(**names))
+        except DataError as error:
+            raise DataError(f"Client {name!r}: {error}") from None
+
+
+class FederationSettings(BaseModel):
+    """How a server on a network treats clients that are away, late or wrong.
+
+    None of it is part of the study's fingerprint: it may be changed before a run is resumed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    min_clients: int | None = Field(
+        None, ge=1, description="fewest clients of a round; by default more than half"
+    )
+    deadline: float = Field(
+        600.0, gt=0, description="seconds for a round; who is later is left out of it"
+    )
+    gather: float = Field(
+        86_400.0, ge=0, description="seconds that the server waits at its start for all clients"
+    )
+    wait: float = Field(
+        3600.0, ge=0, description="seconds that a round waits for min_clients before the run ends"
+    )
+    pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
+    largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
+
+
+def _method_name(given: Any) -> Any:
+    if isinstance(given, dict):
+        return given.get("name", "gfedntm")
+    return getattr(given, "name", None)
+
+
+MethodSettings = Annotated[
+    Annotated[GFedNTMSettings, Tag("gfedntm")]
+    | Annotated[LDASettings, Tag("lda")]
+    | Annotated[FLDASettings, Tag("flda")]
+    | Annotated[KMeansSettings, Tag("kmeans")]
+    | Annotated[DiscriminativeSettings, Tag("discriminative")]
+    | Annotated[FSTCSettings, Tag("fstc")]
+    | Annotated[FSCCLSettings, Tag("fsccl")],
+    Discriminator(
+        _method_name,
+        custom_error_type="method",
+        custom_error_message=f"a method is a table with name = one of {', '.join(SERVER_HALVES)}",
+    ),
+]
+
+
+class Study(BaseModel):
+    """What is trained, how, and by whom.
+
+    Examples
+    --------
+    >>> study = Study(method={"n_components": 5}, seed=1)
+    >>> study.method.n_components, study.method.norm
+    (5, 'sync')
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field("study", description="a name for people")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
+    checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
+    method: MethodSettings = Field(GFedNTMSettings(), description="the method")
+    text: TextRules = Field(TextRules(), description="how a text becomes words")
+    vocabulary: VocabularyLimits = Field(
+        VocabularyLimits(), description="which words are agreed on"
+    )
+    federation: FederationSettings = Field(
+        FederationSettings(), description="how a server treats absent, late and wrong clients"
+    )
+    clients: dict[str, ClientData] = Field(
+        {}, description="the clients, and for a simulation their documents"
+    )
+
+    @field_validator("clients")
+    @classmethod
+    def _plain_names(cls, value: dict[str, ClientData]) -> dict[str, ClientData]:
+        for name in value:
+            check_client_name(name)
+        return value
+
+    @model_validator(mode="after")
+    def _quorum_fits(self) -> Study:
+        least, drawn = self.federation.min_clients, self.method.clients_per_round
+        if least is not None and self.clients and least > len(self.clients):
+            raise ValueError(
+                f"federation.min_clients = {least} is more than the clients: {len(self.clients)}"
+            )
+        if least is not None and drawn is not None and least > drawn:
+            raise ValueError(
+                f"federation.min_clients = {least} is more than method.clients_per_round = {drawn}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _windows_hold_words(self) -> Study:
+        if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
+            raise ValueError(
+                "with n-grams, words of a document are not in its order: set coherence to "
+                '"documents" or "nothing"'
+            )
+        return self
+
+    @property
+    def min_clients(self) -> int:
+        """Fewest clients of a round."""
+        drawn = self.method.clients_per_round or len(self.clients)
+        return self.federation.min_clients or min(drawn, len(self.clients)) // 2 + 1
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """What server and clients must agree on, as plain data; not where the documents are."""
+        plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
+        return plain | {"clients": sorted(self.clients)}
+
+    @classmethod
+    def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
+        """Make the study of what another side sent as `agreed`.
+
+        Raises
+        ------
+        StudyError
+            If it is none.
+        """
+        names = plain.get("clients")
+        if not isinstance(names, list):
+            raise StudyError("The study that the server sent names no clients.")
+        return cls.make(**{**plain, "clients": {str(name): {} for name in names}})
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of `agreed`."""
+        content = json.dumps(self.agreed, sort_keys=True).encode()
+        return hashlib.sha256(content).hexdigest()[:16]
+
+    def with_rounds(self, rounds: int) -> Study:
+        """Return the study of so many rounds."""
+        method = self.method.model_copy(update={"max_rounds": rounds})
+        return self.model_copy(update={"method": method})
+
+    def usual_words(self, model: TopicModel) -> Words:
+        """Say whether a model that training begins with keeps its words, if nobody says so.
+
+        It does if it is of this method and its texts became words by the same rules.
+        """
+        same = model.info.get("method") == self.method.name and model.text == self.text
+        return "keep" if same else "agree"
+
+    def identity(self, start: Start | None = None) -> str:
+        """Return what a run is known by: one that is resumed has to have the same."""
+        return self.fingerprint + ("" if start is None else f"-{start.fingerprint}")
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What a run's events say of the study: its name, and its settings by dotted keys.
+
+        Numbers, switches and names; no list of words, and not where documents are.
+        """
+        plain = {key: self.agreed[key] for key in ("seed", "method", "text", "vocabulary")}
+        settings = dict(_settings(plain)) | {"clients": len(self.clients)}
+        return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
+
+    def server_half(self, start: Start | None = None) -> ServerHalf:
+        """Make the server's half of the method.
+
+        Raises
+        ------
+        StudyError
+            If it is to begin with a model and cannot.
+        """
+        name = self.method.name
+        if start is not None:
+            if name not in STARTED:
+                raise StudyError(
+                    f"The method {name!r} cannot begin with a model; use {', '.join(STARTED[:-1])} "
+                    f"or {STARTED[-1]}."
+                )
+            start.check_method(name)
+        given = self.method, self.text, self.vocabulary, self.seed
+        return SERVER_HALVES[name](*given, *([] if start is None else [start]))
+
+    def client_half(
+        self, name: str, corpus: Corpus, policy: Policy, workplace: Workplace = HERE
+    ) -> TopicClient[Any]:
+        """Make a client's half of the method, over its documents and within its policy.
+
+        Parameters
+        ----------
+        name : str
+        corpus : Corpus
+            The documents there are.
+        policy : Policy
+        workplace : Workplace, optional
+            What the half may use of the client's computer.
+
+        Raises
+        ------
+        StudyError
+            If documents grow and the method takes all at once.
+        """
+        if workplace.grown is not None and not isinstance(self.method, FLDASettings):
+            raise StudyError(
+                f"The method {self.method.name!r} takes all documents at once; leave out --follow, "
+                "or use flda."
+            )
+        return CLIENT_HALVES[self.method.name](
+            name,
+            corpus,
+            self.method,
+            self.text,
+            self.vocabulary,
+            self.seed,
+            policy.min_documents,
+            policy.min_document_frequency,
+            workplace,
+        )
+
+    def embedded(
+        self,
+        corpus: Corpus,
+        own_model: str | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Corpus:
+        """Return a client's corpus with embeddings, if the method needs them.
+
+        Parameters
+        ----------
+        own_model : str, optional
+            Where the client has the study's model, or the model of its precomputed embeddings.
+        on_progress : callable, optional
+            Called with the numbers of documents done and of all.
+
+        Raises
+        ------
+        StudyError, DataError
+            If the embeddings are of another model or dimension, or hold NaN.
+
+        Leaves the client
+            Nothing.
+        """
+        settings = self.method.needed_embedding
+        if settings is None:
+            return corpus
+        return corpus.with_embeddings(
+            document_embeddings(corpus, settings, own_model=own_model, on_progress=on_progress)
+        )
+
+    def with_clients(self, names: Iterable[str]) -> Study:
+        """Return the study of exactly these clients, wherever their documents come from."""
+        clients = {name: self.clients.get(name, ClientData()) for name in names}
+        return self.model_copy(update={"clients": clients})
+
+    @classmethod
+    def make(cls, **given: Any) -> Study:
+        """Make a study of plain values; one sentence says what is wrong with them.
+
+        Raises
+        ------
+        StudyError
+            If a key is unknown or a value does not fit.
+        """
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise StudyError(f"The study cannot be used: {explain(error)}") from None
+
+    @classmethod
+    def read(cls, path: str | Path) -> Study:
+        """Read a study; paths in it are relative to its file.
+
+        Raises
+        ------
+        StudyError
+            If the file is missing, is not TOML, or has an unknown key or a wrong value.
+        """
+        path = Path(path)
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            clients = content.get("clients", {})
+            for client in clients.values() if isinstance(clients, dict) else ():
+                for key in {"data", "policy"} & client.keys():
+                    client[key] = path.parent.resolve() / str(client[key])
+                model = path.parent.resolve() / str(client.get("embedding_model", ""))
+                if "embedding_model" in client and model.is_dir():  # else it is a name
+                    client["embedding_model"] = str(model)
+            return cls(**content)
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+            raise StudyError(f"The study {path} cannot be used: {explain(error)}") from None
+        except AttributeError:
+            raise StudyError(
+                f"The study {path} cannot be used: each client is a table [clients.NAME]."
+            ) from None
+
+    def corpora(self) -> dict[str, Corpus]:
+        """Read the documents of every client.
+
+        Raises
+        ------
+        StudyError
+            If the study names no clients.
+        """
+        if not self.clients:
+            raise StudyError('The study names no clients; add [clients.NAME] with data = "FILE".')
+        return {name: client.read(name) for name, client in self.clients.items()}
+
+    def policies(self) -> dict[str, Policy]:
+        """Read each client's policy, or take the default."""
+        return {
+            name: Policy.read(client.policy) if client.policy else Policy()
+            for name, client in self.clients.items()
+        }
+
+    def to_toml(self) -> str:
+        """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
+        return _toml(self, "", example=False)
+
+
+def _settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Hand out plain settings that are one value, or a few numbers, by dotted keys."""
+    for key, value in plain.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{prefix}{key}.")
+            continue
+        entries = value if isinstance(value, list) else []
+        few_numbers = entries and all(isinstance(entry, (int, float)) for entry in entries)
+        if isinstance(value, (bool, int, float, str)) or few_numbers:
+            yield prefix + key, value
+
+
+def example_study(method: str = "gfedntm") -> str:
+    """Return a commented study of a method with every key, its default and its meaning."""
+    clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
+    study = Study.make(name="example", clients=clients, method={"name": method})
+    return "# A fedtopics study. What is commented out shows the default.\n\n" + _toml(
+        study, "", example=True
+    )
+
+
+def _toml(model: BaseModel, table: str, *, example: bool) -> str:
+    """Write a model as TOML: plain values first, then its tables.
+
+    In an example, defaults are commented out, and paths are as given.
+    """
+    lines, tables = [], []
+    for key, info in type(model).model_fields.items():
+        value = getattr(model, key)
+        if isinstance(value, BaseModel):
+            inner = f"{table}{key}"
+            body = _toml(value, f"{inner}.", example=example)
+            tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
+        elif isinstance(value, dict):
+            for name, entry in value.items():
+                body = _toml(entry, "", example=example)
+                tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
+        else:
+            usual = example and value == info.default and key != "name"
+            hidden = "# " if value is None or usual else ""
+            lines.append(f"{hidden}{key} = {_plain(value, example)}  # {info.description}")
+    return "\n".join(lines) + "\n" + "".join(tables)
+
+
+def _plain(value: Any, example: bool) -> str:
+    if value is None:
+        return '"..."'
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Path):
+        value = str(value if example else value.absolute())
+    # JSON is TOML here, but for one character that TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")

@@ -1,0 +1,190 @@
+"""How a trained model finds the topics of documents: by an encoder, or by variational steps.
+
+A `NeuralTopicModel` is an `Inference`, and so is `VariationalLDA`. A model of either kind gives
+its topics as a matrix, beta, from which `refine` finds a document's theta once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from scipy import sparse
+from scipy.special import digamma
+from torch import Tensor
+
+from fedtopics.networks import Tensors
+
+Readout = Literal["mean", "root"]
+READOUTS: tuple[Readout, ...] = ("mean", "root")
+SMALLEST = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
+REFINEMENT = 20  # steps
+
+
+class Inference(Protocol):
+    """What turns the words and embeddings of documents into theta, and weights into topics."""
+
+    @property
+    def name(self) -> str:
+        """Name of the network, or "lda"."""
+
+    @property
+    def settings(self) -> Any:
+        """Shape and prior, with at least n_components and alpha."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights."""
+
+    @property
+    def sees_words(self) -> bool:
+        """Whether theta depends on the bag of words."""
+
+    @property
+    def sees_embedding(self) -> bool:
+        """Whether theta depends on an embedding."""
+
+    def initial_weights(self, seed: int) -> Tensors:
+        """Return weights of the shapes and dtypes that those of a model have."""
+
+    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
+        """Return the topics, float64 of shape (n_topics, n_words), rows sum to 1."""
+
+    def infer(
+        self,
+        weights: Tensors,
+        shared: Mapping[str, Tensors],
+        counts: sparse.csr_array,
+        embeddings: NDArray[Any] | None,
+    ) -> NDArray[np.floating[Any]]:
+        """Return theta of documents, shape (n, n_topics)."""
+
+
+class LDAPrior(BaseModel):
+    """Shape and priors of latent Dirichlet allocation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    n_components: int = Field(20, ge=1, description="number of topics")
+    alpha: float | None = Field(
+        None, gt=0, description="Dirichlet prior of theta; by default 1 / n_components"
+    )
+    eta: float | None = Field(
+        None, gt=0, description="Dirichlet prior of the topics; by default 1 / n_components"
+    )
+    inner_steps: int = Field(
+        20, ge=1, description="steps by which the topics of a document are found"
+    )
+
+    @property
+    def theta_prior(self) -> float:
+        """The value of alpha."""
+        return 1 / self.n_components if self.alpha is None else self.alpha
+
+    @property
+    def topic_prior(self) -> float:
+        """The value of eta."""
+        return 1 / self.n_components if self.eta is None else self.eta
+
+
+class VariationalLDA:
+    """Latent Dirichlet allocation, inferred by variational Bayes.
+
+    Its only weights are ``pseudo_counts`` of shape (n_words, n_topics), the parameters of the
+    topics' Dirichlet distributions: lambda in the references.
+
+    Parameters
+    ----------
+    n_words : int
+    settings : LDAPrior
+
+    References
+    ----------
+    Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010.
+    """
+
+    name: ClassVar[str] = "lda"
+    sees_words: ClassVar[bool] = True
+    sees_embedding: ClassVar[bool] = False
+    dtype: ClassVar[torch.dtype] = torch.float64
+
+    def __init__(self, n_words: int, settings: LDAPrior) -> None:
+        self.n_words = n_words
+        self.settings = settings
+
+    def initial_weights(self, seed: int) -> Tensors:
+        """Return pseudo-counts of one."""
+        shape = self.n_words, self.settings.n_components
+        return {"pseudo_counts": torch.ones(shape, dtype=self.dtype)}
+
+    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
+        """Return the expected topics, shape (n_topics, n_words), rows sum to 1."""
+        counts = weights["pseudo_counts"]
+        return (counts / counts.sum(0)).T
+
+    def infer(
+        self,
+        weights: Tensors,
+        shared: Mapping[str, Tensors],
+        counts: sparse.csr_array,
+        embeddings: NDArray[Any] | None,
+        readout: Readout = "mean",
+    ) -> NDArray[np.float64]:
+        """Return a theta of each document's posterior, by default its mean; (n, n_topics)."""
+        from fedtopics.inference.variational import infer
+
+        topics = topic_weights(weights["pseudo_counts"].numpy())
+        settings = self.settings
+        return infer(counts, topics, settings.theta_prior, settings.inner_steps).read(readout)
+
+
+def topic_weights(pseudo_counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return exp(E[log beta]) of topics that are Dirichlet distributed, shape (n_words, n_topics).
+
+    Parameters
+    ----------
+    pseudo_counts : float64 array of shape (n_words, n_topics)
+        A column is a topic's parameter, lambda in the references.
+    """
+    expected = digamma(pseudo_counts) - digamma(pseudo_counts.sum(0))
+    weights: NDArray[np.float64] = np.maximum(np.exp(expected), SMALLEST)
+    return weights
+
+
+def refine(
+    counts: sparse.csr_array,
+    beta: NDArray[np.float64],
+    alpha: float,
+    theta: NDArray[np.floating[Any]],
+    readout: Readout,
+    steps: int = REFINEMENT,
+) -> NDArray[np.float64]:
+    """Move theta towards what a document's own words say, by variational steps of LDA.
+
+    Parameters
+    ----------
+    counts : CSR array of shape (n, n_words)
+    beta : float64 array of shape (n_topics, n_words)
+    alpha : float
+        Dirichlet prior of theta.
+    theta : float array of shape (n, n_topics)
+        Where to begin.
+    readout : {"mean", "root"}
+        The mean of the posterior, or the theta that is closest to it in Hellinger's distance.
+    steps : int
+
+    Returns
+    -------
+    float64 array of shape (n, n_topics)
+        Rows sum to 1.
+
+    Leaves the client
+        Nothing.
+    """
+    from fedtopics.inference.variational import infer
+
+    return infer(counts, np.maximum(beta.T, SMALLEST), alpha, steps, theta).read(readout)

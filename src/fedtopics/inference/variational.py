@@ -1,0 +1,213 @@
+"""Variational inference for latent Dirichlet allocation: which topics a document's words are of.
+
+A document's posterior is a Dirichlet distribution, found by a fixed number of steps: where a loop
+ended by a tolerance, the last bit of a sum could decide how long it is, and a federation would no
+longer be the training of one process.
+
+References
+----------
+Blei, Ng and Jordan, Latent Dirichlet Allocation, JMLR 2003, section 5; Hoffman, Blei and Bach,
+Online Learning for Latent Dirichlet Allocation, NIPS 2010, algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import digamma, gammaln
+
+if TYPE_CHECKING:
+    from fedtopics.inference.theta import Readout
+
+CHUNK = 64  # documents that a thread takes at once
+Floats = NDArray[np.float64]
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function; keep what was compiled on disk, where it can be written."""
+    fast: Callable[..., Any]
+    try:
+        fast = njit(function, nogil=True, fastmath=True, cache=True)
+    except RuntimeError:  # neither the package's folder nor a home can be written
+        fast = njit(function, nogil=True, fastmath=True)
+    return fast
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What the words of n documents say of their topics.
+
+    Parameters
+    ----------
+    gamma : float64 array of shape (n, n_topics)
+        Parameters of each document's Dirichlet distribution.
+    topics : float64 array of shape (n, n_topics)
+        exp(psi(gamma) - scale).
+    scale : float64 array of shape (n,)
+        Keeps `topics` from underflow.
+    ratios : CSR array of shape (n, n_words)
+        Each count, divided by the document's weight of the word.
+    """
+
+    gamma: Floats
+    topics: Floats
+    scale: Floats
+    ratios: sparse.csr_array
+
+    def read(self, readout: Readout) -> Floats:
+        """Return a theta for each document, shape (n, n_topics).
+
+        Parameters
+        ----------
+        readout : {"mean", "root"}
+            The mean, or the theta that is closest to the posterior in Hellinger's distance: the
+            squared expectation of the roots of theta, normalised.
+        """
+        theta = self.gamma
+        if readout == "root":
+            theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
+        normal: Floats = theta / theta.sum(1, keepdims=True)
+        return normal
+
+    def word_counts(self, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Return how many occurrences of each word are expected to be of each topic.
+
+        Parameters
+        ----------
+        weights : float64 array of shape (n_words, n_topics)
+            Those that the posterior was found with.
+
+        Returns
+        -------
+        words : int64 array of shape (n_present,)
+            The words that occur, ascending.
+        counts : float64 array of shape (n_present, n_topics)
+        """
+        words = np.unique(self.ratios.indices).astype(np.int64)
+        return words, (self.ratios.T @ self.topics)[words] * weights[words]
+
+    def bound(self, counts: sparse.csr_array, alpha: float) -> float:
+        """Return the evidence lower bound of the documents' words, summed (nats).
+
+        It is that of the paper without the terms of the topics, which no document has a part in.
+        """
+        total = self.gamma.sum(1)
+        expected = digamma(self.gamma) - digamma(total)[:, None]
+        words = counts.data @ (np.log(counts.data) - np.log(self.ratios.data))
+        words += counts.sum(1) @ (self.scale - digamma(total))
+        prior = ((alpha - self.gamma) * expected + gammaln(self.gamma)).sum()
+        n, k = self.gamma.shape
+        of_alpha = gammaln(k * alpha) - k * gammaln(alpha)
+        return float(words + prior - gammaln(total).sum() + n * of_alpha)
+
+
+def infer(
+    counts: sparse.csr_array,
+    weights: Floats,
+    alpha: float,
+    steps: int,
+    start: NDArray[np.floating[Any]] | None = None,
+) -> Posterior:
+    """Find the topics of documents.
+
+    Documents are independent, so that neither their order nor the number of threads (as many as
+    torch's) changes a bit.
+
+    Parameters
+    ----------
+    counts : CSR array of shape (n, n_words)
+    weights : float64 array of shape (n_words, n_topics)
+        exp(E[log beta]), or beta itself; not 0.
+    alpha : float
+        Dirichlet prior of theta.
+    steps : int
+    start : float array of shape (n, n_topics), optional
+        A theta to begin with; by default an even one.
+    """
+    (n, n_words), k = counts.shape, weights.shape[1]
+    if len(weights) != n_words:
+        raise ValueError(f"{n_words} words have {len(weights)} weights")
+    lengths = counts.sum(1, dtype=np.float64)[:, None]
+    gamma = np.empty((n, k))
+    gamma[:] = alpha + lengths * (1 / k if start is None else start)
+    topics, scale = np.empty_like(gamma), np.empty(n)
+    data = counts.data.astype(np.float64)
+    ratios = np.empty_like(data)
+    weights = np.ascontiguousarray(weights, np.float64)
+
+    def of_chunk(first: int) -> None:
+        _settle(
+            counts.indptr, counts.indices, data, weights, alpha, steps, first,
+            min(first + CHUNK, n), gamma, topics, scale, ratios,
+        )  # fmt: skip
+
+    chunks = range(0, n, CHUNK)
+    threads = min(torch.get_num_threads(), len(chunks))
+    if threads > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(of_chunk, chunks))
+    else:
+        for first in chunks:
+            of_chunk(first)
+    scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
+    return Posterior(gamma, topics, scale, scaled)
+
+
+@compiled
+def _exp_digamma(gamma: Any, topics: Any) -> float:
+    """Write exp(psi(gamma) - scale) into topics; return the scale.
+
+    By psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5) and the asymptotic series, without a branch
+    and with one division for two terms: this is a third of all work.
+    """
+    scale = -math.inf
+    for topic in range(len(gamma)):
+        x = gamma[topic]
+        pairs = (2 * x + 1) / (x * (x + 1)) + (2 * x + 5) / ((x + 2) * (x + 3))
+        pairs += (2 * x + 9) / ((x + 4) * (x + 5))
+        y = x + 6
+        square = 1 / (y * y)
+        tail = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square / 240)))
+        topics[topic] = -0.5 / y - tail - pairs
+        scale = max(scale, topics[topic])
+    for topic in range(len(gamma)):
+        topics[topic] = (gamma[topic] + 6) * math.exp(topics[topic] - scale)
+    return scale
+
+
+@compiled
+def _settle(
+    ends: Any, words: Any, counts: Any, weights: Any, alpha: float, steps: int, first: int,
+    last: int, gamma: Any, topics: Any, scale: Any, ratios: Any,
+) -> None:  # fmt: skip
+    """Take the steps for documents first to last - 1, in place."""
+    k = weights.shape[1]
+    sums = np.empty(k)
+    for document in range(first, last):
+        own = topics[document]
+        scale[document] = _exp_digamma(gamma[document], own)
+        for step in range(steps + 1):
+            sums[:] = 0
+            for place in range(ends[document], ends[document + 1]):
+                row = weights[words[place]]
+                weight = 0.0
+                for topic in range(k):
+                    weight += own[topic] * row[topic]
+                ratio = counts[place] / weight
+                ratios[place] = ratio
+                for topic in range(k):
+                    sums[topic] += ratio * row[topic]
+            if step == steps:  # the last look only finds the ratios
+                break
+            for topic in range(k):
+                gamma[document, topic] = alpha + own[topic] * sums[topic]
+            scale[document] = _exp_digamma(gamma[document], own)

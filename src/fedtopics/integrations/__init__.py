@@ -1,0 +1,1 @@
+"""Studies carried by other programs: Flower and NVIDIA FLARE."""

@@ -1,0 +1,221 @@
+"""Fedtopics as a job of NVIDIA FLARE: the server's half and a site's half.
+
+FLARE makes both from the job's configuration, by the names of these classes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.message_client import Answering
+from fedtopics.engines.message_server import to_message
+from fedtopics.errors import FederationError, FedTopicsError, StudyError
+from fedtopics.federation.participant import Participation
+from fedtopics.federation.privacy import explain
+from fedtopics.federation.server import lead
+from fedtopics.federation.study import ClientData, Study
+from fedtopics.integrations.flare_carrier import FlareCarrier, Place, ServerPart, SitePart, logger
+from fedtopics.integrations.flare_jobs import make_job
+
+FAILURE = "failure.txt"  # in a run's folder, a sentence
+FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of what a job brings back
+STUDY_FILE = "study.toml"
+SITE_FILE = "fedtopics.toml"  # in a site's `local`
+
+
+class SiteSettings(ClientData):
+    """What a site says about itself: a study's table [clients.NAME], and where its runs go."""
+
+    out: Path | None = Field(None, description="folder for a folder a run: ledger, model")
+
+
+class Lead(ServerPart):
+    """The server's half of the study that the job brings along.
+
+    Parameters
+    ----------
+    run : str
+        Name of the run, the same when it is resumed.
+    out : str
+        The run's folder; by default fedtopics/RUN in the server's FLARE folder, which outlives the
+        job.
+    resume : bool
+        Go on with that run.
+    """
+
+    def __init__(self, run: str, out: str = "", resume: bool = False) -> None:
+        self.run = _checked(run)
+        self.out = out
+        self.resume = resume
+
+    def lead(self, carrier: FlareCarrier, place: Place) -> None:
+        """Run the study; leave the run, or why it failed, where the job's results are."""
+        folder = place.workspace / FOLDER / self.run
+        if self.out and place.simulated:
+            folder = Path(self.out)
+        _clear(folder)
+        try:
+            study = Study.read(place.config / STUDY_FILE)
+            lead(study, carrier, folder, resume=self.resume, on_event=_look)
+        except FedTopicsError as error:
+            _fail(folder, str(error))
+            raise
+        finally:
+            if not place.simulated and folder.is_dir():
+                ignored = shutil.ignore_patterns("checkpoints")
+                shutil.copytree(folder, place.job / FOLDER, ignore=ignored, dirs_exist_ok=True)
+
+
+def _look(event: dict[str, Any]) -> None:
+    """Log what happens; end a study that a site does not take part in: nobody can replace it."""
+    kind = event["event"]
+    if kind == "round":
+        logger.info("round %s", event["round"])
+    elif "client" in event:
+        logger.info("%s %s %s", event["client"], kind, event.get("reason", ""))
+    if kind in ("declined", "refused"):
+        raise FederationError(
+            f"Client {event['client']!r} does not take part ({event['reason'].removesuffix('.')}); "
+            f"why is in {FAILURE} in its folder of this run and in its log."
+        )
+
+
+class Site(SitePart):
+    """A site's half of a study. The server's sites cannot say where another one's documents are.
+
+    In FLARE's simulator the job says where documents are. Anywhere else the site's operator does,
+    in `local/fedtopics.toml` of its FLARE folder: a job that could name files and policies of a
+    site would be the one to decide what leaves it.
+    """
+
+    def __init__(self, run: str) -> None:
+        super().__init__()
+        self.run = _checked(run)
+        self._answering: Answering | None = None
+
+    def work(self, message: bytes, place: Place) -> bytes:
+        """Answer a message; join with the first one.
+
+        Leaves the client
+            What `privacy.Door` lets out; of a failure, that there was one.
+        """
+        folder = place.workspace / FOLDER / self.run
+        try:
+            if self._answering is None:
+                settings = site_settings(place)
+                if settings.out is not None:
+                    folder = settings.out if place.simulated else settings.out / self.run
+                _clear(folder)
+                self._answering = self._join(place.site, settings, folder)
+        except FedTopicsError as error:
+            _fail(folder, str(error))
+            return to_message(wire.Frame(refusal=wire.Refusal(reason=place.site)))
+        return self._answering.answer(message)
+
+    @staticmethod
+    def _join(name: str, settings: SiteSettings, folder: Path) -> Answering:
+        def tell(event: dict[str, Any]) -> None:
+            kind = event["event"]
+            if kind == "declined":
+                _fail(folder, event["reason"])
+            elif kind == "refused":
+                logger.error("%s: %s", name, event["reason"])
+            elif kind in ("joined", "model", "defect"):
+                logger.info("%s: %s", name, kind)
+
+        participation = Participation.of(name, settings, folder, tell)
+        return Answering(name, participation, participation.tell)
+
+
+def site_settings(place: Place) -> SiteSettings:
+    """Read what a site says about itself.
+
+    Raises
+    ------
+    StudyError
+        If it says nothing, or there is an unknown key or a wrong value.
+    """
+    file = place.workspace / "local" / SITE_FILE
+    # A server could call its job as the simulator does; no simulator has what operators have.
+    provisioned = file.exists() or (place.workspace / "startup" / "client.crt").exists()
+    given: Mapping[str, Any] = place.settings
+    try:
+        if provisioned or not place.simulated:
+            given = _read(file)
+        return SiteSettings(**given)
+    except (OSError, ValueError) as error:
+        raise StudyError(
+            f"The settings of site {place.site!r} in {file} cannot be used: {explain(error)} "
+            "Write them with: fedtopics flare allow FOLDER --data FILE"
+        ) from None
+
+
+def _checked(run: str) -> str:
+    """Refuse a name that leads out of the folder of all runs: a job comes from elsewhere."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", run):
+        raise StudyError("The job's run has no name for a folder; use: fedtopics flare run")
+    return run
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Read a TOML file whose paths are relative to it."""
+    given = tomllib.loads(file.read_text(encoding="utf-8"))
+    for key in {"data", "policy", "out"} & given.keys():
+        given[key] = file.parent.resolve() / str(given[key])
+    return given
+
+
+def _clear(folder: Path) -> None:
+    (folder / FAILURE).unlink(missing_ok=True)
+
+
+def _fail(folder: Path, sentence: str) -> None:
+    """Leave a sentence for people: in the log, and in a file that is easy to find."""
+    logger.error("%s", sentence)
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FAILURE).write_text(sentence + "\n", encoding="utf-8")
+
+
+def make_study_job(
+    study: Study,
+    run: str,
+    workspace: Path,
+    resume: bool,
+    out: Path | None = None,
+    folders: Mapping[str, Path] | None = None,
+) -> Any:
+    """Make the job of a study; it says where documents are for the simulator alone.
+
+    Parameters
+    ----------
+    study : Study
+    run : str
+        Name of the run.
+    workspace : path
+        Where the study's file can be until the job was run.
+    resume : bool
+        Go on with that run.
+    out : path, optional
+        The run's folder; for the simulator.
+    folders : mapping of client name to path, optional
+        The clients' folders; for the simulator.
+    """
+    file = workspace / STUDY_FILE
+    nowhere = {name: ClientData() for name in study.clients}
+    file.write_text(study.model_copy(update={"clients": nowhere}).to_toml(), encoding="utf-8")
+    clients: dict[str, dict[str, Any]] = {name: {} for name in study.clients}
+    for name, folder in (folders or {}).items():
+        given = study.clients[name].model_dump(mode="json", exclude_none=True)
+        clients[name] = given | {"out": str(folder)}
+    server = Lead(run, "" if out is None else str(out), resume)
+    return make_job(f"fedtopics-{study.fingerprint}", server, Site(run), clients, file)

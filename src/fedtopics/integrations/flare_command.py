@@ -1,0 +1,194 @@
+"""Commands for organisations that run NVIDIA FLARE."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+from fedtopics.cli.display import print_topics, say
+from fedtopics.cli.options import FOLDER
+from fedtopics.cli.report import write_beside
+from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
+from fedtopics.extras import require
+
+if TYPE_CHECKING:
+    from fedtopics.federation.study import Study
+
+RUN = "flare.json"  # in the folder of a submitted run: what it is called at the server
+
+
+@click.group("flare")
+def group() -> None:
+    """Run a study through NVIDIA FLARE: in its simulator or on a FLARE system."""
+
+
+@group.command()
+@click.argument("study", type=FOLDER)
+@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@click.option(
+    "--startup-kit",
+    "kit",
+    type=FOLDER,
+    metavar="DIR",
+    help="An admin's, to submit to that FLARE system instead of the simulator.",
+)
+def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
+    """Run a study as a FLARE job.
+
+    Without --startup-kit, in FLARE's simulator: the study says where each client's documents are.
+    With it, on a FLARE system whose sites are called as the study's clients. Each site says itself
+    where its documents are, with `fedtopics flare allow`.
+    """
+    from fedtopics.federation.study import Study
+
+    require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
+    plan = Study.read(study)
+    if not plan.clients:
+        raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
+    folder = (out or Path("runs") / plan.name).absolute()
+    say("The study runs; FLARE takes half a minute to begin and to end.")
+    if kit is None:
+        _simulate(plan, folder, resume)
+    else:
+        _submit(plan, folder, resume, kit)
+    from fedtopics.model.topic_model import TopicModel
+
+    print_topics(TopicModel.from_pretrained(folder / "model"), 8)
+    say(f"\nThe run is in {folder}, the model in {folder}/model.")
+    write_beside(folder)
+
+
+@group.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--data", type=FOLDER, help="At a client's site: the documents, which stay there.")
+@click.option("--text", help="Column of the text.")
+@click.option("--tokens", help="Column of lists of words, taken as they are.")
+@click.option("--id", "identifier", help="Column of identifiers.")
+@click.option("--round", "rounds", help="Column of rounds or times, for studies that use them.")
+@click.option("--embedding", help="Column of embeddings, for studies that need them.")
+@click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
+@click.option("--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]")
+@click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")
+def allow(
+    folder: Path,
+    data: Path | None,
+    text: str | None,
+    tokens: str | None,
+    identifier: str | None,
+    rounds: str | None,
+    embedding: str | None,
+    embedding_model: str | None,
+    policy: Path | None,
+    out: Path | None,
+) -> None:
+    """Let fedtopics run at a FLARE server or site, and say where a site's documents are.
+
+    FOLDER is the server's or the site's, with `startup` and `local` in it. Its list of allowed
+    classes gets those of fedtopics, in local/resources.json. With --data, local/fedtopics.toml says
+    what the options say; jobs cannot change that.
+    """
+    require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
+    from fedtopics.federation.privacy import Policy
+    from fedtopics.federation.study import ClientData
+    from fedtopics.integrations.flare import SITE_FILE
+    from fedtopics.integrations.flare_jobs import allow as allow_in
+
+    say(f"Jobs of fedtopics may run: {allow_in(folder)}")
+    paths = {"data": data, "policy": policy, "out": out}
+    if data is None:
+        return
+    given: dict[str, Any] = {key: str(path.absolute()) for key, path in paths.items() if path}
+    given |= {"text": text, "tokens": tokens, "id": identifier, "round": rounds}
+    if embedding_model and Path(embedding_model).is_dir():  # else it is a name
+        embedding_model = str(Path(embedding_model).absolute())
+    given |= {"embedding": embedding, "embedding_model": embedding_model}
+    said = {key: value for key, value in given.items() if value is not None}
+    columns = {key: value for key, value in said.items() if key != "out"}
+    corpus = ClientData(**columns).read(folder.name)
+    if policy is not None:
+        Policy.read(policy)
+    file = folder / "local" / SITE_FILE
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in said.items()]
+    file.write_text("".join(lines), encoding="utf-8")
+    say(f"Their documents are {len(corpus):,} in {data}: {file}")
+
+
+def _simulate(plan: Study, folder: Path, resume: bool) -> None:
+    from fedtopics.federation.simulation import client_folder
+    from fedtopics.integrations.flare import FAILURE, make_study_job
+    from fedtopics.integrations.flare_jobs import simulate
+
+    workspace = Path(tempfile.mkdtemp(prefix="fedtopics-"))
+    folders = {name: client_folder(folder, name) for name in plan.clients}
+    for place in folders.values():
+        (place / FAILURE).unlink(missing_ok=True)
+    job = make_study_job(plan, "simulation", workspace, resume, folder, folders)
+    try:
+        simulate(job, list(plan.clients), workspace)
+    except FederationError as error:
+        said = [_said_by(name, _read(place / FAILURE)) for name, place in folders.items()]
+        told = " ".join(filter(None, said)) or _read(folder / FAILURE)
+        if not told:  # FLARE's logs are all that there is
+            raise
+        shutil.rmtree(workspace, ignore_errors=True)
+        raise FederationError(told) from error
+    shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
+    from fedtopics.integrations.flare import FAILURE, make_study_job
+    from fedtopics.integrations.flare import FOLDER as BROUGHT
+    from fedtopics.integrations.flare_jobs import submit
+
+    note = folder / RUN
+    if resume and not note.exists():
+        raise RunError(f"There is no submitted run in {folder} to resume; leave out --resume.")
+    if note.exists() and not resume:
+        raise RunError(
+            f"There is a run in {folder} already; go on with --resume, or name another folder."
+        )
+    if resume:
+        name = str(json.loads(note.read_text(encoding="utf-8"))["run"])
+    else:
+        name = f"{re.sub('[^A-Za-z0-9_-]+', '-', plan.name)[:80]}-{uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory() as workspace:
+        results = Path(workspace)
+        job = make_study_job(plan, name, results, resume)
+        folder.mkdir(parents=True, exist_ok=True)
+        note.write_text(json.dumps({"run": name}) + "\n", encoding="utf-8")
+        try:
+            ended = submit(job, kit, results)
+        except FedTopicsError:
+            if not resume:
+                note.unlink()
+            raise
+        if not ended:
+            raise FederationError(
+                "The connection to FLARE's server was lost before the job ended. When the server "
+                "runs again and the job does not, go on with --resume."
+            )
+        (folder / FAILURE).unlink(missing_ok=True)
+        for brought in results.glob(f"*/workspace/{BROUGHT}"):
+            shutil.copytree(brought, folder, dirs_exist_ok=True)
+    if not (folder / "events.jsonl").exists():  # training had not begun: nothing to go on with
+        note.unlink()
+    if ended != "FINISHED:COMPLETED":
+        raise FederationError(
+            _read(folder / FAILURE) or f"FLARE says {ended} of the job; its logs say why."
+        )
+
+
+def _said_by(name: str, sentence: str) -> str:
+    return sentence if not sentence or repr(name) in sentence else f"Client {name!r}: {sentence}"
+
+
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8").strip() if file.exists() else ""

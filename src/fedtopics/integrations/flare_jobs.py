@@ -1,0 +1,201 @@
+"""Make jobs of NVIDIA FLARE, run them in its simulator or on a system, let sites run them.
+
+A job holds no code: fedtopics is installed at each site, which allows it to run (`allow`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from nvflare.collab import CollabRecipe
+from nvflare.fuel.flare_api.flare_api import new_secure_session
+from nvflare.recipe import SimEnv
+
+from fedtopics.errors import FederationError, RunError
+from fedtopics.integrations.flare_carrier import ServerPart, SitePart
+
+ALLOWED = (
+    "fedtopics.integrations.flare.",
+    "nvflare.collab.runtime.",
+)  # what a site's FLARE has to let run
+SYNC = 300  # seconds for a site's worker to start, which imports torch
+LOGIN = 60.0  # seconds, for a server that has just been started as well
+OUTPUT = "output.txt"  # what FLARE printed, in a workspace
+
+
+class _Recipe(CollabRecipe):  # type: ignore[misc]
+    """A job without code, which FLARE would ship; it needs no right to bring one's own."""
+
+    @staticmethod
+    def _user_source_entries(objs: Sequence[object]) -> list[Any]:
+        return []
+
+
+def make_job(
+    name: str,
+    server: ServerPart,
+    site: SitePart,
+    clients: Mapping[str, Mapping[str, Any]],
+    study: Path,
+) -> CollabRecipe:
+    """Make a job of a study.
+
+    Parameters
+    ----------
+    name : str
+    server, site : components
+        Made again at the server and the sites from what their `__init__` took.
+    clients : mapping of site name to settings
+        What the job says to each; it begins when all are connected.
+    study : path
+        A file for the server. FLARE would replace what is in braces in a component's arguments.
+    """
+    calls = max(100, 4 * len(clients))
+    recipe = _Recipe(
+        name,
+        server=server,
+        client=site,
+        sync_task_timeout=SYNC,
+        min_clients=len(clients),
+        max_call_threads_for_server=calls,
+    )
+    recipe._job.set_app_packages(["fedtopics"])
+    recipe._job.add_file_to_server(str(study), app_folder_type="config")
+    with _quiet():
+        recipe.set_per_site_config({name: {"client": dict(to)} for name, to in clients.items()})
+    return recipe
+
+
+def simulate(recipe: CollabRecipe, clients: Sequence[str], workspace: Path) -> None:
+    """Run a job in FLARE's simulator, with a process for each client.
+
+    Raises
+    ------
+    FederationError
+        If the job failed; what it was about is in the run's folder.
+    """
+    local = workspace / recipe.job_name / "local"
+    local.mkdir(parents=True)
+    policy = {"format_version": 2, "class_allow_list": list(ALLOWED)}
+    (local / "resources.json").write_text(json.dumps(policy), encoding="utf-8")
+    try:
+        with _quiet(workspace / OUTPUT):
+            env = SimEnv(clients=list(clients), workspace_root=str(workspace), log_config="ERROR")
+            recipe.run(env)
+    except RuntimeError:
+        raise FederationError(f"FLARE's simulator failed; its logs are in {workspace}.") from None
+
+
+def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
+    """Run a job on a FLARE system; return how it ended, nothing if the connection was lost before.
+
+    Parameters
+    ----------
+    recipe : CollabRecipe
+    kit : path
+        An admin's startup kit.
+    results : path
+        A folder, for what the job left.
+
+    Raises
+    ------
+    RunError
+        If there is no startup kit.
+    FederationError
+        If the system cannot be reached or does not take the job.
+    """
+    certificate = kit / "startup" / "client.crt"
+    if not (kit / "startup" / "fed_admin.json").is_file() or not certificate.is_file():
+        raise RunError(
+            f"{kit} is no startup kit of FLARE that can submit jobs; name the folder of an admin, "
+            "with startup/fed_admin.json in it."
+        )
+    subject = x509.load_pem_x509_certificate(certificate.read_bytes()).subject
+    user = str(subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value)
+    # Not ProdEnv: when the server dies, that keeps a connection which lets no process end.
+    with _quiet():
+        recipe.export(str(results / "jobs"))
+        session: Any = None
+        try:
+            session = new_secure_session(user, str(kit), timeout=LOGIN)
+            job = session.submit_job(str(results / "jobs" / recipe.job_name))
+        except Exception as error:  # of many types
+            _close(session)
+            reason = (str(error) or type(error).__name__).splitlines()[0].removesuffix(".")
+            raise FederationError(
+                f"The FLARE system of {kit} does not take the job: {reason}. Is its server running?"
+            ) from None
+        try:
+            ended = str(session.wait_for_job(job)["status"])
+            session.download_job_result(job, str(results))
+            return ended
+        except Exception:
+            return ""
+        finally:
+            _close(session)
+
+
+def _close(session: Any) -> None:
+    """Close a session; the server may be gone."""
+    if session is not None:
+        with suppress(Exception):
+            session.close()
+
+
+def allow(folder: Path) -> Path:
+    """Let fedtopics run at a site or a server; return the file that says so.
+
+    Parameters
+    ----------
+    folder : path
+        The site's FLARE folder, with `startup` and `local`. FLARE reads it for each job.
+
+    Raises
+    ------
+    RunError
+        If it is none.
+    """
+    file = folder / "local" / "resources.json"
+    source = file if file.exists() else file.with_name("resources.json.default")
+    try:
+        resources = json.loads(source.read_text(encoding="utf-8"))
+        listed = resources.setdefault("class_allow_list", [])
+        listed.extend(entry for entry in ALLOWED if entry not in listed)
+    except (OSError, ValueError, AttributeError):
+        raise RunError(
+            f"{folder} is no folder of a FLARE site or server: {source} cannot be read."
+        ) from None
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(resources, indent=2) + "\n", encoding="utf-8")
+    part.replace(file)
+    return file
+
+
+@contextmanager
+def _quiet(file: str | Path = os.devnull) -> Iterator[None]:
+    """Keep from the terminal what FLARE and its processes print, and its guesses at secrets."""
+    logging.getLogger("nvflare").setLevel(logging.ERROR)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    with Path(file).open("ab") as elsewhere, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.dup2(elsewhere.fileno(), 1)
+        os.dup2(elsewhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, old in enumerate(kept, 1):
+                os.dup2(old, number)
+                os.close(old)

@@ -1,0 +1,260 @@
+"""Fedtopics as an app of Flower: what the two files of `fedtopics flower init` make of a study.
+
+The ServerApp runs where the SuperLink is, a ClientApp where a SuperNode is. Flower begins a
+ClientApp anew with each message, so a process of ours stays beside it; the client's half keeps a
+journal as well, since that process may be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedtopics.engines.resident_process import STAY, ask, stay
+from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
+
+# A ClientApp begins with each message: what needs torch is imported where it is used. So is Flower,
+# an extra.
+if TYPE_CHECKING:
+    from flwr.app import Context, Message
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+
+    from fedtopics.federation.study import ClientData, Study
+
+PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
+FAILED = "its settings or its documents cannot be used; its own log says more"
+
+
+def server_app(study: str | Path) -> ServerApp:
+    """Make the server's half: train with the SuperNodes, write the run's folder.
+
+    Run configuration of the app: `out`, the run's folder on the SuperLink's machine (by default
+    runs/NAME in its working folder), and `resume`, to go on with the run in there.
+
+    Parameters
+    ----------
+    study : path
+        The study's file.
+    """
+    from flwr.serverapp import ServerApp
+
+    def work(grid: Grid, context: Context) -> None:
+        from fedtopics.cli.display import print_topics, say
+        from fedtopics.cli.members import ServerNews
+        from fedtopics.cli.report import write_beside
+        from fedtopics.federation.server import lead
+        from fedtopics.federation.study import Study
+
+        plan = Study.read(study)
+        out = _run_folder(plan, context)
+        resume = bool(context.run_config.get("resume"))
+        try:
+            with ServerNews() as news:
+                model = lead(plan, GridCarrier(grid), out, resume=resume, on_event=news)
+        except FedTopicsError as error:
+            say(f"fedtopics: {error}")
+            raise
+        print_topics(model, 8)
+        say(f"\nThe run is in {out}, the model in {out}/model.")
+        write_beside(out)
+
+    app = ServerApp()
+    app.main()(work)
+    return app
+
+
+def client_app(study: str | Path) -> ClientApp:
+    """Make the client's half: answer with documents that stay where the SuperNode is.
+
+    The SuperNode's node configuration says where they are: the keys of a [clients.NAME] table of a
+    study, with `name`; `out`, the folder that gets a folder for each study, with ledger and model
+    (by default runs/NAME); and `stay`, the seconds that a process stays for the next message, 0 for
+    none.
+    In Flower's simulation, which has no node configuration, the study's clients take the places
+    in the order of their names.
+
+    Parameters
+    ----------
+    study : path
+        The study's file: its name, and for the simulation its clients.
+
+    Notes
+    -----
+    What goes wrong is said in the SuperNode's log; the server is told that it failed, not why.
+    """
+    from flwr.clientapp import ClientApp
+
+    def reply(message: Message, context: Context) -> Message:
+        try:
+            content = _reply(study, context, unwrapped(message))
+        except (FedTopicsError, OSError) as error:
+            print(f"fedtopics: {error}", flush=True)
+            content = b""
+        except Exception as error:
+            # Flower would send its text to the server, and that could quote a document.
+            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
+            content = b""
+        return answer(message, content) if content else failure(message, FAILED)
+
+    app = ClientApp()
+    app.query()(reply)
+    return app
+
+
+def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
+    place = "flower", str(context.run_id)
+    if PARTITION in context.node_config and "name" not in context.node_config:
+        # Whichever process is free has the message: the journal alone knows what came before.
+        name, data, out = _simulated(study, context)
+        client = _Client(name, data, out, out.joinpath(*place))
+    else:
+        name, out, seconds = _place(context.node_config)
+        out /= _folder_name(study)
+        folder = out.joinpath(*place)
+        if seconds > 0:
+            told = json.dumps([dict(context.node_config), str(out), str(folder)])
+            return ask(
+                folder, message, [sys.executable, "-m", "fedtopics.integrations.flower", told]
+            )
+        client = _Client(name, client_data(context.node_config), out, folder)
+    try:
+        return client.answer(message)
+    finally:
+        client.close()
+
+
+def main(told: str) -> None:
+    """Be the process that stays: answer a run's messages with one client's documents.
+
+    Parameters
+    ----------
+    told : str
+        JSON: the node configuration, the client's folder for the study, and that for the run.
+    """
+    config, out, folder = json.loads(told)
+    name, _, seconds = _place(config)
+    clients: list[_Client] = []
+
+    def work(message: bytes) -> bytes:
+        try:
+            if not clients:
+                clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
+            return clients[0].answer(message)
+        except (FedTopicsError, OSError) as error:
+            print(f"fedtopics: {error}", flush=True)
+        except Exception as error:
+            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
+        return b""
+
+    def leave() -> None:
+        for client in clients:
+            client.close()
+
+    stay(Path(folder), work, leave, seconds)
+
+
+class _Client:
+    """A client's half over its documents; what a later process has to know is in its folder."""
+
+    def __init__(self, name: str, data: ClientData, out: Path, folder: Path) -> None:
+        from fedtopics.engines.message_client import Answering
+        from fedtopics.federation.participant import Participation
+
+        part = Participation.of(name, data, out, _Said(name, out))
+        self.answer = Answering(name, part, part.tell, folder / "journal").answer
+        self.close = part.close
+
+
+class _Said:
+    """What a SuperNode's log says: the offer once, though each process looks at it again."""
+
+    def __init__(self, name: str, out: Path) -> None:
+        from fedtopics.cli.members import ClientNews
+
+        self._out = out
+        self._news = ClientNews(name)
+        self._offer: dict[str, Any] | None = None
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        from fedtopics.cli.report import write_beside
+
+        kind = event["event"]
+        if kind == "offer":
+            self._offer = event
+            return
+        if kind in ("joined", "declined") and self._offer is not None:
+            self._news(self._offer)
+        if kind in ("declined", "refused"):
+            print(f"fedtopics: {event['reason']}", flush=True)
+        self._news(event)
+        if kind == "model":
+            write_beside(self._out)
+
+
+def _place(config: Mapping[str, Any]) -> tuple[str, Path, float]:
+    """Read the client's name, its folder, and how long its process stays."""
+    from fedtopics.pki.names import check_client_name
+
+    name, seconds = config.get("name"), config.get("stay", STAY)
+    if not isinstance(name, str) or not isinstance(seconds, (int, float)):
+        raise StudyError(
+            "The SuperNode's node configuration needs the client's name in the study, as in "
+            'name = "north"; and stay, if it is there, is a number of seconds.'
+        )
+    check_client_name(name)
+    return name, Path(str(config.get("out", f"runs/{name}"))).absolute(), seconds
+
+
+def client_data(config: Mapping[str, Any]) -> ClientData:
+    """Read where the documents are from a SuperNode's node configuration.
+
+    Raises
+    ------
+    StudyError
+        If a key is unknown or a value does not fit.
+    """
+    from pydantic import ValidationError
+
+    from fedtopics.federation.privacy import explain
+    from fedtopics.federation.study import ClientData
+
+    given = {key.replace("-", "_"): value for key, value in config.items()}
+    try:
+        return ClientData(**{key: given[key] for key in given.keys() - {"name", "out", "stay"}})
+    except ValidationError as error:
+        raise StudyError(f"The node configuration cannot be used: {explain(error)}") from None
+
+
+def _simulated(study: str | Path, context: Context) -> tuple[str, ClientData, Path]:
+    from fedtopics.federation.study import Study
+
+    plan = Study.read(study)
+    names, place = sorted(plan.clients), int(str(context.node_config[PARTITION]))
+    if place >= len(names):
+        raise StudyError(
+            f"The study has {len(names)} clients, Flower simulates more SuperNodes; say "
+            f'--federation-config "num-supernodes={len(names)}".'
+        )
+    name = names[place]
+    return name, plan.clients[name], _run_folder(plan, context) / "clients" / name
+
+
+def _run_folder(plan: Study, context: Context) -> Path:
+    return Path(str(context.run_config.get("out") or f"runs/{plan.name}")).absolute()
+
+
+def _folder_name(study: str | Path) -> str:
+    """Make the name of a folder of the study's, which the server chose."""
+    name = str(tomllib.loads(Path(study).read_text(encoding="utf-8")).get("name", "study"))
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:64].strip("-") or "study"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

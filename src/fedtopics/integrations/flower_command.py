@@ -1,0 +1,119 @@
+"""Commands for organisations that run Flower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+
+import click
+
+from fedtopics.cli.display import say
+from fedtopics.cli.options import FOLDER
+from fedtopics.errors import RunError, StudyError
+from fedtopics.extras import require
+
+PYPROJECT = """\
+# A fedtopics study as a Flower app. What is shipped to SuperLink and SuperNodes is this folder; the
+# code is fedtopics itself, installed there with: pip install "fedtopics[flower]"
+[project]
+name = "fedtopics-study"
+version = "1.0.0"
+description = "A federated topic model"
+license = "Apache-2.0"
+dependencies = []  # nothing is installed by a run
+
+[tool.flwr.app]
+publisher = "fedtopics"
+
+[tool.flwr.app.components]
+serverapp = "server_app:app"
+clientapp = "client_app:app"
+
+[tool.flwr.app.config]
+out = ""  # the run's folder on the SuperLink's machine; by default runs/NAME where that was started
+resume = false  # go on with the run in that folder
+"""
+
+SERVER_APP = """\
+from pathlib import Path
+
+from fedtopics.integrations.flower import server_app
+
+app = server_app(Path(__file__).with_name("study.toml"))
+"""
+
+CLIENT_APP = """\
+from pathlib import Path
+
+from fedtopics.integrations.flower import client_app
+
+app = client_app(Path(__file__).with_name("study.toml"))
+"""
+
+README = Template("""\
+# A topic model, through Flower
+
+`study.toml` is what all agree on. The other files only name fedtopics, which has to be installed
+(`pip install "fedtopics[flower]"`) where the SuperLink is and where each SuperNode is.
+
+Each SuperNode's node configuration says who it is and where its documents are, in a file
+`NAME.toml` that stays there:
+
+    name = "$first"
+    data = "/data/documents.csv"
+    text = "text"
+    policy = "/data/policy.toml"
+    out = "/data/fedtopics"
+
+    flower-supernode ... --node-config NAME.toml
+
+Clients of this study: $clients. Then, with the SuperLink's connection in Flower's configuration:
+
+    flwr run . CONNECTION --stream
+    flwr run . CONNECTION --stream --run-config 'resume=true'
+
+The second goes on after an interruption. For a simulation, the study says where each client's
+documents are:
+
+    flwr run . local --stream --federation-config 'num-supernodes=$count'
+
+More in fedtopics' documentation, flower.md.
+""")
+
+
+@click.group("flower")
+def group() -> None:
+    """Run a study through a Flower federation: a SuperLink and SuperNodes."""
+
+
+@group.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.option("--study", type=FOLDER, help="The study's file.  [default: an example]")
+def init(folder: Path, study: Path | None) -> None:
+    """Write the app that `flwr run DIR` takes: the study, and two files that name fedtopics.
+
+    DIR is a new folder or an empty one. Of the study's clients only the names count, but for a
+    simulation; each SuperNode says itself where its documents are.
+    """
+    from fedtopics.federation.study import Study
+
+    require("Flower apps need", '"fedtopics[flower]"', ("flwr", "flwr"))
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} is no empty folder; name another one.")
+    clients: dict[str, dict[str, str]] = {"north": {}, "south": {}}
+    plan = Study.read(study) if study else Study.make(name="example", clients=clients)
+    if not plan.clients:
+        raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
+    names = sorted(plan.clients)
+    readme = README.substitute(first=names[0], clients=", ".join(names), count=len(names))
+    files = {
+        "pyproject.toml": PYPROJECT,
+        "server_app.py": SERVER_APP,
+        "client_app.py": CLIENT_APP,
+        "study.toml": plan.to_toml(),
+        "README.md": readme,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    say(f"The app is in {folder}; its README.md says how to run it.")

@@ -1,0 +1,78 @@
+"""How many clusters there are, from sums of the clients alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+from fedtopics.inference.points import TINY, Numbers
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.cluster_settings import DiscriminativeFields
+from fedtopics.methods.clusters import moments_about
+from fedtopics.methods.discriminative.separation import Split, Start, separate
+from fedtopics.methods.kmeans.method import begin_with_kmeans
+
+Settings = TypeVar("Settings", bound=DiscriminativeFields)
+MOST_ROUNDS = 40  # of a clustering that is only to tell how many clusters there are
+
+
+def with_number(
+    agreement: Agreement,
+    settings: Settings,
+    origin: Numbers,
+    seed: int,
+    tell: Callable[..., None],
+) -> Settings:
+    """Choose the number of clusters by how well those of two halves of the documents agree.
+
+    Each half is clustered by itself; both clusterings then sort all documents, and their agreement
+    is the adjusted Rand index over pairs of documents of one client: sums of four numbers.
+
+    Parameters
+    ----------
+    tell : function ("candidate", n_components=, agreement=)
+        Told the agreement of each number, from 0 (by chance) to 1.
+
+    Returns
+    -------
+    the settings with that number, or as they are where there is nothing to choose from
+
+    References
+    ----------
+    Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther, Cluster Validation by
+    Prediction Strength, 2005.
+    """
+    scores: dict[int, float] = {}
+    halves = [moments_about(agreement, origin, half) for half in (0, 1) if settings.candidates]
+    for number in settings.candidates:
+        own = settings.model_copy(update={"n_components": number})
+        found = []
+        for half, moments in enumerate(halves):
+            given = agreement, own, origin, moments, seed
+            clusters = begin_with_kmeans(*given, settings.finalists, half)
+            rounds = repeat(0, MOST_ROUNDS)
+            start = Start(origin, moments, Split.of(clusters))
+            found.append(separate(agreement, start, own, rounds, half).weights())
+        scores[number] = _agreement(agreement, origin, *found)
+        tell("candidate", n_components=number, agreement=scores[number])
+    best = max(scores, key=lambda number: scores[number], default=settings.n_components)
+    return settings.model_copy(update={"n_components": best})
+
+
+def _agreement(
+    agreement: Agreement,
+    origin: Numbers,
+    first: dict[str, NDArray[Any]],
+    second: dict[str, NDArray[Any]],
+) -> float:
+    """Return how well two clusterings agree: the adjusted Rand index, within clients."""
+    template = dict.fromkeys(("together", "first", "second", "chance"), ())
+    given = {"origin": origin, "first": first, "second": second}
+    work = partial(agreement.sum, "agreeing_pairs", template, **given)
+    pairs = agreement.clients.round(0, work)[0]
+    most = (pairs["first"] + pairs["second"]) / 2
+    return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

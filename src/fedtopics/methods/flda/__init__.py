@@ -1,0 +1,1 @@
+"""F-LDA: topics of each client's own LDA, merged by similarity."""

@@ -1,0 +1,297 @@
+"""Pairs of topics that a person says of whether they are the same.
+
+F-LDA merges topics of different clients that are alike to a degree, the threshold. Here pairs of
+topics that clients sent are drawn from a run and kept as a CSV file with what a person says of
+each; `topic_threshold` turns that into a threshold. All of it is at the server, which has these
+topics anyway.
+
+References
+----------
+The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and
+figure 6. The paper labels a random sample; almost all pairs of one are unlike, so ours has all
+degrees of similarity, which does not bias a regression of labels given the cosine.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError, RunError
+from fedtopics.inference.gibbs import Topic
+from fedtopics.metrics import cosines
+
+COLUMNS = ["first", "second", "cosine", "same"]
+LABELS = {
+    "": None,
+    **dict.fromkeys(("1", "y", "yes", "true"), True),
+    **dict.fromkeys(("0", "n", "no", "false"), False),
+}
+BINS = 10  # degrees of similarity that a sample has equally many pairs of
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two topics of different clients, and what a person says of them.
+
+    Parameters
+    ----------
+    first, second : str
+        Their words, separated by spaces.
+    cosine : float in [0, 1]
+    same : bool or None
+        None if nobody has said yet.
+    """
+
+    first: str
+    second: str
+    cosine: float
+    same: bool | None = None
+
+
+# Which pairs
+
+
+def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
+    """Read what topics the clients sent, from the folder of a run of F-LDA.
+
+    Parameters
+    ----------
+    run : path
+
+    Returns
+    -------
+    list of mappings of client name to its topics
+        A mapping a round.
+
+    Raises
+    ------
+    RunError
+        If it is not a run of F-LDA, or a file is damaged.
+
+    Leaves the client
+        Nothing: the server reads what it was sent.
+    """
+    files = sorted(Path(run).glob("topics-*.json"))
+    if not files:
+        raise RunError(
+            f"There is no topics-*.json in {run}, so it is not the folder of a run of F-LDA whose "
+            "clients have sent topics; name one that is."
+        )
+    return [_read_round(path) for path in files]
+
+
+def _read_round(path: Path) -> dict[str, list[Topic]]:
+    try:
+        sent = json.loads(path.read_text("utf-8"))
+        return {
+            name: [
+                {str(word): float(weight) for word, weight in topic.items()}
+                for topic in reply["topics"]
+                if topic
+            ]
+            for name, reply in sent.items()
+        }
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise RunError(f"{path} is damaged; copy the folder of the run again.") from None
+
+
+def sample_pairs(
+    rounds: Sequence[Mapping[str, Sequence[Topic]]],
+    n_pairs: int = 60,
+    seed: int = 0,
+    n_words: int = 10,
+) -> list[Pair]:
+    """Draw pairs of topics of different clients and the same round, of all degrees alike.
+
+    Parameters
+    ----------
+    rounds : list of mappings of client name to its topics
+    n_pairs : int
+        Fewer are drawn if there are no more.
+    seed : int
+    n_words : int
+        First words of a topic that a person sees; the cosine is that of all its words.
+
+    Returns
+    -------
+    list of Pair
+        In random order, without labels.
+
+    Raises
+    ------
+    RunError
+        If no two clients have topics in the same round.
+
+    Leaves the client
+        Nothing: the server draws from what it was sent.
+    """
+    blocks = [
+        (sent[one], sent[other], cosines(sent[one], sent[other]))
+        for sent in rounds
+        for one, other in combinations(sorted(sent), 2)
+    ]
+    alike = np.concatenate([np.zeros(0), *(block.ravel() for *_, block in blocks)])
+    if not len(alike):
+        raise RunError(
+            "In no round two clients have sent topics, and a pair is of two; take the run of a "
+            "study with more clients, or with more documents."
+        )
+    starts = np.cumsum([0, *(block.size for *_, block in blocks)])
+    pairs = []
+    for number in spread(alike, n_pairs, seed).tolist():
+        at = int(np.searchsorted(starts, number, side="right")) - 1
+        rows, columns, block = blocks[at]
+        row, column = divmod(number - int(starts[at]), block.shape[1])
+        first, second = (" ".join([*topic][:n_words]) for topic in (rows[row], columns[column]))
+        pairs.append(Pair(first, second, round(float(alike[number]), 6)))
+    return pairs
+
+
+def spread(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
+    """Draw equally many from each of ten equal parts of the values' range, as far as there are.
+
+    Parameters
+    ----------
+    values : float array of shape (n_values,), not empty
+    n : int
+    seed : int
+
+    Returns
+    -------
+    int array of shape (min(n, n_values),)
+        Which are drawn, in random order.
+
+    Examples
+    --------
+    >>> values = np.array([0.0] * 1000 + [0.5] * 2 + [1.0] * 1000)
+    >>> sorted(values[spread(values, 8, seed=0)].tolist())
+    [0.0, 0.0, 0.0, 0.5, 0.5, 1.0, 1.0, 1.0]
+    """
+    rng = np.random.default_rng(seed)
+    low, high = values.min(), values.max()
+    width = max(high - low, 1e-300)  # all may be the same
+    bins = np.minimum((values - low) / width * BINS, BINS - 1).astype(np.int64)
+    order, turn = rng.permutation(len(values)), np.empty(len(values), np.int64)
+    for number in range(BINS):
+        members = order[bins[order] == number]
+        turn[members] = np.arange(len(members))
+    chosen = np.lexsort((-bins, turn))[:n]  # one of each bin in turn, the most alike first
+    return rng.permutation(chosen)
+
+
+# The file of pairs
+
+
+def read_pairs(path: str | Path) -> list[Pair]:
+    """Read a CSV file of pairs, whoever labelled them.
+
+    Parameters
+    ----------
+    path : path
+        Labels are 1 or 0; yes, no, true, false and their first letters count as well.
+
+    Raises
+    ------
+    DataError
+        If it is not there, or not such a file.
+
+    Leaves the client
+        Nothing.
+    """
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            header = next(reader, [])
+            rows = [(reader.line_num, row) for row in reader if row]
+    except FileNotFoundError:
+        raise DataError(
+            f"There is no file {path}; make it with: fedtopics flda sample-pairs RUN -o {path}"
+        ) from None
+    except (UnicodeDecodeError, csv.Error):
+        header, rows = [], []
+    if header != COLUMNS or not rows:
+        raise DataError(
+            f"{path} is not a table of pairs, CSV in UTF-8 with the columns {', '.join(COLUMNS)}; "
+            "make one with: fedtopics flda sample-pairs"
+        )
+    return [_read_pair(row, f"Line {line} of {path}") for line, row in rows]
+
+
+def _read_pair(row: Sequence[str], where: str) -> Pair:
+    try:
+        first, second, given, label = row
+        cosine = float(given)
+        if not 0 <= cosine <= 1:  # NaN neither
+            raise ValueError
+    except ValueError:
+        raise DataError(
+            f"{where} is not a pair with a cosine from 0 to 1; correct or delete it."
+        ) from None
+    if label.strip().lower() not in LABELS:
+        raise DataError(
+            f"{where} has the label {label!r}; write 1 for the same, 0 for not, or nothing."
+        )
+    return Pair(first, second, cosine, LABELS[label.strip().lower()])
+
+
+def write_pairs(path: str | Path, pairs: Sequence[Pair]) -> None:
+    """Write a CSV file of pairs, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+        What is there is replaced; see `check_free`.
+    pairs : list of Pair
+
+    Leaves the client
+        Nothing.
+    """
+    path = Path(path)
+    beside = path.with_name(path.name + ".part")
+    try:
+        with beside.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            for pair in pairs:
+                label = "" if pair.same is None else int(pair.same)
+                writer.writerow([pair.first, pair.second, f"{pair.cosine:.6f}", label])
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def check_free(path: str | Path) -> None:
+    """Refuse a file that holds a person's work, or is not of pairs.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    DataError
+        If there is a file, unless it is one of pairs without any label.
+    """
+    path = Path(path)
+    if not path.exists():
+        return
+    try:
+        labels = sum(pair.same is not None for pair in read_pairs(path))
+    except (DataError, OSError):
+        raise DataError(
+            f"There is something else in {path} already; name a file that does not exist."
+        ) from None
+    if labels:
+        raise DataError(
+            f"{path} has {labels} labels already; go on with: fedtopics flda label {path}, or name "
+            "another file."
+        )

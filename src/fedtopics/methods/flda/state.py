@@ -1,0 +1,216 @@
+"""What the server of F-LDA keeps from round to round: its topics, and where they came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fedtopics.methods.base import Checkpoint
+from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
+from fedtopics.methods.settings import FLDASettings
+from fedtopics.metrics import cosines
+from fedtopics.model.topic_model import TopicModel
+
+NAMED = 5  # words by which events call a topic
+
+
+@dataclass(frozen=True)
+class GlobalTopic:
+    """A topic of the server's set M.
+
+    Parameters
+    ----------
+    id : int
+        Stays the same from round to round.
+    words : mapping of word to weight, the largest first
+    clients : list of str
+        Who sent a topic of it last.
+    occurrences : float
+        Words of documents that are of it; those of earlier rounds count less.
+    seed : bool
+        Whether its words were given; then it never vanishes.
+    """
+
+    id: int
+    words: dict[str, float]
+    clients: list[str]
+    occurrences: float
+    seed: bool = False
+
+
+@dataclass
+class State:
+    """What the server keeps from round to round."""
+
+    topics: list[GlobalTopic]
+    round: int = 0
+    optimal: dict[str, list[int]] = field(default_factory=dict)  # ids, of each client: M*
+    next_id: int = 0
+    idle: int = 0
+    coherence: float = -1.0
+    reason: str = ""  # to stop
+    threshold: float = 0.0
+    seen: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def checkpoint(self) -> Checkpoint:
+        """Turn into an array of JSON."""
+        data = np.frombuffer(json.dumps(asdict(self)).encode(), np.uint8)
+        return Checkpoint(self.round, {"state": data}, {})
+
+    @classmethod
+    def of(cls, saved: Checkpoint) -> State:
+        """Turn back."""
+        plain = json.loads(saved.arrays["state"].tobytes())
+        return cls(**plain | {"topics": [GlobalTopic(**topic) for topic in plain["topics"]]})
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a client sent: its topics, the ids they began with or -1, and how large they are."""
+
+    topics: list[dict[str, float]]
+    seeds: list[int]
+    occurrences: list[float]
+    documents: int
+
+
+def resumed(model: TopicModel) -> State:
+    """Go on where a model's training ended."""
+    info = model.info
+    counts = np.maximum(model.weights["pseudo_counts"].numpy() - info["eta"], 0)
+    topics = []
+    for number, id_ in enumerate(info["ids"]):
+        column = counts[:, number]
+        order = [row for row in np.argsort(-column, kind="stable") if column[row] > 0]
+        words = {model.vocabulary.words[row]: float(column[row] / column.sum()) for row in order}
+        seed = number < info["seeds"]
+        occurrences = float(column.sum())
+        topics.append(GlobalTopic(id_, words, list(info["clients"][number]), occurrences, seed))
+    return State(
+        topics,
+        round=info["rounds"],
+        optimal={name: [info["ids"][k] for k in own] for name, own in info["optimal"].items()},
+        next_id=info["next_id"],
+        threshold=info["threshold"],
+        seen=info["seen"],
+        history=list(info["history"]),
+    )
+
+
+def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Local]:
+    """Take the replies apart; one that makes no sense counts as one without documents."""
+    found = {}
+    for name, reply in replies.items():
+        topics = unpack_topics(reply)
+        seeds, occurrences = reply["seeds"], reply["occurrences"]
+        if topics is None or seeds.dtype.kind != "i" or not (occurrences >= 0).all():
+            topics, seeds, occurrences = [], np.zeros(0, np.int64), np.zeros(0)
+        documents = int(reply["documents"]) if len(topics) or not reply["words"] else 0
+        documents = max(documents, 0)
+        found[name] = Local(topics, seeds.tolist(), occurrences.tolist(), documents)
+    return found
+
+
+def link_topics(
+    found: Sequence[GlobalTopic],
+    before: Sequence[GlobalTopic],
+    threshold: float,
+    local: Mapping[str, Local],
+    merged: Sequence[tuple[Any, list[Place]]],
+) -> list[GlobalTopic | None]:
+    """Return which topic of the round before each is, if one: given ones by what guided them."""
+    given = {topic.id: topic for topic in before if topic.seed}
+    links: list[GlobalTopic | None] = []
+    for _, group in merged:
+        origins = {local[name].seeds[number] for name, number in group}
+        links.append(next((given[id_] for id_ in sorted(origins & given.keys())), None))
+    free = [number for number, link in enumerate(links) if link is None]
+    others = [topic for topic in before if not topic.seed]
+    if free and others:
+        from scipy.optimize import linear_sum_assignment  # a tenth of a second; servers need it
+
+        alike = cosines([found[k].words for k in free], [topic.words for topic in others])
+        for row, column in zip(*linear_sum_assignment(-alike), strict=True):
+            if alike[row, column] >= threshold:
+                links[free[row]] = others[column]
+    return links
+
+
+def go_on(
+    state: State,
+    local: Mapping[str, Local],
+    merged: Sequence[tuple[dict[str, float], list[Place]]],
+    threshold: float,
+    settings: FLDASettings,
+) -> tuple[list[GlobalTopic], int]:
+    """Return the topics after a round, largest first, given ones before all; and the next id.
+
+    A topic that is like one of the round before keeps its id, and what it was counts as well. One
+    of the round before that nobody has any more goes, unless who had it was not heard.
+    """
+    found = []
+    for words, group in merged:
+        occurrences = sum(local[name].occurrences[number] for name, number in group)
+        found.append(GlobalTopic(-1, words, sorted({name for name, _ in group}), occurrences))
+    links = link_topics(found, state.topics, threshold, local, merged)
+    topics, next_id = [], state.next_id
+    for topic, old in zip(found, links, strict=True):
+        if old is None:
+            topics.append(replace(topic, id=next_id))
+            next_id += 1
+        else:
+            topics.append(_remembered(topic, old, settings.memory))
+    linked = {old.id for old in links if old is not None}
+    for old in state.topics:
+        heard = local.keys() >= set(old.clients)
+        if old.id not in linked and (old.seed or not heard):
+            topics.append(replace(old, occurrences=settings.memory * old.occurrences))
+    topics = [replace(topic, words=_first(topic.words, settings.n_words)) for topic in topics]
+    topics.sort(key=lambda t: (not t.seed, t.id if t.seed else -t.occurrences, t.id))
+    return topics, next_id
+
+
+def _remembered(topic: GlobalTopic, old: GlobalTopic, memory: float) -> GlobalTopic:
+    before = memory * old.occurrences
+    both = topic.occurrences + before
+    shares = [topic.occurrences, before] if both > 0 else None
+    words = mean_topic([topic.words, old.words], "zero", shares)
+    return GlobalTopic(old.id, words, topic.clients, both, old.seed)
+
+
+def _first(words: Mapping[str, float], n_words: int) -> dict[str, float]:
+    return dict(list(words.items())[:n_words])
+
+
+def what_happened(
+    before: State, after: State, local: Mapping[str, Local], n_topics: int
+) -> dict[str, Any]:
+    """Return a round as its event and the history of a model have it: its largest topics.
+
+    New is what is among them and was not there at all; vanished, what was and is not any more.
+    """
+    old, new = ({topic.id for topic in state.topics} for state in (before, after))
+    largest = after.topics[:n_topics]
+    return {
+        "round": after.round,
+        "documents": sum(sent.documents for sent in local.values()),
+        "arrived": {name: sent.documents for name, sent in sorted(local.items())},
+        "threshold": after.threshold,
+        "topics": [_named(topic) for topic in largest],
+        "new": [topic.id for topic in largest if topic.id not in old],
+        "vanished": [_named(topic) for topic in before.topics[:n_topics] if topic.id not in new],
+    }
+
+
+def _named(topic: GlobalTopic) -> dict[str, Any]:
+    return {
+        "id": topic.id,
+        "words": list(topic.words)[:NAMED],
+        "occurrences": topic.occurrences,
+        "clients": topic.clients,
+    }

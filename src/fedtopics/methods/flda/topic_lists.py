@@ -1,0 +1,163 @@
+"""Topics as lists of words with weights: how alike they are, how they travel, how they are merged.
+
+Clients that share no vocabulary have them in this form; a word that a list lacks has no weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from fedtopics.inference.gibbs import Topic
+from fedtopics.methods.aggregation import Template
+from fedtopics.metrics import cosines
+
+Place = tuple[str, int]
+"""A client and the number of one of its topics."""
+
+TOPICS: Template = {
+    "words": ["words"],
+    "index": ("topics", "shown"),
+    "weights": ("topics", "shown"),
+}
+
+
+def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
+    """Turn into words, each once, and arrays of shape (n_topics, most words of a topic)."""
+    words = sorted({word for topic in topics for word in topic})
+    place = {word: number for number, word in enumerate(words)}
+    shape = len(topics), max(map(len, topics), default=0)
+    index, weights = np.zeros(shape, np.int64), np.zeros(shape)
+    for row, topic in enumerate(topics):
+        index[row, : len(topic)] = [place[word] for word in topic]
+        weights[row, : len(topic)] = list(topic.values())
+    return {"words": words, "index": index, "weights": weights}
+
+
+def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
+    """Turn back, the first words first; None for what cannot be topics."""
+    words, index, weights = packed["words"], packed["index"], packed["weights"]
+    if not (
+        isinstance(index, np.ndarray)
+        and isinstance(weights, np.ndarray)
+        and index.dtype.kind == "i"
+        and ((index >= 0) & (index < len(words))).all()
+        and ((weights >= 0) & (weights <= 1)).all()
+        and len(set(words)) == len(words)
+    ):
+        return None
+    return [
+        {words[i]: float(weight) for i, weight in zip(row, line, strict=True) if weight > 0}
+        for row, line in zip(index, weights, strict=True)
+    ]
+
+
+def group_topics(
+    local: Mapping[str, Sequence[Topic]],
+    threshold: float,
+    linkage: Literal["average", "single"],
+    together: Sequence[Sequence[Place]] = (),
+) -> list[list[Place]]:
+    """Group topics that are alike; one that is like no other is a group by itself.
+
+    Parameters
+    ----------
+    local : mapping of client name to its topics
+    threshold : float
+        Cosine from which topics of different clients are the same.
+    linkage : {"average", "single"}
+        "single" groups what is connected by pairs over the threshold. "average" joins the two
+        groups that are most alike on average, as long as they are over the threshold and have no
+        client in common.
+    together : list of groups
+        What belongs together anyway.
+
+    Returns
+    -------
+    list of groups, each a sorted list of (client, number)
+        In the order of their first members: the order of clients does not matter.
+    """
+    if not any(local.values()):
+        return []
+    places = [(name, number) for name in sorted(local) for number in range(len(local[name]))]
+    topics = [local[name][number] for name, number in places]
+    owners = np.array([name for name, _ in places])
+    alike = cosines(topics, topics)
+    alike[owners[:, None] == owners] = -1.0
+    number_of = {place: number for number, place in enumerate(places)}
+    groups = [[number_of[place] for place in group] for group in together]
+    settled = {member for group in groups for member in group}
+    groups += [[number] for number in range(len(places)) if number not in settled]
+    find = _connected if linkage == "single" else _joined
+    groups = find(groups, alike, owners, threshold)
+    return sorted(sorted(places[member] for member in group) for group in groups)
+
+
+def _connected(
+    groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
+) -> list[list[int]]:
+    """Connect all that a chain of pairs over the threshold connects."""
+    edges = alike >= threshold
+    for group in groups:
+        edges[group[0], group] = True
+    _, label = connected_components(edges, directed=False)
+    return [np.flatnonzero(label == number).tolist() for number in np.unique(label)]
+
+
+def _joined(
+    groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
+) -> list[list[int]]:
+    """Join the two groups that are most alike on average until none are over the threshold."""
+    member = np.zeros((len(groups), len(owners)))
+    for number, group in enumerate(groups):
+        member[number, group] = 1
+    total, sizes = member @ alike @ member.T, member.sum(1)
+    has = member @ (owners[:, None] == np.unique(owners))
+    apart = has @ has.T > 0
+    while True:
+        mean = np.where(apart, -1.0, total / np.outer(sizes, sizes))
+        one, other = divmod(int(mean.argmax()), len(groups))  # of equals, the first topics
+        if not mean[one, other] >= threshold:
+            return [group for group in groups if group]
+        groups[one], groups[other] = groups[one] + groups[other], []
+        total[one] += total[other]
+        total[:, one] += total[:, other]
+        sizes[one] += sizes[other]
+        apart[one] |= apart[other]
+        apart[:, one] |= apart[:, other]
+        apart[other] = apart[:, other] = True
+
+
+def mean_topic(
+    topics: Sequence[Topic],
+    absent_words: Literal["zero", "ignored"],
+    weights: Sequence[float] | None = None,
+) -> dict[str, float]:
+    """Return the mean weight of each word, the largest first, ties by the alphabet.
+
+    Parameters
+    ----------
+    topics : list of topics
+    absent_words : {"zero", "ignored"}
+        Whether a topic without a word counts in that word's mean.
+    weights : list of float, optional
+        Of the topics; by default all count the same.
+    """
+    shares = [1.0] * len(topics) if weights is None else weights
+    total: dict[str, float] = {}
+    counted: dict[str, float] = {}
+    for topic, share in zip(topics, shares, strict=True):
+        for word, weight in topic.items():
+            total[word] = total.get(word, 0.0) + share * weight
+            counted[word] = counted.get(word, 0.0) + share
+    every = sum(shares)
+    found = {
+        word: value / (every if absent_words == "zero" else counted[word])
+        for word, value in total.items()
+        if value > 0
+    }
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,1 @@
+"""FSCCL: contrastive clustering, averaged over clients."""

@@ -1,0 +1,1 @@
+"""FSTC: pseudo-labels by optimal transport, and shared cluster centres."""

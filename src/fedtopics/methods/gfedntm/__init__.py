@@ -1,0 +1,1 @@
+"""Federated neural topic models (gFedNTM): combined minibatch gradients."""

@@ -1,0 +1,1 @@
+"""Federated k-means, exact or in one exchange (k-FED)."""

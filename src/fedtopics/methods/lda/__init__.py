@@ -1,0 +1,1 @@
+"""Federated latent Dirichlet allocation: expected counts, summed."""

@@ -1,0 +1,198 @@
+"""Topics that a training begins with, instead of random ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import StudyError
+from fedtopics.inference.clusters import ClusterInference
+from fedtopics.metrics import align_words
+from fedtopics.model.topic_model import TopicModel
+
+Words = Literal["keep", "agree"]
+"""Whether a model goes on with its own words, or with such as clients agree on anew."""
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Start:
+    """Topics to begin with.
+
+    Parameters
+    ----------
+    words : sequence of str
+    topics : float array of shape (n_topics, n_words)
+        p(topic, word); not negative.
+    model : TopicModel or None
+        Whose topics they are.
+    vocabulary : {"keep", "agree"}
+        "keep" trains the model further as it is: its vocabulary stays, so that no words leave the
+        clients, and its rounds count on. "agree" begins with its topics in words agreed on anew.
+    once : bool
+        The documents are new: each is looked at once, besides those that the model has seen.
+    """
+
+    words: Sequence[str]
+    topics: NDArray[np.float64]
+    model: TopicModel | None = None
+    vocabulary: Words = "agree"
+    once: bool = False
+
+    @classmethod
+    def of(cls, given: Any, vocabulary: Words = "agree", once: bool = False) -> Start:
+        """Begin with a TopicModel of any method that finds topics, or with a pair (beta, words).
+
+        Raises
+        ------
+        StudyError
+            If it is neither, if beta and words do not fit together, if it has clusters instead of
+            topics, or if a vocabulary is to be kept and there is none.
+        """
+        if isinstance(given, cls):
+            return given
+        if vocabulary not in ("keep", "agree"):
+            raise StudyError(f'vocabulary={vocabulary!r} is unknown; choose "keep" or "agree".')
+        if isinstance(given, TopicModel):
+            if isinstance(given.inference, ClusterInference):
+                raise StudyError(
+                    f"The model to begin with has clusters of {_method(given)}, not topics of "
+                    "words; begin with a model of gfedntm, lda or flda."
+                )
+            topics = given.share[:, None] * given.beta
+            return cls(given.vocabulary.words, topics, given, vocabulary, once)
+        if vocabulary == "keep":
+            raise StudyError(
+                'A pair of beta and words has no vocabulary to keep; set vocabulary to "agree", or '
+                "give a TopicModel."
+            )
+        try:
+            beta, words = given
+            topics = np.asarray(beta, np.float64)
+            usable = np.isfinite(topics).all() and (topics >= 0).all() and topics.sum() > 0
+            if topics.ndim != 2 or topics.shape[1] != len(words) or not usable:
+                raise ValueError
+        except (TypeError, ValueError):
+            raise StudyError(
+                "To begin with topics, give a TopicModel, or a pair of beta, not negative and not "
+                "all zero, of shape (n_topics, n_words), and its words."
+            ) from None
+        return cls(list(words), topics / topics.sum())
+
+    @property
+    def further(self) -> TopicModel | None:
+        """The model, if it is trained further as it is."""
+        return self.model if self.vocabulary == "keep" else None
+
+    @property
+    def done(self) -> int:
+        """Rounds that count on: those of a model that is trained further."""
+        return 0 if self.further is None else int(self.further.info.get("rounds", 0))
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of all of it: a run that is resumed has to begin with the same."""
+        digest = hashlib.sha256(f"{self.vocabulary} {self.once}\n".encode())
+        digest.update("\n".join(self.words).encode())
+        if self.model is None:
+            digest.update(np.ascontiguousarray(self.topics).tobytes())
+        else:
+            digest.update(fingerprint_of(self.model).encode())
+        return digest.hexdigest()[:16]
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a run says of the model that it began with; nothing if there is none."""
+        if self.model is None:
+            return {}
+        rounds = int(self.model.info.get("rounds", 0))
+        return {
+            "model": fingerprint_of(self.model),
+            "method": _method(self.model),
+            "rounds": rounds,
+            "vocabulary": self.vocabulary,
+        }
+
+    def noted(self, model: TopicModel) -> TopicModel:
+        """Return the model that came of it, which says so in its info; labels stay with topics."""
+        if self.model is None:
+            return model
+        model = replace(model, info={**model.info, "continued": self.origin})
+        # A topic keeps its number; with F-LDA its id, if the model went on as it is.
+        before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
+        if "ids" in model.info and self.further is None:
+            return model
+        place = {id_: number for number, id_ in enumerate(after)}
+        names = {place.get(before[number]): name for number, name in self.model.labels.items()}
+        return model.with_labels({k: name for k, name in names.items() if k is not None})
+
+    def check_method(self, method: str) -> None:
+        """Refuse to train a model further by another method than its own.
+
+        Raises
+        ------
+        StudyError
+            Naming both.
+        """
+        if self.further is not None and _method(self.further) != method:
+            raise StudyError(
+                f"The model is one of {_method(self.further)}, the study trains {method}, so it "
+                'cannot go on as it is; set vocabulary to "agree" to begin with its topics.'
+            )
+
+    def check_number(self, n_topics: int) -> None:
+        """Refuse another number of topics than the study's.
+
+        Raises
+        ------
+        StudyError
+            Naming both.
+        """
+        if len(self.topics) != n_topics:
+            raise StudyError(
+                f"There are {len(self.topics)} topics to begin with, the study asks for "
+                f"{n_topics}; set n_components to their number."
+            )
+
+    def lists(self, n_words: int) -> list[dict[str, float]]:
+        """Return each topic as its first words with their weights in it."""
+        found = []
+        for topic in self.topics / np.maximum(self.topics.sum(1, keepdims=True), TINY):
+            order = np.argsort(-topic, kind="stable")[:n_words]
+            found.append({self.words[i]: float(topic[i]) for i in order if topic[i] > 0})
+        return found
+
+    def on(self, words: Sequence[str]) -> NDArray[np.float64]:
+        """Return p(topic, word) of these words; a word that is new has none.
+
+        Raises
+        ------
+        StudyError
+            If all are new.
+        """
+        topics = align_words(self.topics, self.words, words)
+        if not topics.any():
+            raise StudyError(
+                "The topics to begin with have no word that the clients agreed on; begin "
+                "without them."
+            )
+        return topics
+
+
+def fingerprint_of(model: TopicModel) -> str:
+    """Digest a model's words and all of its numbers by which topics are found."""
+    digest = hashlib.sha256("\n".join(model.vocabulary.words).encode())
+    for owner, tensors in sorted({"": model.weights, **model.shared}.items()):
+        for name, tensor in sorted(tensors.items()):
+            digest.update(f"\n{owner}/{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+            digest.update(tensor.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _method(model: TopicModel) -> str:
+    return str(model.info.get("method", "an unknown method"))

@@ -1,0 +1,70 @@
+"""A model's card: what it is, for people, in Markdown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from fedtopics.extras import VERSION
+from fedtopics.inference.clusters import ClusterInference
+from fedtopics.inference.theta import VariationalLDA
+
+if TYPE_CHECKING:
+    from fedtopics.model.topic_model import TopicModel
+
+
+def card(model: TopicModel) -> str:
+    """Describe a model for people, in Markdown."""
+    total = sum(model.documents.values())
+    clusters = isinstance(model.inference, ClusterInference)
+    neural = not clusters and not isinstance(model.inference, VariationalLDA)
+    network = f", network {model.inference.name}" if neural else ""
+    what = "cluster" if clusters else "topic"
+    rows = model.get_topic_info()
+    labelled = any(row["label"] for row in rows)
+    lines = [
+        "# Clusters of documents" if clusters else "# Topic model",
+        "",
+        f"- Method: {model.info.get('method', '?')}{network}, "
+        f"{model.info.get('rounds', '?')} rounds, seed {model.info.get('seed', '?')}",
+        f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
+        f"- Documents {'that are not empty' if clusters else 'with a known word'}: {total}",
+        *_unclear(model),
+        *(
+            f"- Coherence {name} of the {what}s' ten first words: {score.mean():.3f}"
+            for name, score in model.coherence.items()
+        ),
+        f"- Written by fedtopics {VERSION}. This folder holds words and numbers, no document.",
+        "",
+        "| client | documents |",
+        "| --- | --- |",
+        *(f"| {name} | {n} |" for name, n in model.documents.items()),
+        "",
+        f"| {what} | {'label | ' if labelled else ''}share | words |",
+        f"| --- | {'--- | ' if labelled else ''}--- | --- |",
+        *(
+            f"| {row['topic']} | {escaped(row['label']) + ' | ' if labelled else ''}"
+            f"{row['share']:.1%} | {escaped(', '.join(row['words']))} |"
+            for row in rows
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _unclear(model: TopicModel) -> list[str]:
+    """Say how many documents no cluster fits, of a model that has clusters."""
+    if "unclear" not in model.info:
+        return []
+    share = sum(model.info["unclear"].values()) / max(sum(model.documents.values()), 1)
+    return [f"- Documents of which no cluster has half a probability: {share:.1%}"]
+
+
+def escaped(text: str) -> str:
+    r"""Return text as it stands in a cell of a Markdown table: no mark-up, no end of the cell.
+
+    Examples
+    --------
+    >>> print(escaped("__init__ <a|b>"))
+    \_\_init\_\_ \<a\|b\>
+    """
+    return re.sub(r"([\\`*_\[\]<>|&~])", r"\\\1", " ".join(text.split()))

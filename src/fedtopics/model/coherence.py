@@ -1,0 +1,115 @@
+"""How coherent a federation's topics are: exactly the score of the pooled text, from sums.
+
+`federated_coherence` is the server's half, `count_pairs` a client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.metrics import WINDOWS, Measure, count_cooccurrences, score_pairs
+from fedtopics.model.shown_words import SHOWN
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.vocabulary import TextRules, tokens
+
+Within = Literal["windows", "documents", "nothing"]
+Ask = Callable[..., dict[str, Any]]
+
+
+def federated_coherence(
+    ask: Ask, readings: Sequence[Sequence[Sequence[str]]], within: Literal["windows", "documents"]
+) -> list[dict[str, NDArray[np.float64]]]:
+    """Score one or several readings of topics by what the clients count.
+
+    Parameters
+    ----------
+    ask : function (template, **payload) -> sum of the replies of `count_pairs`
+    readings : list of readings, each a list of n_topics lists of n words
+    within : {"windows", "documents"}
+        Where words count as occurring together: in each measure's usual window, or in a document
+        (where the order of words is lost).
+
+    Returns
+    -------
+    of each reading, a mapping of measure to float64 array of shape (n_topics,)
+    """
+    sizes = _sizes(within)
+    windows = _windows(within)
+    flat = [topic for topics in readings for topic in topics]
+    words = list(dict.fromkeys(word for topic in flat for word in topic))
+    place = {word: number for number, word in enumerate(words)}
+    numbers = np.array([[place[word] for word in topic] for topic in flat], np.int64)
+    shape = (*numbers.shape, numbers.shape[1])
+    template: dict[str, Any] = {str(size): {"windows": (), "pairs": shape} for size in windows}
+    counts = ask(template, words=words, topics=numbers, windows=windows)
+
+    def score(measure: Measure, size: int | None) -> NDArray[np.float64]:
+        counted = counts[str(size or 0)]
+        return score_pairs(counted["pairs"], counted["windows"], measure)
+
+    scores = {measure: score(measure, size) for measure, size in sizes.items()}
+    parts = np.array_split(np.arange(len(flat)), len(readings))
+    return [{name: score[part] for name, score in scores.items()} for part in parts]
+
+
+def count_pairs(
+    corpus: Corpus,
+    text: TextRules,
+    words: list[str],
+    topics: NDArray[np.int64],
+    windows: list[int],
+) -> dict[str, Any]:
+    """Count in how many windows the words of each topic occur, and occur together.
+
+    Parameters
+    ----------
+    words : list of str
+        The different words of all topics.
+    topics : int array of shape (n_topics, n)
+        The words of each, by their number.
+    windows : list of int
+        Sizes; 0 takes a document as one window.
+
+    Leaves the client
+        For each pair of words of a topic, the number of windows that hold both.
+    """
+    counted = dict.fromkeys(windows, 0)
+    together = {size: np.zeros((len(words), len(words)), np.int64) for size in windows}
+    for batch in tokens(corpus, text):
+        for size in windows:
+            counts = count_cooccurrences(batch, words, size or None)
+            counted[size] += counts["windows"]
+            together[size] += counts["together"]
+    pairs = topics[:, :, None], topics[:, None, :]
+    return {
+        str(size): {"windows": counted[size], "pairs": together[size][pairs]} for size in windows
+    }
+
+
+def is_usual(words: Any, topics: Any, windows: Any, within: Within) -> bool:
+    """Tell whether a client is asked for no more than `federated_coherence` asks for.
+
+    All words as one topic, in windows of two, would tell which word stands next to which.
+    """
+    return (
+        within != "nothing"
+        and windows == _windows(within)
+        and isinstance(words, list)
+        and isinstance(topics, np.ndarray)
+        and topics.dtype == np.int64
+        and topics.ndim == 2
+        and 0 < topics.shape[1] <= SHOWN
+        and bool((topics >= 0).all() and (topics < len(words)).all())
+    )
+
+
+def _sizes(within: Within) -> Mapping[Measure, int | None]:
+    return WINDOWS if within == "windows" else dict.fromkeys(WINDOWS, None)
+
+
+def _windows(within: Within) -> list[int]:
+    return sorted({size or 0 for size in _sizes(within).values()})

@@ -1,0 +1,173 @@
+"""Two models beside each other: which topics are the same, what is new, what is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from fedtopics.errors import StudyError
+from fedtopics.inference.gibbs import Topic
+from fedtopics.metrics import cosines, usual_threshold
+from fedtopics.model.topic_model import TopicModel
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A topic of one model and the one of the other that is the same.
+
+    Parameters
+    ----------
+    a, b : int
+        Their numbers.
+    similarity : float
+        Cosine of their distributions over the words of both models.
+    share_a, share_b : float
+        Of all documents.
+    common, new, gone : list of str
+        Of the first words: those of both, those of B alone, those of A alone.
+    """
+
+    a: int
+    b: int
+    similarity: float
+    share_a: float
+    share_b: float
+    common: list[str]
+    new: list[str]
+    gone: list[str]
+
+
+@dataclass(frozen=True)
+class Single:
+    """A topic that the other model has none like.
+
+    Parameters
+    ----------
+    topic : int
+    share : float
+        Of all documents.
+    words : list of str
+    """
+
+    topic: int
+    share: float
+    words: list[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two models have in common.
+
+    Parameters
+    ----------
+    threshold : float
+        Cosine from which two topics are the same.
+    similarity : float
+        Mean of the pairs; 0 if there are none.
+    pairs : list of Pair
+        The largest topics of B first.
+    new, gone : list of Single
+        Topics of B alone, of A alone; the largest first.
+    words_common, words_new, words_gone : int
+        Words of both vocabularies, of B's alone, of A's alone.
+    """
+
+    threshold: float
+    similarity: float
+    pairs: list[Pair]
+    new: list[Single]
+    gone: list[Single]
+    words_common: int
+    words_new: int
+    words_gone: int
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as maps and lists."""
+        return asdict(self)
+
+
+def compare(
+    a: TopicModel, b: TopicModel, n_words: int = 10, threshold: float | None = None
+) -> Comparison:
+    """Match the topics of two models one to one, and say what is new and what is gone.
+
+    The matching is the one whose cosines sum to most (the Hungarian algorithm); pairs below the
+    threshold count for nothing in it. A word that one model does not know has no probability there.
+
+    Parameters
+    ----------
+    a, b : TopicModel
+        Of any methods, numbers of topics and vocabularies.
+    n_words : int
+        First words of a topic that are shown, and told apart.
+    threshold : float in (0, 1], optional
+        Cosine from which two topics are the same. By default that of F-LDA: what one in a hundred
+        pairs of different topics of one model reaches, at least 0.1 and at most 0.9.
+
+    Raises
+    ------
+    StudyError
+        If the threshold is not above 0 and at most 1.
+
+    Examples
+    --------
+    >>> from fedtopics import LDA
+    >>> trees, boats = ["oak elm fir", "fir elm larch"] * 20, ["yawl ketch", "brig yawl"] * 20
+    >>> before = LDA(2, max_rounds=20).fit(trees + boats).model_
+    >>> after = LDA(2, max_rounds=20).fit(trees + ["rice wheat", "rye rice"] * 20).model_
+    >>> found = compare(before, after, n_words=2)
+    >>> [sorted(pair.common) for pair in found.pairs]
+    [['elm', 'fir']]
+    >>> found.new[0].words[0], found.gone[0].words[0]
+    ('rice', 'yawl')
+    """
+    topics_a, topics_b = _topics(a), _topics(b)
+    if threshold is None:
+        threshold = usual_threshold({"a": topics_a, "b": topics_b})
+    elif not 0 < threshold <= 1:
+        raise StudyError(f"threshold={threshold:g} is no cosine; it must be above 0 and at most 1.")
+    alike = cosines(topics_a, topics_b)
+    counted = np.where(alike >= threshold, alike, 0.0)
+    rows, columns = linear_sum_assignment(-counted)
+    matched = [(int(i), int(j)) for i, j in zip(rows, columns, strict=True) if counted[i, j] > 0]
+    first_a, first_b = a.topics(n_words), b.topics(n_words)
+    pairs = [
+        Pair(
+            i,
+            j,
+            min(float(alike[i, j]), 1.0),
+            float(a.share[i]),
+            float(b.share[j]),
+            [word for word in first_b[j] if word in first_a[i]],
+            [word for word in first_b[j] if word not in first_a[i]],
+            [word for word in first_a[i] if word not in first_b[j]],
+        )
+        for i, j in matched
+    ]
+    pairs.sort(key=lambda pair: -pair.share_b)
+    words_a, words_b = a.vocabulary.index.keys(), b.vocabulary.index.keys()
+    return Comparison(
+        threshold,
+        float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0,
+        pairs,
+        _single(b, first_b, {j for _, j in matched}),
+        _single(a, first_a, {i for i, _ in matched}),
+        len(words_a & words_b),
+        len(words_b - words_a),
+        len(words_a - words_b),
+    )
+
+
+def _topics(model: TopicModel) -> list[Topic]:
+    words = model.vocabulary.words
+    return [dict(zip(words, row, strict=True)) for row in model.beta.tolist()]
+
+
+def _single(model: TopicModel, words: Sequence[list[str]], matched: set[int]) -> list[Single]:
+    left = [k for k in range(model.n_topics) if k not in matched]
+    left.sort(key=lambda k: -model.share[k])
+    return [Single(k, float(model.share[k]), words[k]) for k in left]

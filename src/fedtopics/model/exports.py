@@ -1,0 +1,265 @@
+"""Models in the forms that other libraries and programs take.
+
+None of these libraries is imported here but pandas, where a DataFrame is asked for.
+`get_topic_info` and those whose names begin with ``to_`` are methods of `TopicModel` as well.
+
+References
+----------
+Sievert and Shirley, LDAvis: A method for visualizing and interpreting topics, 2014.
+Terragni and others, OCTIS: Comparing and Optimizing Topic Models is Simple!, EACL 2021.
+Řehůřek and Sojka, Software Framework for Topic Modelling with Large Corpora, LREC 2010 (gensim).
+Grootendorst, BERTopic: Neural topic modeling with a class-based TF-IDF procedure, 2022.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import ModelError
+from fedtopics.extras import require
+from fedtopics.model.card import escaped
+
+if TYPE_CHECKING:
+    from fedtopics.model.topic_model import TopicModel
+
+NAMING = 4  # words in a topic's name, as in BERTopic
+SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
+
+
+def get_topic_info(
+    model: TopicModel, n_words: int = 10, lambda_: float | None = None
+) -> list[dict[str, Any]]:
+    """Return a row a topic, largest first; `to_pandas` names the columns as BERTopic does.
+
+    Parameters
+    ----------
+    n_words : int
+    lambda_ : float in [0, 1], optional
+        How topics are read, see `TopicModel.topics`.
+
+    Returns
+    -------
+    list of dict
+        ``topic``, its number; its ``label``, "" where it has none; its ``share`` of all documents,
+        and the ``count`` of documents that this is; ``name``, the number and four words; ``words``;
+        ``coherence`` of its ten first words by measure (none if `lambda_` reads others); its share
+        of each client's documents, ``clients``.
+    """
+    words = model.topics(max(n_words, NAMING), lambda_)
+    scores = model.coherence if lambda_ in (None, model.reading.lambda_) else {}
+    shares, total = model.share, sum(model.documents.values())
+    return [
+        {
+            "topic": int(k),
+            "label": model.labels.get(int(k), ""),
+            "share": float(shares[k]),
+            "count": round(float(shares[k]) * total),
+            "name": "_".join([str(k), *words[k][:NAMING]]),
+            "words": words[k][:n_words],
+            "coherence": {name: float(score[k]) for name, score in scores.items()},
+            "clients": {name: float(share[k]) for name, share in model.shares.items()},
+        }
+        for k in np.argsort(-shares, kind="stable")
+    ]
+
+
+def to_pandas(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> Any:
+    """Return a DataFrame like that of BERTopic's ``get_topic_info``, largest topics first.
+
+    Parameters
+    ----------
+    n_words : int
+    lambda_ : float in [0, 1], optional
+        How topics are read, see `TopicModel.topics`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a topic. As in BERTopic: Topic, its number; Count, its share of all documents, in
+        documents; Name, the number and four words; CustomName, the label, missing where there is
+        none; Representation, a list of words. Besides: Share; for each measure of coherence
+        Coherence_MEASURE, if the words are those it is of; for each client Share_CLIENT.
+
+    Raises
+    ------
+    FedTopicsError
+        If pandas is not installed.
+    """
+    require("DataFrames need", "pandas", ("pandas", "pandas"))
+    import pandas
+
+    rows = model.get_topic_info(n_words, lambda_)
+    labels = [row["label"] or None for row in rows]
+    columns: dict[str, Any] = {
+        "Topic": [row["topic"] for row in rows],
+        "Count": [row["count"] for row in rows],
+        "Name": [row["name"] for row in rows],
+        "CustomName": pandas.array(labels, dtype="string"),
+        "Representation": [row["words"] for row in rows],
+        "Share": [row["share"] for row in rows],
+    }
+    for prefix, key in (("Coherence", "coherence"), ("Share", "clients")):
+        columns |= {f"{prefix}_{name}": [row[key][name] for row in rows] for name in rows[0][key]}
+    return pandas.DataFrame(columns)
+
+
+def to_pyldavis(model: TopicModel) -> dict[str, Any]:
+    """Return the arguments of ``pyLDAvis.prepare``, without a look at any document.
+
+    The clients stand for documents, since pyLDAvis sums over documents whatever it takes of them:
+    a client's mean theta, and its part of all words, by its number of documents. So a topic's size
+    is its share of all documents. Lengths are words, since pyLDAvis makes counts of words of them,
+    and leaves out those below a half. A client without documents is left out; what is zero is a
+    little more, since pyLDAvis divides by it.
+
+    pyLDAvis numbers topics from 1, by their size; with ``sort_topics=False, start_index=0`` they
+    have the numbers that they have here. It cannot draw a single topic.
+
+    Returns
+    -------
+    dict
+        topic_term_dists : float64 array of shape (n_topics, n_words), rows sum to 1
+            beta; of clusters, the words of their documents.
+        doc_topic_dists : float64 array of shape (n_clients, n_topics), rows sum to 1
+        doc_lengths : float64 array of shape (n_clients,)
+            They sum to the number of the vocabulary's words in all documents.
+        vocab : list of str, length n_words
+        term_frequency : float64 array of shape (n_words,)
+
+    Raises
+    ------
+    ModelError
+        If no client has a document.
+
+    Examples
+    --------
+    >>> from fedtopics import LDA
+    >>> texts = [["oak", "elm", "fir"], ["ketch", "yawl", "brig"]] * 20
+    >>> model = LDA(n_components=2, max_rounds=5).fit_clients({"a": texts, "b": texts * 2}).model_
+    >>> given = model.to_pyldavis()
+    >>> given["doc_topic_dists"].shape, given["doc_lengths"].tolist()
+    ((2, 2), [120.0, 240.0])
+    """
+    clients = [name for name, n in model.documents.items() if n > 0]
+    if not clients:
+        raise ModelError("No client of the model has a document, so topics have no sizes to show.")
+    documents = np.array([model.documents[name] for name in clients], np.float64)
+    occurrences = np.maximum(model.vocabulary.occurrences.astype(np.float64), 1)
+    return {
+        "topic_term_dists": _distributions(model.beta),
+        "doc_topic_dists": _distributions(np.array([model.shares[name] for name in clients])),
+        "doc_lengths": documents / documents.sum() * occurrences.sum(),
+        "vocab": list(model.vocabulary.words),
+        "term_frequency": occurrences,
+    }
+
+
+def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return rows without zeros that sum to 1."""
+    positive = np.maximum(np.asarray(rows, np.float64), SMALLEST)
+    return np.asarray(positive / positive.sum(1, keepdims=True))
+
+
+def to_octis(
+    model: TopicModel, documents: Any = None, n_words: int = 10, lambda_: float | None = None
+) -> dict[str, Any]:
+    """Return what OCTIS' metrics take as a model's output.
+
+    Parameters
+    ----------
+    documents : whatever `Corpus.of` takes, optional
+        Whose topics some metrics look at.
+    n_words : int
+    lambda_ : float in [0, 1], optional
+        How topics are read, see `TopicModel.topics`.
+
+    Returns
+    -------
+    dict
+        ``topics``, lists of `n_words` words; ``topic-word-matrix``, float64 array of shape
+        (n_topics, n_words), beta, in the order of ``vocabulary.words``; with documents,
+        ``topic-document-matrix``, float64 array of shape (n_topics, n_documents).
+    """
+    output: dict[str, Any] = {
+        "topics": model.topics(n_words, lambda_),
+        "topic-word-matrix": np.array(model.beta, np.float64),
+    }
+    if documents is not None:
+        output["topic-document-matrix"] = model.transform(documents).T.astype(np.float64)
+    return output
+
+
+def to_gensim(
+    model: TopicModel, num_words: int = 10, lambda_: float | None = None
+) -> list[tuple[int, list[tuple[str, float]]]]:
+    """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does.
+
+    Parameters
+    ----------
+    num_words : int
+    lambda_ : float in [0, 1], optional
+        How topics are read, see `TopicModel.topics`; with 1, by probability as gensim does.
+
+    Returns
+    -------
+    list of (int, list of (str, float))
+        Topics by number, each with its most relevant words and their p(word | topic), which is
+        what they are read from: beta, or the words of documents, as of clusters.
+    """
+    shares, column = model.word_shares, model.vocabulary.index
+    return [
+        (topic, [(word, float(shares[topic, column[word]])) for word in words])
+        for topic, words in enumerate(model.topics(num_words, lambda_))
+    ]
+
+
+def as_csv(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> str:
+    """Return a table for programs: a row a topic, largest first; see `csv_of`."""
+    return csv_of(model.get_topic_info(n_words, lambda_))
+
+
+def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as of `get_topic_info` as CSV; a score or share that is not there is empty."""
+    measures = list(dict.fromkeys(name for row in rows for name in row["coherence"]))
+    clients = list(rows[0]["clients"])
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(
+        ["topic", "label", "share", "count", "words"]
+        + [f"coherence_{name}" for name in measures]
+        + [f"share_{name}" for name in clients]
+    )
+    for row in rows:
+        scores = [row["coherence"].get(name, math.nan) for name in measures]
+        writer.writerow(
+            [row["topic"], row["label"], row["share"], row["count"], " ".join(row["words"])]
+            + ["" if math.isnan(score) else score for score in scores]
+            + [row["clients"][name] for name in clients]  # None is written as nothing
+        )
+    return file.getvalue()
+
+
+def as_markdown(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> str:
+    """Return a table for people, in Markdown: a row a topic, largest first."""
+    rows = model.get_topic_info(n_words, lambda_)
+    measures, clients = list(rows[0]["coherence"]), list(rows[0]["clients"])
+    lines = [
+        ["topic", "label", "words", "share", "documents", *measures, *clients],
+        ["---:", "---", "---", "---:", "---:"] + ["---:"] * (len(measures) + len(clients)),
+    ]
+    for row in rows:
+        scores = [row["coherence"][name] for name in measures]
+        lines.append(
+            [str(row["topic"]), escaped(row["label"]), escaped(" ".join(row["words"]))]
+            + [f"{row['share']:.1%}", f"{row['count']:,}"]
+            + ["-" if math.isnan(score) else f"{score:.3f}" for score in scores]
+            + [f"{row['clients'][name]:.1%}" for name in clients]
+        )
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

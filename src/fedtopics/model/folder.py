@@ -1,0 +1,296 @@
+"""A model's folder: what is written to it, what is read from it, and the labels people put there.
+
+A folder has ``config.json``, ``model.safetensors``, ``vocabulary.json``, ``topics.json`` and
+``README.md``. Labels are what people edit in ``topics.json``; all else in that file and in
+``README.md`` is for reading, and follows from the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from fedtopics.errors import ModelError, StudyError
+from fedtopics.extras import VERSION
+from fedtopics.inference.clusters import (
+    Adapted,
+    AdapterShape,
+    Centres,
+    ClusterShape,
+    Contrastive,
+    Discriminants,
+    FineTuned,
+    TunedShape,
+)
+from fedtopics.inference.theta import Inference, LDAPrior, VariationalLDA
+from fedtopics.model.card import card
+from fedtopics.model.shown_words import Reading
+from fedtopics.networks import NetworkSettings, Tensors, find_network
+from fedtopics.text.vocabulary import TextRules, Vocabulary
+
+if TYPE_CHECKING:
+    from fedtopics.model.topic_model import TopicModel
+
+FORMAT = 3
+LONGEST_LABEL = 200  # characters
+NOT_IN_LINES = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories: controls, surrogates, separators
+TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # the text's direction
+
+_INFERENCES: dict[str, tuple[type[BaseModel], Callable[[int, Any], Inference]]] = {
+    VariationalLDA.name: (LDAPrior, VariationalLDA),
+    Centres.name: (ClusterShape, Centres),
+    Discriminants.name: (ClusterShape, Discriminants),
+    Adapted.name: (AdapterShape, Adapted),
+    FineTuned.name: (TunedShape, FineTuned),
+    Contrastive.name: (AdapterShape, Contrastive),
+}
+"""What is no network: its settings, and what makes it."""
+
+
+def write_model(model: TopicModel, folder: Path) -> None:
+    """Write a model's files; the folder is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {f"weights/{n}": t.contiguous() for n, t in model.weights.items()}
+    for stage, values in model.shared.items():
+        tensors |= {f"shared/{stage}/{n}": t.contiguous() for n, t in values.items()}
+    tensors["words/sums"] = torch.from_numpy(model.word_sums)
+    data = save(tensors)
+    config = {
+        "format": FORMAT,
+        "fedtopics": VERSION,
+        "inference": model.inference.name,
+        "precision": str(model.inference.dtype).removeprefix("torch."),
+        "settings": model.inference.settings.model_dump(
+            mode="json", include=set(_settings_of(model.inference.name).model_fields)
+        ),
+        "text": model.text.model_dump(mode="json"),
+        "vocabulary": model.vocabulary.fingerprint,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "reading": asdict(model.reading),
+        "shares": {name: share.tolist() for name, share in model.shares.items()},
+        "documents": dict(model.documents),
+        "coherence": {name: score.tolist() for name, score in model.coherence.items()},
+        "info": dict(model.info),
+    }
+    (folder / "model.safetensors").write_bytes(data)
+    _write(folder / "config.json", config)
+    _write(folder / "vocabulary.json", model.vocabulary.plain())
+    _write(folder / "topics.json", model.get_topic_info())
+    (folder / "README.md").write_text(card(model), encoding="utf-8")
+
+
+def read_model(folder: Path) -> dict[str, Any]:
+    """Return the fields of the `TopicModel` in a folder.
+
+    Raises
+    ------
+    ModelError
+        If there is none, it is of another format, or it is damaged.
+    """
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"There is no model in {folder}: it has no config.json.")
+    config = _read(folder / "config.json")
+    if config.get("format") != FORMAT:
+        raise ModelError(
+            f"The model in {folder} has format {config.get('format')} (written by fedtopics "
+            f"{config.get('fedtopics', 'unknown')}), this is fedtopics {VERSION} with "
+            f"format {FORMAT}; train it again, or install the version that wrote it."
+        )
+    try:
+        fields = _fields(config, _read(folder / "vocabulary.json"), folder)
+    except ModelError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, SafetensorError, OSError):
+        raise ModelError(
+            f"The model in {folder} is damaged or incomplete; copy it again."
+        ) from None
+    n_topics = fields["inference"].settings.n_components
+    return fields | {"labels": read_labels(folder / "topics.json", n_topics)}
+
+
+def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
+    vocabulary = Vocabulary.of(words)
+    if vocabulary.fingerprint != config["vocabulary"]:
+        raise ModelError(
+            f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "
+            f"its vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
+        )
+    try:
+        inference = _inference(config, len(vocabulary))
+    except StudyError as error:
+        raise ModelError(f"The model in {folder} cannot be used: {error}") from None
+    tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
+    weights, word_sums = tensors["weights"], tensors["words"]["sums"]
+    shared = {
+        owner.removeprefix("shared/"): values
+        for owner, values in tensors.items()
+        if owner.startswith("shared/")
+    }
+    by_topic = [np.array(scores) for scores in config["coherence"].values()]
+    by_topic += [np.array(share) for share in config["shares"].values()]
+    numbers = (inference.settings.n_components,)
+    if (
+        _shapes(weights) != _shapes(inference.initial_weights(0))
+        or word_sums.shape != (*numbers, len(vocabulary))
+        or any((array.shape, array.dtype.kind) != (numbers, "f") for array in by_topic)
+    ):
+        raise ModelError(
+            f"The numbers in {folder} are not those of the model that its config.json "
+            "describes; copy the whole folder again."
+        )
+    return {
+        "inference": inference,
+        "weights": weights,
+        "shared": shared,
+        "vocabulary": vocabulary,
+        "text": TextRules(**config["text"]),
+        "shares": {name: np.array(share) for name, share in config["shares"].items()},
+        "documents": dict(config["documents"]),
+        "word_sums": word_sums.numpy(),
+        "reading": Reading(**config["reading"]),
+        "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
+        "info": config["info"],
+    }
+
+
+def read_labels(path: Path, n_topics: int) -> dict[int, str]:
+    """Return the labels in a ``topics.json``, which people edit; none if there is no such file.
+
+    Raises
+    ------
+    ModelError
+        If the file is no list of topics, has two rows of one topic or a row of none of these, or
+        has a label that cannot be one.
+    """
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))  # editors may write the mark
+    except FileNotFoundError:
+        return {}
+    except json.JSONDecodeError as error:
+        raise ModelError(
+            f"{path} is no JSON from line {error.lineno} on; mend it, or delete it, which loses "
+            "the labels of topics and nothing else."
+        ) from None
+    except (OSError, ValueError, RecursionError):
+        rows = None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ModelError(
+            f"{path} cannot be read as a list of topics; mend it, or delete it, which loses the "
+            "labels of topics and nothing else."
+        )
+    labels: dict[int, str] = {}
+    for place, row in enumerate(rows, 1):
+        topic = row.get("topic")
+        if not _is_topic(topic, n_topics):
+            raise ModelError(
+                f"Row {place} of {path} is of no topic of the model; give its topic a number from "
+                f"0 to {n_topics - 1}, or delete the row."
+            )
+        if topic in labels:
+            raise ModelError(f"{path} has two rows of topic {topic}; delete one of them.")
+        try:
+            labels[topic] = _label(row.get("label", ""), topic)
+        except StudyError as error:
+            raise ModelError(f"{path} cannot be used: {error}") from None
+    return _tidy(labels)
+
+
+def checked_labels(labels: Mapping[Any, Any], n_topics: int) -> dict[int, str]:
+    """Return labels by topic, in the order of topics, without those that are empty.
+
+    Raises
+    ------
+    StudyError
+        If there is no such topic, or a label cannot be one.
+    """
+    for topic in labels:
+        if not _is_topic(topic, n_topics):
+            raise StudyError(
+                f"There is no topic {topic!r} to label; the model has topics 0 to {n_topics - 1}."
+            )
+    return _tidy({int(topic): _label(label, topic) for topic, label in labels.items()})
+
+
+def _is_topic(topic: Any, n_topics: int) -> bool:
+    is_number = isinstance(topic, Integral) and not isinstance(topic, bool)
+    return is_number and 0 <= int(topic) < n_topics
+
+
+def _label(label: Any, topic: int) -> str:
+    if not isinstance(label, str):
+        raise StudyError(
+            f'The label of topic {topic} is no text; put it in quotes, or give "" for none.'
+        )
+    text = str(label).strip()
+    if len(text) > LONGEST_LABEL:
+        raise StudyError(
+            f"The label of topic {topic} has {len(text)} characters; shorten it to at most "
+            f"{LONGEST_LABEL}."
+        )
+    for character in text:
+        turns = unicodedata.bidirectional(character) in TURNING
+        if turns or unicodedata.category(character) in NOT_IN_LINES:
+            raise StudyError(
+                f"The label of topic {topic} holds a control character (U+{ord(character):04X}); "
+                "write it in one line, without tabs."
+            )
+    return text
+
+
+def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
+    return {topic: labels[topic] for topic in sorted(labels) if labels[topic]}
+
+
+def _settings_of(name: str) -> type[BaseModel]:
+    return _INFERENCES[name][0] if name in _INFERENCES else NetworkSettings
+
+
+def _inference(config: Any, n_words: int) -> Inference:
+    name = config["inference"]
+    if name in _INFERENCES:
+        settings_of, make = _INFERENCES[name]
+        return make(n_words, settings_of(**config["settings"]))
+    settings = NetworkSettings(**config["settings"])
+    return find_network(name)(n_words, settings, getattr(torch, config["precision"]))
+
+
+def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
+    """Return the tensors by what they belong to, and below that by name."""
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ModelError(f"{path} is damaged or incomplete; copy it again.")
+    found: dict[str, Tensors] = {}
+    for name, tensor in load(data).items():
+        owner, _, last = name.rpartition("/")
+        found.setdefault(owner, {})[last] = tensor
+    return found
+
+
+def _write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> Any:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError
+        return content
+    except (OSError, ValueError, RecursionError):
+        raise ModelError(f"{path} is missing or damaged; copy the model's folder again.") from None

@@ -1,0 +1,233 @@
+"""Encoders that are trained: a sentence-transformers model as a function of its weights.
+
+The weights are tensors by name, as those of all networks here: they travel, are averaged and are
+stored. The model says what is computed with them; architecture and tokenizer stay those of the
+model that training began with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import functional_call
+
+from fedtopics.errors import StudyError
+from fedtopics.networks import Tensors
+from fedtopics.text.encoders import SentenceEncoder, Vectors, fast_dtype
+
+BATCH = 256  # texts that are embedded at a time
+_LOCK = Lock()  # a network is lent weights for the time of a call, and torch has one dropout
+
+Shapes = dict[str, tuple[int, ...]]
+Tokens = dict[str, Tensor]
+"""What a tokenizer makes of texts, by name; a row a text."""
+
+
+@lru_cache(maxsize=1)
+def encoder_network(model: str, max_length: int) -> EncoderNetwork:
+    """Return a model's network, which the clients of a simulation share: weights are their own.
+
+    Parameters
+    ----------
+    model : str
+        Name or folder.
+    max_length : int
+        Tokens of a text that are read, if the model does not end before.
+
+    Raises
+    ------
+    StudyError
+        If there is no such model, or it is none that can be trained.
+    FedTopicsError
+        If sentence-transformers is not installed.
+    """
+    return EncoderNetwork(model, max_length)
+
+
+class EncoderNetwork:
+    """A sentence-transformers model as a function of its weights; see `encoder_network`.
+
+    Attributes
+    ----------
+    first : tensors
+        The weights it comes with, float32.
+    dimension : int
+        Length of an embedding.
+    device : torch.device
+        A GPU, if there is one.
+    """
+
+    def __init__(self, model: str, max_length: int) -> None:
+        with _seeded(torch.device("cpu"), (0,)):  # weights that its files lack are drawn
+            encoder = SentenceEncoder(model).loaded.float()
+        self._tokenizer: Any = getattr(encoder, "tokenizer", None)
+        if not callable(self._tokenizer):
+            raise StudyError(
+                f"The model {model!r} cannot be trained: it is no transformer. Set fine_tune = "
+                "false, or choose another model."
+            )
+        self._prompt = encoder.prompts.get(encoder.default_prompt_name) or ""
+        self._length = min(max_length, encoder.max_seq_length or max_length)
+        self._network = _Named(encoder)
+        # Releases of sentence-transformers differ in this part of a name.
+        self._names = {
+            name.replace(".auto_model.", ".model."): name
+            for name, _ in self._network.named_parameters()
+        }
+        weights = dict(self._network.named_parameters())
+        self.first: Tensors = {name: weights[own].detach() for name, own in self._names.items()}
+        self.device = next(iter(self.first.values())).device
+        self.dimension = self.embed(self.first, self.tokens(["a"])).shape[1]
+
+    @property
+    def shapes(self) -> Shapes:
+        """Shapes of the weights, by name."""
+        return shapes_of(self.first)
+
+    def tokens(self, texts: Sequence[str]) -> Tokens:
+        """Turn texts into tokens."""
+        given = [self._prompt + text for text in texts]
+        how = {"padding": True, "truncation": True, "max_length": self._length}
+        return dict(self._tokenizer(given, **how, return_tensors="pt"))
+
+    def __call__(
+        self, weights: Tensors, tokens: Tokens, seed: Sequence[int] | None = None
+    ) -> Tensor:
+        """Embed texts, as one batch.
+
+        Parameters
+        ----------
+        weights : tensors
+            Of the names and shapes of `first`, on `device`.
+        tokens : tokens
+        seed : sequence of int, optional
+            Of dropout; without it there is none.
+
+        Returns
+        -------
+        float32 tensor of shape (n_texts, dimension)
+        """
+        own = {self._names[name]: weight for name, weight in weights.items()}
+        features = {name: column.to(self.device) for name, column in tokens.items()}
+        with _LOCK, _seeded(self.device, seed), _fast(self.device):
+            self._network.train(seed is not None)
+            embedded: Tensor = functional_call(self._network, own, (features,))
+        return embedded.float()
+
+    @torch.no_grad()
+    def embed(self, weights: Tensors, tokens: Tokens) -> Tensor:
+        """Embed any number of texts without gradient or dropout, shape (n_texts, dimension)."""
+        rows = np.arange(len(tokens["input_ids"]))
+        parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+        return torch.cat([self(weights, take(tokens, part)) for part in parts])
+
+
+class _Named(torch.nn.Module):
+    """Gives its weights' names their prefix."""
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, features: Tokens) -> Any:
+        """Return the embeddings."""
+        return self.encoder(features)["sentence_embedding"]
+
+
+class TunedEncoder:
+    """What turns texts into embeddings by weights that were trained: an `Encoder`.
+
+    The model they come from is not loaded before it is called, for its tokenizer and architecture.
+
+    Parameters
+    ----------
+    model : str
+        Name or folder of the model that training began with.
+    max_length : int
+        Tokens of a text that are read.
+    weights : tensors
+    """
+
+    def __init__(self, model: str, max_length: int, weights: Tensors) -> None:
+        self._model = model
+        self._length = max_length
+        self._weights = weights
+        self.fingerprint = f"{digest(weights)} {max_length}"
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        """Return float32 embeddings of shape (n_texts, dimension).
+
+        Raises
+        ------
+        StudyError
+            If the model is another one than that which was trained, or cannot be loaded.
+
+        Leaves the client
+            Nothing.
+        """
+        network, weights = self._ready
+        embedded: Vectors = network.embed(weights, network.tokens(texts)).cpu().numpy()
+        return embedded
+
+    @cached_property
+    def _ready(self) -> tuple[EncoderNetwork, Tensors]:
+        network = encoder_network(self._model, self._length)
+        if network.shapes != shapes_of(self._weights):
+            raise StudyError(
+                f"The model {self._model!r} here is not the one that was trained: its weights have "
+                "other names or shapes. Give the model of that name, or the folder it is in."
+            )
+        return network, {name: weight.to(network.device) for name, weight in self._weights.items()}
+
+
+def take(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
+    """Return the tokens of some texts, without what only filled them up to longer ones."""
+    index = torch.from_numpy(rows)
+    taken = {name: column[index] for name, column in tokens.items()}
+    used = taken["attention_mask"].any(0)
+    return {name: column[:, used] for name, column in taken.items()}
+
+
+def shapes_of(weights: Tensors) -> Shapes:
+    """Return the shapes of weights, by name."""
+    return {name: tuple(weight.shape) for name, weight in weights.items()}
+
+
+def digest(weights: Tensors) -> str:
+    """Return a digest of weights: of their names, shapes and numbers."""
+    found = hashlib.sha256()
+    for name, weight in sorted(weights.items()):
+        found.update(f"{name} {tuple(weight.shape)}\n".encode())
+        found.update(weight.detach().cpu().numpy().tobytes())
+    return found.hexdigest()
+
+
+@contextmanager
+def _seeded(device: torch.device, seed: Sequence[int] | None) -> Iterator[None]:
+    """Let torch draw on a device from a seed, and go on afterwards as if nothing had been drawn."""
+    if seed is None:
+        yield
+        return
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng([device] if on_gpu else []):
+        source = torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
+        source.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0]))
+        yield
+
+
+def _fast(device: torch.device) -> torch.autocast:
+    """Multiply matrices in bfloat16 where the device is faster at it; weights stay float32."""
+    if device.type == "cuda":
+        able = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        able = fast_dtype() is torch.bfloat16
+    return torch.autocast(device.type, torch.bfloat16, enabled=able)

@@ -1,0 +1,1 @@
+"""Documents, words and embeddings."""

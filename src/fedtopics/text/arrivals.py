@@ -1,0 +1,261 @@
+"""Documents as they come: which of a client's documents a round uses.
+
+A round uses what has come since the last one. What is there by a round is a file that grows
+(`Follow`), or a slice of documents that are all there already: so many rows a round, or what a
+column says (a number of the round, or a time).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fedtopics.errors import DataError, RunError
+from fedtopics.files import cut_half_line
+from fedtopics.text.corpus import Columns, Corpus
+
+Period = Literal["day", "week", "month", "quarter", "year"]
+MONTHS: dict[Period, int] = {"month": 1, "quarter": 3, "year": 12}
+Key = int | str
+DATE = len("2024-05-31")
+ROWS_ONLY = (".jsonl", ".ndjson")
+LINES = (".csv", ".tsv", *ROWS_ONLY)
+
+
+class ArrivalSettings(BaseModel):
+    """Which documents are of which round."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    documents_per_round: int | None = Field(
+        None,
+        ge=1,
+        description="a round takes so many documents more, in their order; by default each round "
+        "takes all, unless clients name a column of rounds, or follow data that grow",
+    )
+    period: Period | None = Field(
+        None,
+        description='a round is a "day", "week", "month", "quarter" or "year" of the times in '
+        "that column; otherwise it holds the rounds' numbers",
+    )
+    begin: date | None = Field(None, description="a day of the first round; goes with period")
+
+    @model_validator(mode="after")
+    def _begins(self) -> ArrivalSettings:
+        if (self.period is None) != (self.begin is None):
+            raise ValueError("period and begin go together: give both or none")
+        return self
+
+
+class Follow:
+    """Read a folder or a file to which documents are added.
+
+    A row of a text file counts once its line is complete. What cannot be read now is read later.
+
+    Parameters
+    ----------
+    path : path
+        It need not be there yet.
+    columns : Columns
+    tell : function
+        Called with an event when it cannot be read.
+    """
+
+    def __init__(
+        self, path: Path, columns: Columns, tell: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._path = path
+        self._columns = columns
+        self._tell = tell
+        self._last = Corpus.of([""]).take([])
+
+    @property
+    def by_name(self) -> bool:
+        """Whether documents are known by their names: files in a folder."""
+        return self._path.is_dir()
+
+    def __call__(self) -> Corpus:
+        """Return what is there now, or was there when it could be read last."""
+        path = self._path
+        try:
+            if path.is_dir() and any(path.rglob("*.txt")):
+                self._last = Corpus.read(path, self._columns)
+            elif path.is_file() and path.suffix.lower() in LINES:
+                self._last = self._complete_rows()
+            elif path.is_file():
+                self._last = Corpus.read(path, self._columns)
+        except DataError as error:
+            self._tell({"event": "unreadable", "reason": str(error)})
+        return self._last
+
+    def _complete_rows(self) -> Corpus:
+        data = self._path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
+            return self._last  # no row yet, or a header alone
+        with TemporaryDirectory() as folder:
+            copy = Path(folder) / self._path.name
+            copy.write_bytes(whole)
+            try:
+                return Corpus.read(copy, self._columns)
+            except DataError as error:
+                raise DataError(str(error).replace(str(copy), str(self._path))) from None
+
+
+class Arrivals:
+    """A client's documents, and which round used which.
+
+    A round that is asked for again gets the same documents. Those of a round that is not used, as
+    too few came, are there for the next.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        What is there at first.
+    settings : ArrivalSettings
+    folder : path, optional
+        Where it is kept which round used which, for a client that is started again.
+    growing : Follow, optional
+        Reads the documents that are there now; without it, all are there already.
+
+    Raises
+    ------
+    DataError
+        If the column of rounds does not fit the settings.
+    RunError
+        If what was kept of earlier rounds is damaged.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        settings: ArrivalSettings,
+        folder: Path | None = None,
+        growing: Follow | None = None,
+    ) -> None:
+        self._corpus = corpus
+        self._growing = growing
+        self._state = None if folder is None else folder / "arrivals.jsonl"
+        self._rounds = _rounds(corpus, settings) if self._growing is None else None
+        self._used: dict[Key, int] = {} if self._state is None else _read_state(self._state)
+
+    @property
+    def once(self) -> bool:
+        """Whether a document is of one round only; else every round takes all."""
+        return self._growing is not None or self._rounds is not None
+
+    def take(self, round_: int, least: int) -> Corpus:
+        """Return a round's documents; if they are fewer than `least`, the round does not use them.
+
+        Leaves the client
+            Nothing.
+        """
+        if not self.once:
+            return self._corpus
+        keys = self._keys()
+        rows = [row for row, key in enumerate(keys) if self._used.get(key) == round_]
+        if not rows:
+            there = np.ones(len(keys), bool) if self._rounds is None else self._rounds <= round_
+            rows = [row for row in np.flatnonzero(there).tolist() if keys[row] not in self._used]
+            if len(rows) >= least:
+                self._use(round_, [keys[row] for row in rows])
+        return self._corpus.take(rows)
+
+    def used(self) -> Corpus:
+        """Return the documents of all rounds so far, in their order."""
+        if not self.once:
+            return self._corpus
+        return self._corpus.take([row for row, key in enumerate(self._keys()) if key in self._used])
+
+    def _keys(self) -> Sequence[Key]:
+        """Return what each document that is there now is known by."""
+        if self._growing is not None:
+            self._corpus = self._growing()
+            if self._growing.by_name:
+                names: list[str] = self._corpus.ids.to_pylist()
+                return names
+            if len(self._corpus) < len(self._used):
+                raise DataError(
+                    f"the file has {len(self._corpus):,} documents, fewer than the "
+                    f"{len(self._used):,} that rounds have used; add rows at its end only."
+                )
+        return range(len(self._corpus))
+
+    def _use(self, round_: int, keys: list[Key]) -> None:
+        if self._state is not None:
+            self._state.parent.mkdir(parents=True, exist_ok=True)
+            with self._state.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"round": round_, "documents": keys}) + "\n")
+        self._used |= dict.fromkeys(keys, round_)
+
+
+def _read_state(path: Path) -> dict[Key, int]:
+    if not path.exists():
+        return {}
+    cut_half_line(path)
+    try:
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        return {key: int(line["round"]) for line in lines for key in line["documents"]}
+    except (ValueError, LookupError, TypeError):
+        raise RunError(
+            f"{path} is damaged; delete it to have the next round use all documents again."
+        ) from None
+
+
+def _rounds(corpus: Corpus, settings: ArrivalSettings) -> NDArray[np.int64] | None:
+    """Return the round each document comes in; none if all are there from the beginning."""
+    if corpus.rounds is not None:
+        return _from_column(corpus.rounds, settings)
+    if settings.documents_per_round is None:
+        return None
+    return np.arange(len(corpus)) // settings.documents_per_round + 1
+
+
+def _from_column(column: pa.ChunkedArray, settings: ArrivalSettings) -> NDArray[np.int64]:
+    if column.null_count:
+        raise DataError(
+            f"the column of rounds has no value in {column.null_count:,} of {len(column):,} rows; "
+            "fill them in, or leave these rows out."
+        )
+    if settings.period is None or settings.begin is None:
+        return _cast(column, pa.int64(), "numbers of rounds, 1 or more; for times, set period")
+    days = _cast(column, pa.date32(), "dates or times such as 2024-05-31").astype("datetime64[D]")
+    periods = _count_periods(days, settings.period, np.datetime64(settings.begin, "D"))
+    return np.maximum(periods, 0) + 1  # what is older was there at the beginning
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[Any]:
+    times = kind == pa.date32()
+    misfit = pa.types.is_integer if times else pa.types.is_temporal
+    try:
+        if misfit(column.type):  # Arrow would count from 1970
+            raise pa.ArrowInvalid
+        if times and not pa.types.is_temporal(column.type):
+            column = pc.utf8_slice_codeunits(column, 0, DATE)  # whatever the time and its zone
+        found: NDArray[Any] = column.cast(kind, safe=not times).to_numpy()
+        return found
+    except pa.ArrowException:
+        # Arrow's own message quotes the value: it is not passed on.
+        raise DataError(f"the column of rounds must hold {wanted}.") from None
+
+
+def _count_periods(days: NDArray[Any], period: Period, begin: np.datetime64) -> NDArray[np.int64]:
+    """Count the periods from that of `begin` to that of each day."""
+    counted: NDArray[np.int64]
+    if period in ("day", "week"):
+        counted = (days - begin).astype(np.int64) // (7 if period == "week" else 1)
+        return counted
+    months = MONTHS[period]
+    first = begin.astype("datetime64[M]").astype(np.int64) // months
+    counted = days.astype("datetime64[M]").astype(np.int64) // months - first
+    return counted

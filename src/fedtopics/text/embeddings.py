@@ -1,0 +1,314 @@
+"""Embeddings of documents, computed at the client that holds them.
+
+Texts and embeddings stay here: an embedding can be turned back into much of its text, so even
+the cache on disk is for its owner's eyes only. Clients of one study use one model, since the
+embeddings of two models cannot be compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.encoders import PACKAGED, Encoder, Vectors, same_model, sentence_encoder
+
+STEP = 1024  # texts between two reports of progress, and at most lost when interrupted
+PATIENCE = 30.0  # seconds that one process waits for another to write the cache
+
+
+class EmbeddingSettings(BaseModel):
+    """The model of a study's embeddings; the same at every client."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(
+        PACKAGED, min_length=1, description="sentence-transformers model, by name or path"
+    )
+    dimension: int = Field(384, ge=1, description="length of an embedding")
+
+
+def document_embeddings(
+    corpus: Corpus,
+    settings: EmbeddingSettings,
+    *,
+    own_model: str | None = None,
+    cache: str | Path | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    encoder: Encoder | None = None,
+) -> Vectors:
+    """Return the embedding of each document: those the corpus has, or else the model's.
+
+    They are brought to unit length: some models give other lengths, and a client whose column
+    has them would teach another scale than the rest.
+
+    From the cache, the same text has the same bits each time. A fresh computation may differ in
+    the last bits with the texts beside it (they share a padded batch) and with the processor.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    settings : EmbeddingSettings
+    own_model : str, optional
+        Where this client has the study's model: a name or a folder.
+    cache : path, optional
+        Folder of the cache; without it, `cache_folder` says where.
+    on_progress : callable, optional
+        Called with the numbers of documents done and of all.
+    encoder : Encoder, optional
+        Used instead of loading the model.
+
+    Returns
+    -------
+    float32 array of shape (n_documents, dimension)
+        Of unit length; zero where a document is empty.
+
+    Raises
+    ------
+    StudyError
+        If the model is not the study's, has another dimension, or cannot be loaded.
+    DataError
+        If the embeddings of the corpus do not fit the documents or the study.
+
+    Leaves the client
+        Nothing. A model that is not on disk is fetched from the Hugging Face hub by its name.
+    """
+    check_embeddings(corpus, settings, own_model)
+    if corpus.embeddings is not None:
+        return _of_unit_length(np.ascontiguousarray(corpus.embeddings, np.float32))
+    encoder = encoder or sentence_encoder(own_model or settings.model)
+    folder = cache_folder() if cache is None else Path(cache)
+    with closing(_Cache(folder, f"{encoder.fingerprint} {settings.dimension}")) as stored:
+        computed = _computed(corpus, settings, encoder, stored, on_progress or (lambda *_: None))
+    return _of_unit_length(computed)
+
+
+def check_embeddings(
+    corpus: Corpus, settings: EmbeddingSettings, own_model: str | None = None
+) -> None:
+    """Refuse another model than the study's, and embeddings that do not fit, before any work.
+
+    Raises
+    ------
+    StudyError
+        If the client's model is another one.
+    DataError
+        If the embeddings of the corpus do not fit the documents or the study.
+    """
+    if own_model is not None and not same_model(own_model, settings.model):
+        raise StudyError(
+            f"The study's embeddings are of the model {settings.model!r} and the client's own "
+            f"model is {own_model!r}, whose embeddings cannot be compared with them; give the "
+            "study's model, or the folder it is in."
+        )
+    if corpus.embeddings is not None:
+        _check_precomputed(corpus, settings)
+
+
+def require_texts(corpus: Corpus, what_for: str) -> None:
+    """Refuse documents of which there is an embedding and no text.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    what_for : str
+        For the error: what texts are for, and what to do without them.
+
+    Raises
+    ------
+    DataError
+        If there are such documents.
+    """
+    if corpus.embeddings is None:
+        return
+    blank = np.array([not text.strip() for batch in corpus.texts() for text in batch], bool)
+    if missing := int(corpus.embeddings[blank].any(1).sum()):
+        raise DataError(
+            f"{missing} of {len(corpus)} documents have an embedding and no text; give the texts "
+            f"{what_for}."
+        )
+
+
+def word_vectors(words: Sequence[str], settings: EmbeddingSettings, **options: Any) -> Vectors:
+    """Return the model's embeddings of single words, for measuring topics.
+
+    Parameters
+    ----------
+    words : sequence of str
+    settings : EmbeddingSettings
+    **options
+        As for `document_embeddings`.
+
+    Returns
+    -------
+    float32 array of shape (n_words, dimension)
+
+    Leaves the client
+        Nothing.
+    """
+    return document_embeddings(Corpus.of(list(words)), settings, **options)
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of the caches: $FEDTOPICS_CACHE ("off": none), or below ~/.cache."""
+    named = os.environ.get("FEDTOPICS_CACHE")
+    if named == "off":
+        return None
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedtopics"
+
+
+def _check_precomputed(corpus: Corpus, settings: EmbeddingSettings) -> None:
+    try:
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+            vectors = np.ascontiguousarray(corpus.embeddings, np.float32)
+    except (TypeError, ValueError):
+        raise DataError("Embeddings must be an array of numbers, one row a document.") from None
+    if vectors.ndim != 2 or len(vectors) != len(corpus):
+        raise DataError(
+            f"There are {len(corpus)} documents and embeddings of shape {vectors.shape}; give one "
+            "row a document."
+        )
+    if vectors.shape[1] != settings.dimension:
+        raise DataError(
+            f"The embeddings of the documents have {vectors.shape[1]} dimensions and the study's "
+            f"model {settings.model!r} has {settings.dimension}; compute them with that model, or "
+            "leave them out and they are computed here."
+        )
+    if bad := _not_finite(vectors):
+        raise DataError(
+            f"The embeddings of {bad} of {len(corpus)} documents have NaN or infinite numbers; "
+            "compute them anew, or leave those documents out."
+        )
+
+
+def _computed(
+    corpus: Corpus,
+    settings: EmbeddingSettings,
+    encoder: Encoder,
+    cache: _Cache,
+    on_progress: Callable[[int, int], None],
+) -> Vectors:
+    result = np.zeros((len(corpus), settings.dimension), np.float32)
+    first: dict[bytes, int] = {}  # the row of each text met so far: none is encoded twice
+    done = 0
+    for texts in _steps(corpus):
+        rows = {
+            row: (hashlib.sha256(text.encode()).digest(), text)
+            for row, text in enumerate(texts, done)
+            if text.strip()
+        }
+        new = {key: text for key, text in rows.values() if key not in first}
+        known = cache.get(new, settings.dimension)
+        missing = {key: text for key, text in new.items() if key not in known}
+        if missing:
+            vectors = _encoded(encoder, list(missing.values()), settings)
+            fresh = dict(zip(missing, vectors, strict=True))
+            cache.put(fresh)
+            known |= fresh
+        for row, (key, _) in rows.items():
+            result[row] = result[first[key]] if key in first else known[key]
+            first.setdefault(key, row)
+        done += len(texts)
+        on_progress(done, len(corpus))
+    return result
+
+
+def _steps(corpus: Corpus) -> Iterator[list[str]]:
+    for batch in corpus.texts():
+        for start in range(0, len(batch), STEP):
+            yield batch[start : start + STEP]
+
+
+def _encoded(encoder: Encoder, texts: list[str], settings: EmbeddingSettings) -> Vectors:
+    vectors = np.asarray(encoder(texts), np.float32)
+    if vectors.shape[1] != settings.dimension:
+        raise StudyError(
+            f"The model {settings.model!r} gives embeddings of {vectors.shape[1]} dimensions and "
+            f"the study says {settings.dimension}; set dimension to {vectors.shape[1]} in the "
+            "study, or check which model it means."
+        )
+    if bad := _not_finite(vectors):
+        raise StudyError(
+            f"The model {settings.model!r} gives NaN or infinite numbers for {bad} of "
+            f"{len(texts)} texts; its weights may be damaged: fetch it anew."
+        )
+    return vectors
+
+
+def _of_unit_length(vectors: Vectors) -> Vectors:
+    length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    unit: Vectors = (vectors / np.where(length > 0, length, 1)).astype(np.float32)
+    return unit
+
+
+def _not_finite(vectors: Vectors) -> int:
+    return int((~np.isfinite(vectors).all(axis=1)).sum())
+
+
+class _Cache:
+    """Embeddings on this computer's disk, by the digest of their text; no text is in it.
+
+    The work goes on without it when the disk is full, read-only or damaged. SQLite's own locks
+    let several processes use it at once; its plain journal also works on network disks, where
+    WAL does not.
+    """
+
+    def __init__(self, folder: Path | None, model: str) -> None:
+        self._database: sqlite3.Connection | None = None
+        if folder is None:
+            return
+        self._path = folder / f"embeddings-{hashlib.sha256(model.encode()).hexdigest()[:32]}.sqlite"
+        with self._or_without():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_RDONLY | os.O_CREAT, 0o600))
+            self._database = sqlite3.connect(self._path, timeout=PATIENCE)
+            self._database.execute(
+                "CREATE TABLE IF NOT EXISTS embeddings (digest BLOB PRIMARY KEY, vector BLOB)"
+            )
+
+    def get(self, keys: Mapping[bytes, str], dimension: int) -> dict[bytes, Vectors]:
+        found: dict[bytes, Vectors] = {}
+        query = "SELECT vector FROM embeddings WHERE digest = ?"
+        if self._database is not None:
+            with self._or_without():
+                for key in keys:
+                    for (value,) in self._database.execute(query, (key,)).fetchall():
+                        if len(value) == 4 * dimension:
+                            found[key] = np.frombuffer(value, "<f4")
+        return found
+
+    def put(self, vectors: Mapping[bytes, Vectors]) -> None:
+        if self._database is not None:
+            rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
+            with self._or_without(), self._database:
+                # What another process wrote first stays: its bits may have been used already.
+                self._database.executemany("INSERT OR IGNORE INTO embeddings VALUES (?, ?)", rows)
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    @contextmanager
+    def _or_without(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            self.close()
+            warnings.warn(
+                f"The cache {self._path} cannot be used ({error}); embeddings are computed "
+                "without it. Delete it, or set FEDTOPICS_CACHE to another folder or to off.",
+                stacklevel=2,
+            )

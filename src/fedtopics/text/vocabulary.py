@@ -1,0 +1,321 @@
+"""From local word counts to one agreed vocabulary (gFedNTM, stage 1).
+
+Each client counts its own words and drops the rare ones before anything leaves; the server
+merges, applies the study's limits and fixes an order that does not depend on who came first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from scipy import sparse
+from stop_words import AVAILABLE_LANGUAGES, get_stop_words
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.text.corpus import Corpus, Document
+
+
+class TextRules(BaseModel):
+    """How a text becomes words; the same rules hold at every client.
+
+    A corpus that is tokenised already is taken as it is. English stop words are scikit-learn's;
+    those of other languages come from the package stop-words (its English list would drop
+    words such as "groups" and "order").
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lowercase: bool = Field(True, description="make texts lower case")
+    token_pattern: str = Field(
+        r"(?u)\b[^\W\d_][\w'-]*\w\b", description="regular expression of one word"
+    )
+    stop_words: str = Field(
+        "english", description='language whose stop words are left out, or "none"'
+    )
+    own_stop_words: tuple[str, ...] = Field((), description="further words to leave out")
+    ngrams: tuple[int, int] = Field((1, 1), description="shortest and longest n-gram")
+
+    @field_validator("stop_words")
+    @classmethod
+    def _known_language(cls, value: str) -> str:
+        if value not in ("none", *AVAILABLE_LANGUAGES):
+            known = ", ".join(sorted(AVAILABLE_LANGUAGES))
+            raise ValueError(f'there are no stop words for {value!r}; known: {known}, or "none"')
+        return value
+
+    @field_validator("ngrams")
+    @classmethod
+    def _growing(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if not 1 <= value[0] <= value[1]:
+            raise ValueError("ngrams must be two numbers, 1 <= shortest <= longest")
+        return value
+
+    @cached_property
+    def left_out(self) -> frozenset[str]:
+        """All stop words."""
+        own = frozenset(self.own_stop_words)
+        if self.stop_words == "none":
+            return own
+        if self.stop_words == "english":
+            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+            return own.union(ENGLISH_STOP_WORDS)
+        return own.union(get_stop_words(self.stop_words))
+
+    def analyser(self) -> Callable[[str], list[str]]:
+        """Return the function that turns a text into its words (scikit-learn's analyser)."""
+        try:
+            # Here, since a server splits no text and scikit-learn takes it 100 MB and a second.
+            from sklearn.feature_extraction.text import CountVectorizer
+
+            analyser: Callable[[str], list[str]] = CountVectorizer(
+                lowercase=self.lowercase,
+                token_pattern=self.token_pattern,
+                stop_words=sorted(self.left_out) or None,
+                ngram_range=self.ngrams,
+            ).build_analyzer()
+        except Exception:
+            raise StudyError(f"token_pattern {self.token_pattern!r} is no valid pattern.") from None
+        return analyser
+
+
+class VocabularyLimits(BaseModel):
+    """Which words the agreed vocabulary keeps."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    min_document_frequency: int = Field(
+        5, ge=1, description="a client names a word only if this many of its documents have it"
+    )
+    max_words: int = Field(5000, ge=2, description="keep the most frequent words only")
+    min_clients: int = Field(1, ge=1, description="keep words named by this many clients")
+    max_document_share: float = Field(
+        0.5, gt=0, le=1, description="leave out words in more than this share of all documents"
+    )
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words all clients agreed on, most frequent first, and how often they occur.
+
+    Parameters
+    ----------
+    words : tuple of str, length n_words
+    document_frequency, occurrences : int64 arrays of shape (n_words,)
+        Sums over the clients that named the word.
+    """
+
+    words: tuple[str, ...]
+    document_frequency: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Column of each word."""
+        return {word: i for i, word in enumerate(self.words)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Short digest of the words and their order; models and calls carry it."""
+        return fingerprint(self.words)
+
+    @property
+    def frequency(self) -> NDArray[np.float64]:
+        """Share of each word in all occurrences, shape (n_words,)."""
+        share: NDArray[np.float64] = self.occurrences / self.occurrences.sum()
+        return share
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as lists."""
+        return {
+            "words": list(self.words),
+            "document_frequency": self.document_frequency.tolist(),
+            "occurrences": self.occurrences.tolist(),
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Vocabulary:
+        """Make it of what `plain` returned."""
+        frequency, occurrences = (
+            np.array(plain[field], np.int64) for field in ("document_frequency", "occurrences")
+        )
+        words = tuple(plain["words"])
+        if not len(words) == len(frequency) == len(occurrences):
+            raise ValueError("each word has a document frequency and occurrences")
+        return cls(words, frequency, occurrences)
+
+
+def fingerprint(words: Sequence[str]) -> str:
+    """Digest words and their order; two vocabularies with the same digest are the same."""
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """All words of one client's documents. Stays at the client.
+
+    Parameters
+    ----------
+    words : list of str
+    counts : int32 CSR array of shape (n_documents, n_words)
+    """
+
+    words: list[str]
+    counts: sparse.csr_array
+
+    def named(self, min_document_frequency: int) -> dict[str, Any]:
+        """Return the words that enough documents have, alphabetically.
+
+        Leaves the client
+            The words, in how many documents each occurs, how often, and the number of documents.
+
+        Raises
+        ------
+        DataError
+            If no word occurs in enough documents.
+        """
+        n_words = len(self.words)
+        frequency = np.bincount(self.counts.indices, minlength=n_words)
+        occurrences = np.bincount(self.counts.indices, self.counts.data, minlength=n_words)
+        order = sorted(
+            np.flatnonzero(frequency >= min_document_frequency), key=self.words.__getitem__
+        )
+        if not order:
+            raise DataError(
+                f"No word occurs in {min_document_frequency} or more of the "
+                f"{self.counts.shape[0]} documents; give more documents, or lower "
+                "min_document_frequency if such words may leave."
+            )
+        return {
+            "words": [self.words[i] for i in order],
+            "document_frequency": frequency[order].astype(np.int64),
+            "occurrences": occurrences[order].astype(np.int64),
+            "documents": self.counts.shape[0],
+        }
+
+    def columns(self, vocabulary: Mapping[str, int]) -> sparse.csr_array:
+        """Return the counts of the agreed words, shape (n_documents, n_words agreed)."""
+        target = np.array([vocabulary.get(word, -1) for word in self.words], np.int32)
+        columns = target[self.counts.indices]
+        keep = columns >= 0
+        ends = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.counts.indptr]
+        result = sparse.csr_array(
+            (self.counts.data[keep], columns[keep], ends),
+            shape=(self.counts.shape[0], len(vocabulary)),
+        )
+        result.sort_indices()
+        return result
+
+
+def count_words(
+    corpus: Corpus, rules: TextRules, vocabulary: Mapping[str, int] | None = None
+) -> WordCounts:
+    """Count every word of every document, in one pass.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    rules : TextRules
+    vocabulary : mapping of word to column, optional
+        Count these words only. Without it, every word gets a column.
+    """
+    if vocabulary is None:
+        grown: defaultdict[str, int] = defaultdict()
+        grown.default_factory = grown.__len__
+        number = grown.__getitem__
+        parts = [_count_batch(batch, number) for batch in tokens(corpus, rules)]
+        words = list(grown)
+    else:
+        known = vocabulary
+        parts = [
+            _count_batch([[w for w in doc if w in known] for doc in batch], known.__getitem__)
+            for batch in tokens(corpus, rules)
+        ]
+        words = list(vocabulary)
+    parts = parts or [_count_batch([], int)]
+    for part in parts:
+        part.resize((part.shape[0], len(words)))
+    return WordCounts(words, sparse.vstack(parts, format="csr"))
+
+
+def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
+    """Hand out the words of the documents, in order, a few thousand documents at a time."""
+    if corpus.is_tokenised:
+        return cast("Iterator[list[list[str]]]", corpus.batches())
+    analyse = rules.analyser()
+    return ([analyse(doc) for doc in batch] for batch in corpus.batches())  # type: ignore[arg-type]
+
+
+def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> sparse.csr_array:
+    flat = array("i")
+    ends = np.zeros(len(batch) + 1, np.int64)
+    for row, document in enumerate(batch):
+        flat.extend(map(number, document))
+        ends[row + 1] = len(flat)
+    indices = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
+    width = int(indices.max()) + 1 if flat else 1
+    counts = sparse.csr_array((np.ones(len(indices), np.int32), indices, ends), (len(batch), width))
+    counts.sum_duplicates()
+    return counts
+
+
+def agree(replies: Mapping[str, Mapping[str, Any]], limits: VocabularyLimits) -> Vocabulary:
+    """Merge what the clients named into one vocabulary.
+
+    Union of the words, summed frequencies, then the limits. The order is by occurrences, then
+    alphabetical, so that the order of arrival cannot matter.
+
+    Parameters
+    ----------
+    replies : mapping of client name to the reply of `WordCounts.named`
+    limits : VocabularyLimits
+
+    Raises
+    ------
+    StudyError
+        If fewer than two words are left.
+
+    References
+    ----------
+    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 3.2, stage 1.
+    """
+    documents: defaultdict[str, int] = defaultdict(int)
+    occurrences: defaultdict[str, int] = defaultdict(int)
+    clients: defaultdict[str, int] = defaultdict(int)
+    for reply in replies.values():
+        rows = zip(
+            reply["words"],
+            reply["document_frequency"].tolist(),
+            reply["occurrences"].tolist(),
+            strict=True,
+        )
+        for word, df, n in rows:
+            documents[word] += df
+            occurrences[word] += n
+            clients[word] += 1
+    most = limits.max_document_share * sum(reply["documents"] for reply in replies.values())
+    kept = [w for w in documents if clients[w] >= limits.min_clients and documents[w] <= most]
+    kept.sort(key=lambda word: (-occurrences[word], word))
+    del kept[limits.max_words :]
+    if len(kept) < 2:
+        raise StudyError(
+            f"The clients named {len(documents)} words and the limits of the study leave "
+            f"{len(kept)}; lower min_clients or raise max_document_share."
+        )
+    return Vocabulary(
+        tuple(kept),
+        np.array([documents[w] for w in kept], np.int64),
+        np.array([occurrences[w] for w in kept], np.int64),
+    )

@@ -1,0 +1,280 @@
+"""Networks that see embeddings, as a user types them: what fits, what is refused in a sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedtopics import __version__
+from fedtopics.cli import display
+from fedtopics.engines.base import Noted
+from fedtopics.engines.handshake import Proposal
+from fedtopics.federation.study import Study
+from fedtopics.methods.registry import VERSIONS
+from fedtopics.text.embeddings import EmbeddingSettings
+from tests.cli.test_cli import fedtopics
+from tests.helpers.grpc_federation import HOST, PATIENCE, Federated, federation
+
+NAMES = ("north", "south")
+pytestmark = pytest.mark.usefixtures("without_figures")
+STUDY = """
+[method]
+network = "zeroshottm"
+n_components = 3
+hidden = [8, 8]
+max_rounds = 4
+[method.embedding]
+model = "tiny"
+dimension = 3
+[clients.north]
+data = "north.parquet"
+[clients.south]
+data = "south.parquet"
+"""
+DECLINED = Noted("declined", "north", "its policy or its settings keep it from joining")
+Typed = Callable[..., tuple[int, str, str]]
+
+
+def vectors(seed: int, n: int, dimension: int = 3) -> list[list[float]]:
+    found: list[list[float]] = np.random.default_rng(seed).normal(size=(n, dimension)).tolist()
+    return found
+
+
+def write(path: Path, embedding: list[list[float]] | None, **columns: Any) -> None:
+    """Forty documents with tokens and texts, and embeddings of their own where given."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"{path.stem}{chr(97 + i)}" for i in range(26)])
+    tokens = [rng.choice(words, 8).tolist() for _ in range(40)]
+    table: dict[str, Any] = {"words": tokens, "text": [" ".join(each) for each in tokens]}
+    if embedding is not None:
+        table["vector"] = embedding
+    pq.write_table(pa.table(table | columns), path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for seed, name in enumerate(NAMES):
+        write(tmp_path / f"{name}.parquet", vectors(seed, 40))
+    write(tmp_path / "without.parquet", None)
+    write(tmp_path / "wide.parquet", vectors(0, 40, 4))
+    write(tmp_path / "nan.parquet", [*vectors(0, 38), [0.5, float("nan"), 1.0], [0.0, 1.0, 2.0]])
+    named = STUDY.replace('.parquet"', '.parquet"\nembedding = "vector"')
+    (tmp_path / "study.toml").write_text(named)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
+    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
+    return tmp_path
+
+
+@pytest.fixture
+def typed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Typed:
+    """Type a command; return its exit code, and what it said."""
+
+    def type_in(*arguments: object) -> tuple[int, str, str]:
+        code = fedtopics(monkeypatch, *arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        assert err.count("\n") == (1 if code else 0)
+        return code, out, err
+
+    return type_in
+
+
+def edit(folder: Path, old: str, new: str) -> None:
+    content = (folder / "study.toml").read_text()
+    assert old in content
+    (folder / "study.toml").write_text(content.replace(old, new, 1))
+
+
+# What fits
+
+
+def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
+    code, out, err = typed("run", "study.toml", "--out", "out")
+    assert (code, err) == (0, "")
+    assert "80 documents, 0 of them without an agreed word" in out
+
+    unheard = {"words": [["unheard", "of"]] * 40, "text": [""] * 40}
+    write(folder / "new.parquet", vectors(0, 40), **unheard)
+    code, out, _ = typed(
+        "transform", "out/model", "new.parquet", "-o", "theta.parquet", "--tokens", "words",
+        "--embedding", "vector", "--embedding-model", "/models/tiny",
+    )  # fmt: skip
+    assert code == 0
+    assert out.startswith("40 documents to theta.parquet; 0 have nothing that the model knows")
+    table = pq.read_table("theta.parquet").to_pydict()
+    assert table["known_words"] == [0] * 40
+    assert None not in table["topic"], "it needs no word that it knows"
+
+
+# What is refused: (what is wrong with the client's file or options, what is said)
+
+SEEN_IN_THE_FILE = ("no such column", "NaN")  # before the server is asked
+WRONG = {
+    "no such column": (
+        {"embedding": "vectors"},
+        "There is no column 'vectors' in ",
+    ),
+    "no embeddings, and no model of that name": (
+        {"data": "without.parquet", "embedding": None},
+        "The model 'tiny' cannot be loaded",
+    ),
+    "another dimension": (
+        {"data": "wide.parquet"},
+        "The embeddings of the documents have 4 dimensions and the study's model 'tiny' has 3; "
+        "compute them with that model, or leave them out and they are computed here.",
+    ),
+    "NaN": (
+        {"data": "nan.parquet"},
+        "1 of 40 rows have missing, NaN or infinite numbers, the first of them row 39",
+    ),
+    "another model": (
+        {"embedding_model": "/models/all-mpnet-base-v2"},
+        "The study's embeddings are of the model 'tiny' and the client's own model is "
+        "'/models/all-mpnet-base-v2', whose embeddings cannot be compared with them; give the "
+        "study's model, or the folder it is in.",
+    ),
+}
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_embeddings_in_a_simulation(case: str, folder: Path, typed: Typed) -> None:
+    changes, message = WRONG[case]
+    given = {"data": "north.parquet", "embedding": "vector"} | changes
+    lines = [f'{key} = "{value}"' for key, value in given.items() if value]
+    edit(folder, 'data = "north.parquet"\nembedding = "vector"', "\n".join(lines))
+    code, _, err = typed("run", "study.toml", "--out", "out")
+    assert code == 2
+    assert err.startswith("fedtopics: Client 'north': ")
+    assert message in err
+    if (folder / "out").exists():  # opened before the embeddings are looked at
+        assert not (folder / "out/clients/north/ledger.jsonl").read_text()
+
+    edit(folder, "\n".join(lines), 'data = "north.parquet"\nembedding = "vector"')
+    assert typed("run", "study.toml", "--out", "out")[0] == 0, "the retry works"
+
+
+def proposal(folder: Path) -> Proposal:
+    study = Study.read(folder / "study.toml")
+    version = VERSIONS["gfedntm"]
+    return Proposal(__version__, "gfedntm", version, study.agreed, study.fingerprint)
+
+
+def client_options(f: Federated, changes: dict[str, Any]) -> list[str]:
+    given = {"data": "north.parquet", "embedding": "vector"} | changes
+    options = [
+        part
+        for key, value in given.items()
+        if value
+        for part in (f"--{key.replace('_', '-')}", value)
+    ]
+    return ["--server", f"{HOST}:{f.port}", "--insecure", "--name", "north", *options]
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_embeddings_of_a_client(case: str, folder: Path, typed: Typed) -> None:
+    changes, message = WRONG[case]
+    with federation(NAMES, proposal=proposal(folder)) as f:
+        options = client_options(f, changes)
+        code, _, err = typed("client", *options)
+        assert code == 2
+        assert message in err
+        ledger = folder / "runs/north/ledger.jsonl"
+        assert not ledger.exists() or not ledger.read_text(), "nothing has left"
+        if case not in SEEN_IN_THE_FILE:
+            assert f.server.inbox.get(timeout=PATIENCE) == DECLINED, "it does not learn why"
+        assert f.server.inbox.empty()
+
+        code, _, err = typed("client", *options, "--dry-run")
+        assert (code, message in err) == (2, True)
+
+
+@pytest.mark.parametrize("case", ["another dimension", "NaN", "another model", "no such column"])
+def test_wrong_embeddings_to_transform(case: str, folder: Path, typed: Typed) -> None:
+    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    changes, message = WRONG[case]
+    given = {"data": "north.parquet", "embedding": "vector", "embedding_model": "tiny"} | changes
+    options = ["--embedding", given["embedding"], "--embedding-model", given["embedding_model"]]
+    code, _, err = typed("transform", "out/model", given["data"], "-o", "t.parquet", *options)
+    assert code == 2
+    assert message in err
+    assert not (folder / "t.parquet").exists()
+
+
+# Without the extra
+
+
+@pytest.fixture
+def without_extra(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    return (
+        "fedtopics: Embeddings of the model 'tiny' need the package sentence-transformers, which "
+        "is not installed; install it with: pip install 'fedtopics[embeddings]'\n"
+    )
+
+
+def test_without_the_extra(folder: Path, typed: Typed, without_extra: str) -> None:
+    assert typed("run", "study.toml", "--out", "out")[0] == 0, "embeddings of one's own do"
+    code, _, err = typed("transform", "out/model", "without.parquet", "-o", "t.parquet")
+    assert (code, err) == (1, without_extra)
+    edit(folder, 'data = "north.parquet"\nembedding = "vector"', 'data = "without.parquet"')
+    assert typed("run", "study.toml", "--out", "other")[::2] == (1, without_extra)
+    with federation(NAMES, proposal=proposal(folder)) as f:
+        options = client_options(f, {"data": "without.parquet", "embedding": None})
+        assert typed("client", *options, "--dry-run")[::2] == (1, without_extra)
+        assert typed("client", *options)[::2] == (1, without_extra)
+        assert f.server.inbox.get(timeout=PATIENCE) == DECLINED
+    assert not (folder / "runs").exists()
+
+
+# Wrong studies
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"zeroshottm"', '"lda2vec"', "There is no network 'lda2vec'; known: prodlda, neurallda"),
+        ("dimension = 3", "dimension = 0", "'method.embedding.dimension' is 0"),
+        ('model = "tiny"', 'name = "tiny"', "there is no key 'method.embedding.name'"),
+        ("[method.embedding]", '[text]\nstop_words = "tlh"\n[method.embedding]', "for 'tlh'; kno"),
+        ("max_rounds = 4", 'coherence = "sentences"', "'windows', 'documents' or 'nothing'"),
+        ("max_rounds = 4", "relevance = 1.5", "'method.relevance' is 1.5"),
+    ],
+)
+def test_wrong_studies(old: str, new: str, message: str, folder: Path, typed: Typed) -> None:
+    edit(folder, old, new)
+    code, _, err = typed("run", "study.toml")
+    assert code == 2
+    assert err.startswith("fedtopics: The study study.toml cannot be used: ")
+    assert message in err
+
+
+def test_languages_with_stop_words_are_named(folder: Path, typed: Typed) -> None:
+    edit(folder, "[method.embedding]", '[text]\nstop_words = "klingon"\n[method.embedding]')
+    _, _, err = typed("run", "study.toml")
+    for language in ("english", "german", "spanish"):
+        assert language in err
+    assert err.endswith('"none".\n')
+    edit(folder, "klingon", "german")
+    assert typed("run", "study.toml")[0] == 0
+
+
+def test_the_default_model_is_the_packaged_one() -> None:
+    assert Study().method.embedding == EmbeddingSettings(model="all-MiniLM-L6-v2", dimension=384)

@@ -1,0 +1,334 @@
+"""What a user types to federate, right and wrong: one sentence and the documented exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from fedtopics import __version__, cli, pki
+from fedtopics.cli import display
+from fedtopics.engines.grpc import client
+from fedtopics.engines.handshake import Proposal
+from fedtopics.federation.study import Study
+from fedtopics.methods.registry import VERSIONS
+from tests.cli.test_cli import fedtopics
+from tests.helpers.grpc_federation import HOST, Background, authority, federation, of_server, until
+
+NAMES = ("east", "north", "south")
+pytestmark = pytest.mark.usefixtures("without_figures")
+STUDY = """
+[method]
+n_components = 3
+max_rounds = 6
+[federation]
+gather = 20
+[clients.east]
+[clients.north]
+[clients.south]
+"""
+Typed = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def authority_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pki")
+    authority(folder / "other", "north")
+    return authority(folder / "pki", *NAMES, "stranger")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, authority_made: Path) -> Path:
+    """A study, its authority, and documents."""
+    rng = np.random.default_rng(0)
+    for name in NAMES:
+        words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
+        rows = [f"{i},{' '.join(rng.choice(words, 8))}\n" for i in range(40)]
+        (tmp_path / f"{name}.csv").write_text("id,text\n" + "".join(rows) + "40,\n")
+    (tmp_path / "study.toml").write_text(STUDY)
+    shutil.copytree(authority_made, tmp_path / "pki")
+    shutil.copytree(authority_made.parent / "other", tmp_path / "other")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
+    return tmp_path
+
+
+@pytest.fixture
+def typed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Typed:
+    """Type a command; return its exit code, and what it said."""
+
+    def type_in(*arguments: object) -> tuple[int, str, str]:
+        code = fedtopics(monkeypatch, *arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        if code:
+            assert err.startswith("fedtopics: ")
+            assert err.count("\n") == 1
+        return code, out, err
+
+    return type_in
+
+
+# Wrong input
+
+SERVER = ["server", "study.toml"]
+CLIENT = ["client", "--server", "localhost:1", "--data", "north.csv"]
+NORTH = ["--identity", "pki/clients/north"]
+INSECURE = ["--insecure", "--name", "north"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["server"], "Missing argument 'STUDY'."),
+        (SERVER, "Give --pki DIR, or --insecure on one machine, not both."),
+        ([*SERVER, "--pki", "pki", "--insecure"], "Give --pki DIR, or --insecure on one machine"),
+        (["server", "nowhere.toml", "--pki", "pki"], "nowhere.toml cannot be used: No such file"),
+        ([*SERVER, "--pki", "nowhere"], "There is no folder nowhere with an identity."),
+        ([*SERVER, "--pki", "pki/clients/north"], "holds the identity of a client"),
+        ([*SERVER, "--pki", "pki", "--resume"], "There is no run in runs/study to resume"),
+        (["server", "empty.toml", "--pki", "pki"], "The study names no clients; add a table"),
+        (["server", "north.csv", "--pki", "pki"], "The study north.csv cannot be used"),
+        ([*SERVER, "--pki", "pki", "--nope"], "No such option"),
+        (["client"], "Missing option '--server'."),
+        (["client", "--server", "localhost:1"], "Missing option '--data'."),
+        (CLIENT, "Give --identity DIR, or --insecure with --name on one machine."),
+        ([*CLIENT, *NORTH, "--insecure"], "Give --identity DIR, or --insecure with --name"),
+        ([*CLIENT, "--insecure"], "Give --identity DIR, or --insecure with --name"),
+        ([*CLIENT, *NORTH, "--name", "north"], "Give --identity DIR, or --insecure with --name"),
+        ([*CLIENT, "--identity", "nowhere"], "There is no folder nowhere with an identity."),
+        ([*CLIENT, "--identity", "pki"], "pki is an authority, not an identity"),
+        ([*CLIENT, "--identity", "pki/server"], "pki/server holds the identity of a server"),
+        ([*CLIENT, *NORTH, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
+        ([*CLIENT, *NORTH, "--text", "body"], "no column 'body'"),
+        ([*CLIENT, *NORTH, "--policy", "nowhere.toml"], "The policy nowhere.toml cannot be used"),
+        ([*CLIENT, *NORTH, "--policy", "policy.toml"], "there is no key 'min_document'"),
+        ([*CLIENT, *NORTH, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),
+        (["doctor"], "Missing option '--server'."),
+        (["doctor", "--server", "localhost:1"], "Missing option '--identity'."),
+    ],
+)
+def test_wrong_input(arguments: list[str], message: str, folder: Path, typed: Typed) -> None:
+    (folder / "empty.toml").write_text("[method]\nn_components = 3\n")
+    (folder / "policy.toml").write_text("min_document = 3\n")
+    code, out, err = typed(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*SERVER, "--insecure"], "works on this machine alone, not with 0.0.0.0; leave it out"),
+        ([*SERVER, "--insecure", "--listen", "10.0.0.7:1"], "alone, not with 10.0.0.7; leave it"),
+        ([*SERVER, "--pki", "pki", "--listen", "here:there"], "'here:there' is no address; write"),
+        ([*SERVER, "--pki", "pki", "--listen", "203.0.113.9:7557"], "cannot listen on 203.0.113.9"),
+        ([*CLIENT, *INSECURE, "--server", "10.0.0.7:1"], "alone, not with 10.0.0.7; leave it out"),
+        ([*CLIENT, *INSECURE, "--server", "example.org"], "alone, not with example.org; leave it"),
+        ([*CLIENT, *INSECURE, "--dry-run"], "localhost:1 does not answer; find out why with: fed"),
+        ([*CLIENT, *NORTH, "--server", "a:b"], "'a:b' is no address; write HOST:PORT"),
+        (["doctor", *NORTH, "--server", "localhost:1"], "This client cannot take part yet; see"),
+    ],
+)
+def test_what_cannot_federate(arguments: list[str], message: str, typed: Typed) -> None:
+    code, _, err = typed(*arguments)
+    assert code == 4
+    assert message in err
+
+
+def test_an_ended_certificate(typed: Typed) -> None:
+    pki.issue("pki", "north", days=0, renew=True)
+    code, _, err = typed(*CLIENT, *NORTH)
+    assert code == 2
+    assert re.search(r'Certificate of client "north" ended on [\d-]+\. Renew it with: fed', err)
+    code, out, err = typed("doctor", *NORTH, "--server", "localhost:1")
+    assert code == 4
+    assert out.startswith('FAIL certificate  Certificate of client "north" ended on')
+    assert out.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["server", "client", "doctor"])
+def test_help(command: str, typed: Typed) -> None:
+    code, out, _ = typed(command, "--help")
+    assert code == 0
+    assert out.startswith("Usage: ")
+    assert f" {command} [OPTIONS]" in out
+    options = {
+        "server": {"--pki", "--listen", "--out", "--resume", "--start", "--vocabulary", "--track",
+                   "--insecure", "--json"},
+        "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
+                   "--embedding-model", "--policy", "--out", "--round", "--follow", "--dry-run",
+                   "--name", "--insecure", "--json"},
+        "doctor": {"--server", "--identity", "--json"},
+    }  # fmt: skip
+    assert (
+        set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, re.MULTILINE)) - {"--help"}
+        == (options[command])
+    )
+
+
+# With servers that refuse, and clients that do
+
+
+def proposal(folder: Path, **change: Any) -> Proposal:
+    study = Study.read(folder / "study.toml")
+    proposed = {
+        "product": __version__,
+        "method": "gfedntm",
+        "method_version": VERSIONS["gfedntm"],
+        "study": study.agreed,
+        "fingerprint": study.fingerprint,
+    }
+    return Proposal(**(proposed | change))
+
+
+@pytest.mark.parametrize(
+    ("identity", "change", "message"),
+    [
+        ("pki/clients/stranger", {}, "The server says: The study has no client named 'stranger';"),
+        ("other/clients/north", {}, "the server's certificate is not from this identity's author"),
+        ("pki/clients/north", {"product": "9.9.9"}, f"has version {__version__} of fedtopics, the"),
+        ("pki/clients/north", {"fingerprint": "beef"}, "The server calls its study beef, what it"),
+    ],
+)
+def test_a_client_that_does_not_fit(
+    identity: str, change: dict[str, Any], message: str, folder: Path, typed: Typed
+) -> None:
+    given = of_server(folder / "pki")
+    with federation(NAMES, credentials=given, proposal=proposal(folder, **change)) as f:
+        arguments = ["--data", "north.csv", "--identity", identity]
+        code, _, err = typed("client", "--server", f"localhost:{f.port}", *arguments)
+        assert code == 4
+        assert message in err
+
+
+def test_a_policy_forbids(folder: Path, typed: Typed) -> None:
+    (folder / "policy.toml").write_text("max_rounds = 5\n")
+    with federation(NAMES, proposal=proposal(folder)) as f:
+        address = ["--server", f"{HOST}:{f.port}", *INSECURE, "--data", "north.csv"]
+        code, out, err = typed("client", *address, "--policy", "policy.toml")
+        assert code == 3
+        assert err == (
+            "fedtopics: The study asks for 6 rounds, the policy allows 5; nothing has left.\n"
+        )
+        assert "What it asks for" in out, "first it shows the offer"
+        code, _, err = typed("client", *address, "--policy", "policy.toml", "--dry-run")
+        assert code == 3
+
+
+def test_a_dry_run(folder: Path, typed: Typed) -> None:
+    with federation(NAMES, proposal=proposal(folder)) as f:
+        address = ["--server", f"{HOST}:{f.port}", *INSECURE, "--data", "north.csv"]
+        code, out, _ = typed("client", *address, "--dry-run")
+        assert code == 0
+        assert "north: 41 documents, 1 of them empty; they stay." in out
+        assert f"The server's study {proposal(folder).fingerprint}: gfedntm with prodlda" in out
+        for function in ("vocabulary", "adopt", "forward", "loss", "backward", "shares", "pairs"):
+            assert function in out
+        assert "twice a round" in out
+        assert "the policy allows this; nothing has left" in out
+        code, out, _ = typed("client", *address, "--dry-run", "--json")
+        events = [json.loads(line) for line in out.splitlines()]
+        assert [event["event"] for event in events] == ["offer", "allowed"]
+        assert events[0]["study"] == json.loads(json.dumps(proposal(folder).study))
+        assert f.server.members["north"].line is None
+    assert not (folder / "runs").exists()
+
+
+def test_doctor(folder: Path, typed: Typed) -> None:
+    given = of_server(folder / "pki")
+    with federation(NAMES, credentials=given, proposal=proposal(folder)) as f:
+        code, out, err = typed("doctor", "--server", f"localhost:{f.port}", *NORTH)
+        assert (code, err) == (0, "")
+        lines = out.splitlines()
+        assert [line[:4] for line in lines] == ["ok  "] * 6
+        checks = ["certificate", "reachable", "TLS", "versions", "clock", "study"]
+        assert [line.split()[1] for line in lines] == checks
+        code, out, _ = typed("doctor", "--server", f"localhost:{f.port}", *NORTH, "--json")
+        assert code == 0
+        found = json.loads(out)
+        assert [row["check"] for row in found] == checks
+        assert all(row["fine"] for row in found)
+        code, out, err = typed("doctor", "--server", f"{HOST}:{f.port}", "--identity", "pki/server")
+        assert code == 4
+        assert "FAIL certificate  pki/server holds the identity of a server" in out
+        code, out, _ = typed(
+            "doctor", "--server", f"{HOST}:{f.port}", "--identity", "other/clients/north", "--json"
+        )
+        assert code == 4
+        found = json.loads(out)
+        assert (found[-1]["check"], found[-1]["fine"]) == ("TLS", False)
+
+
+# From the first command to the last
+
+
+def said_by(arguments: list[object]) -> Background:
+    """Type a command beside others."""
+    return Background(
+        lambda: cli.app([str(argument) for argument in arguments], standalone_mode=False)
+    )
+
+
+def test_a_federation(
+    folder: Path, typed: Typed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = ""
+
+    def listening() -> str | None:
+        nonlocal heard
+        heard += capsys.readouterr().out
+        found = re.search(r'"event": "listening".*"address": "127\.0\.0\.1:(\d+)"', heard)
+        return found[1] if found else None
+
+    server = said_by([*SERVER, "--pki", "pki", "--listen", f"{HOST}:0", "--json"])
+    until(listening)
+    address = f"localhost:{listening()}"
+    clients = [
+        said_by(
+            ["client", "--server", address, "--identity", f"pki/clients/{name}"]
+            + ["--data", f"{name}.csv", "--out", name]
+            + (["--json"] if name == "south" else [])
+        )
+        for name in NAMES
+    ]
+    for each in (*clients, server):
+        each.result()
+    heard += capsys.readouterr().out
+
+    lines = [line for line in heard.splitlines() if line.startswith("{")]
+    events = [json.loads(line) for line in lines]
+    rounds = [event for event in events if event["event"] == "round"]
+    assert [event["round"] for event in rounds] == [1, 2, 3, 4, 5, 6]
+    assert {tuple(event["clients"]) for event in rounds} == {NAMES}
+    calls = [event["function"] for event in events if event["event"] == "call"]
+    assert (calls.count("forward"), calls.count("shares")) == (12, 1), "those of south"
+    for name in ("east", "north"):
+        assert f"{name}: 41 documents, 1 of them empty; they stay." in heard
+        assert f"{name}: joined study {Study.read('study.toml').fingerprint}" in heard
+        assert f"{name}: the model is in {name}/model; the topics of 41 documents" in heard
+    for name in NAMES:
+        assert pq.read_table(f"{name}/theta.parquet").num_rows == 41
+
+    code, out, _ = typed("topics", "runs/study/model", "--json", "--words", 3)
+    assert code == 0
+    assert {name for row in json.loads(out) for name in row["clients"]} == set(NAMES)
+    code, out, _ = typed("ledger", "north")
+    assert code == 0
+    assert "What left north" in out
+    assert (folder / "runs/study/report.html").exists(), "the server's"
+    assert typed("report", "north")[0] == 0
+    assert (folder / "north/report.md").exists()
+    code, _, err = typed(*SERVER, "--pki", "pki", "--listen", f"{HOST}:0")
+    assert code == 2
+    assert "There is a run in runs/study already; go on with --resume" in err

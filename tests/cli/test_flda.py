@@ -1,0 +1,320 @@
+"""The commands for F-LDA as a user types them; a person who labels, right and wrong."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from fedtopics.cli import app
+from fedtopics.cli.flda import group
+from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.methods.flda.labelled_pairs import Pair, read_pairs, write_pairs
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.vocabulary import TextRules, Vocabulary
+from tests.cli.test_cli import fedtopics
+from tests.methods.test_labelled_pairs import MIRRORED, ROUNDS, write_run
+
+DOCS = Path(__file__).parents[2] / "docs" / "flda.md"
+TREES = [
+    Pair("oak elm", "elm oak", 0.987),
+    Pair("fir pine", "ketch", 0.123),
+    Pair("ash", "yew", 0.456),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def typed(*arguments: object, answers: str = "") -> Result:
+    """Type a command that goes well, and answers."""
+    done = CliRunner().invoke(app, ["flda", *map(str, arguments)], input=answers)
+    assert (done.exit_code, done.exception, done.stderr) == (0, None, "")
+    return done
+
+
+def labels() -> list[bool | None]:
+    return [pair.same for pair in read_pairs("pairs.csv")]
+
+
+# Pairs
+
+
+def test_from_a_run_to_its_threshold(folder: Path) -> None:
+    rounds = [{"north": [{f"w{k}": 1.0}], "south": [{f"w{k}": 1.0}]} for k in range(6)]
+    rounds += [{"north": [{"oak": 1.0}], "south": [{f"v{k}": 1.0}]} for k in range(6)]
+    write_run(folder / "run", rounds)
+    done = typed("sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3)
+    assert done.stdout == (
+        "12 pairs, all there are, to pairs.csv; of a cosine from 0.00 to 1.00.\n"
+        "Say which are the same topic:  fedtopics flda label pairs.csv\n"
+    )
+    pairs = read_pairs("pairs.csv")
+    answers = "".join("y\n" if pair.first == pair.second else "n\n" for pair in pairs)
+    done = typed("label", "pairs.csv", answers=answers)
+    assert done.stdout.endswith(
+        "\nAll 12 pairs have a label. Now:  fedtopics flda threshold pairs.csv\n"
+    )
+    found = json.loads(typed("threshold", "pairs.csv", "--json").stdout)
+    assert found.pop("threshold") == pytest.approx(0.5, abs=1e-3)
+    assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
+
+
+def test_options_of_a_sample(folder: Path) -> None:
+    write_run(folder / "run")
+    done = typed("sample-pairs", "run", "--out", "pairs.csv", "--pairs", 4, "--words", 1)
+    assert done.stdout.startswith("4 pairs to pairs.csv; of a cosine from 0.00 to 1.00.\n")
+    pairs = read_pairs("pairs.csv")
+    assert sorted(pair.cosine for pair in pairs) == [0.0, 0.6, 0.8, 1.0]
+    assert {len(pair.first.split()) for pair in pairs} == {1}
+
+
+def test_a_sample_without_labels_can_be_drawn_again(folder: Path) -> None:
+    write_run(folder / "run")
+    typed("sample-pairs", "run", "-o", "pairs.csv", "--pairs", 4)
+    typed("sample-pairs", "run", "-o", "pairs.csv")
+    assert len(read_pairs("pairs.csv")) == 5
+
+
+# Labels
+
+
+def test_words_are_shown_and_no_cosine(folder: Path) -> None:
+    write_pairs("pairs.csv", TREES)
+    shown = typed("label", "pairs.csv", answers="quit\n").stdout
+    assert "\n3 left\n  oak elm\n  elm oak\nAre these the same topic? [y/n/skip/quit]" in shown
+    assert "." not in shown.replace("pairs.csv", "").replace("label.", "")
+    assert shown.endswith("\n3 of 3 pairs have no label. Go on:  fedtopics flda label pairs.csv\n")
+    assert labels() == [None, None, None]
+
+
+def test_the_end_of_input_loses_nothing(folder: Path) -> None:
+    write_pairs("pairs.csv", TREES)
+    shown = typed("label", "pairs.csv", answers="y\nn\n").stdout
+    assert shown.endswith("\n1 of 3 pairs have no label. Go on:  fedtopics flda label pairs.csv\n")
+    assert labels() == [True, False, None]
+
+
+def test_what_has_a_label_is_not_asked_again(folder: Path) -> None:
+    write_pairs("pairs.csv", TREES)
+    typed("label", "pairs.csv", answers="n\nskip\nquit\n")
+    assert labels() == [False, None, None]
+    shown = typed("label", "pairs.csv", answers="YES\n No \n").stdout
+    assert "oak" not in shown
+    assert shown.index("2 left\n  fir pine\n  ketch") < shown.index("1 left\n  ash\n  yew")
+    assert labels() == [False, True, False]
+    shown = typed("label", "pairs.csv").stdout
+    assert shown == "\nAll 3 pairs have a label. Now:  fedtopics flda threshold pairs.csv\n"
+
+
+def test_another_answer_is_asked_for_again(folder: Path) -> None:
+    write_pairs("pairs.csv", TREES)
+    done = typed("label", "pairs.csv", answers="maybe\n\n1\ny\n")
+    assert done.stdout.count("Error: answer y, n, skip or quit.") == 2
+    assert labels() == [True, None, None]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, click.Abort])
+def test_each_answer_is_written_at_once_and_an_interruption_loses_none(
+    stop: type[BaseException], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def answer(*_: object, **__: object) -> str:
+        seen.append(labels())
+        if len(seen) == 3:
+            raise stop
+        return "no"
+
+    write_pairs("pairs.csv", TREES)
+    monkeypatch.setattr(click, "prompt", answer)
+    assert "1 of 3 pairs have no label" in typed("label", "pairs.csv").stdout
+    assert seen == [[None, None, None], [False, None, None], [False, False, None]]
+    assert labels() == [False, False, None]
+
+
+# The threshold
+
+
+def test_the_threshold_as_it_is_printed(folder: Path) -> None:
+    write_pairs("pairs.csv", [*MIRRORED, Pair("", "", 0.9)])
+    shown = typed("threshold", "pairs.csv", "--compare", 0.5, "--plot", "curve.png").stdout
+    assert shown == (
+        "threshold = 0.400   for [method] of the study: from this cosine on two topics are rather "
+        "the same\n"
+        "It decides 8 of 10 labelled pairs as the person did, who found 5 the same.\n"
+        "0.5 decides 9 of them so.\n"
+        "The picture is curve.png.\n"
+    )
+    assert Path("curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_threshold_for_programs(folder: Path) -> None:
+    write_pairs("pairs.csv", [*MIRRORED, Pair("", "", 0.9)])
+    found = json.loads(typed("threshold", "pairs.csv", "--compare", 0.65, "--json").stdout)
+    assert found.pop("threshold") == pytest.approx(0.4, abs=1e-3)
+    assert found == {
+        "pairs": 11, "labelled": 10, "same": 5, "decided_alike": 8, "compared": 0.65,
+        "compared_decided_alike": 6,
+    }  # fmt: skip
+
+
+def test_a_picture_needs_matplotlib(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "fedtopics.extras.find_spec",
+        lambda name: None if name == "matplotlib" else find_spec(name),
+    )
+    write_pairs("pairs.csv", MIRRORED)
+    assert fedtopics(monkeypatch, "flda", "threshold", "pairs.csv") == 0
+    capsys.readouterr()
+    assert fedtopics(monkeypatch, "flda", "threshold", "pairs.csv", "--plot", "curve.svg") == 1
+    said = capsys.readouterr().err
+    assert "need the package matplotlib, which is not installed; install it with: pip" in said
+    assert said.count("\n") == 1
+
+
+# Rounds
+
+
+def topic(id_: int, words: str, occurrences: float) -> dict[str, Any]:
+    names = words.split()
+    return {"id": id_, "words": names, "occurrences": occurrences, "clients": ["north"]}
+
+
+HISTORY: list[dict[str, Any]] = [
+    {
+        "round": 1, "documents": 1500, "arrived": {"north": 1200, "south": 300}, "threshold": 0.4,
+        "topics": [topic(0, "oak elm", 75.0), topic(1, "ketch sloop", 25.0)],
+        "new": [0, 1], "vanished": [],
+    },
+    {
+        "round": 2, "documents": 300, "arrived": {"north": 0, "south": 300}, "threshold": 0.45,
+        "topics": [topic(0, "elm oak", 20.0), topic(7, "flu cough", 30.0)],
+        "new": [7], "vanished": [topic(1, "ketch sloop", 25.0)],
+    },
+    {
+        "round": 3, "documents": 0, "arrived": {"north": 0, "south": 0}, "threshold": 0.45,
+        "topics": [topic(0, "elm oak", 0.0)], "new": [], "vanished": [],
+    },
+]  # fmt: skip
+
+
+def save_model(folder: Path, **info: Any) -> Path:
+    """Save a small model that says this of its training."""
+    prior = LDAPrior(n_components=2)
+    count = np.array([3, 2, 1])
+    model = TopicModel(
+        inference=VariationalLDA(3, prior),
+        weights={"pseudo_counts": torch.ones((3, 2), dtype=torch.float64)},
+        shared={},
+        vocabulary=Vocabulary(("oak", "elm", "flu"), count, count),
+        text=TextRules(),
+        shares={"north": np.array([0.5, 0.5])},
+        documents={"north": 6},
+        word_sums=np.ones((2, 3)),
+        info=info,
+    )
+    return model.save_pretrained(folder)
+
+
+def test_topics_over_rounds(folder: Path) -> None:
+    save_model(folder / "run" / "model", method="flda", history=HISTORY)
+    shown = typed("rounds", "run").stdout
+    assert shown.splitlines()[1:] == [
+        "            1       2       3",
+        "    0   75.0%   40.0%    0.0%  elm oak",
+        "    1   25.0%       -       -  ketch sloop",
+        "    7       -   60.0%       -  flu cough",
+        "",
+        "round 1: 1,500 documents (north 1,200, south 300), threshold 0.400",
+        "  new: all",
+        "",
+        "round 2: 300 documents (north 0, south 300), threshold 0.450",
+        "  new: 7 flu cough",
+        "  vanished: 1 ketch sloop",
+        "",
+        "round 3: 0 documents (north 0, south 0), threshold 0.450",
+    ]
+    assert typed("rounds", "run/model").stdout == shown
+
+
+def test_topics_over_rounds_for_programs(folder: Path) -> None:
+    save_model(folder / "model", method="flda", history=HISTORY)
+    found = json.loads(typed("rounds", "model", "--json").stdout)
+    assert found["rounds"] == HISTORY
+    assert found["topics"] == [
+        {"id": 0, "words": ["elm", "oak"], "shares": [0.75, 0.4, 0.0]},
+        {"id": 1, "words": ["ketch", "sloop"], "shares": [0.25, None, None]},
+        {"id": 7, "words": ["flu", "cough"], "shares": [None, 0.6, None]},
+    ]
+
+
+# What is wrong
+
+WRONG = {
+    "no run": (["sample-pairs", "nowhere", "-o", "new.csv"], "no topics-*.json in nowhere, so"),
+    "one client": (["sample-pairs", "alone", "-o", "new.csv"], "In no round two clients have sent"),
+    "no file to write": (["sample-pairs", "run"], "Missing option '--out' / '-o'."),
+    "no pairs": (["sample-pairs", "run", "-o", "new.csv", "--pairs", "0"], "Invalid value for"),
+    "labels there": (
+        ["sample-pairs", "run", "-o", "pairs.csv"],
+        "pairs.csv has 10 labels already; go on with: fedtopics flda label pairs.csv, or name",
+    ),
+    "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "There is something else"),
+    "nothing to label": (
+        ["label", "none.csv"],
+        "no file none.csv; make it with: fedtopics flda sample-pairs RUN -o none.csv",
+    ),
+    "notes to label": (["label", "notes.csv"], "notes.csv is not a table of pairs"),
+    "nothing labelled": (
+        ["threshold", "few.csv"],
+        "few.csv: 0 of 3 pairs have a label and a threshold needs 10; label more with: fedtopics",
+    ),
+    "another kind of picture": (["threshold", "pairs.csv", "--plot", "curve.txt"], "curve.txt d"),
+    "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
+    "no model": (["rounds", "run"], "There is no model in run: it has no config.json."),
+    "a model without rounds of topics": (
+        ["rounds", "lda"],
+        "The model in lda/model is of lda, whose topics do not come and go by rounds; name one of",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(folder / "run")
+    write_run(folder / "alone", [{"north": ROUNDS[0]["north"]}])
+    save_model(folder / "lda" / "model", method="lda")
+    write_pairs("pairs.csv", MIRRORED)
+    write_pairs("few.csv", TREES)
+    (folder / "notes.csv").write_text("mine\n")
+    before = {path: path.read_bytes() for path in folder.glob("*.csv")}
+    arguments, message = WRONG[case]
+    assert fedtopics(monkeypatch, "flda", *arguments) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+    assert {path: path.read_bytes() for path in folder.glob("*.csv")} == before
+
+
+def test_every_command_has_help_and_is_documented() -> None:
+    page = DOCS.read_text("utf-8")
+    assert set(group.commands) == {"sample-pairs", "label", "threshold", "rounds"}
+    for name, command in group.commands.items():
+        assert command.help, name
+        assert f"fedtopics flda {name} " in page

@@ -1,0 +1,108 @@
+"""The example federation, the README's commands and docs/deployment.md say the same as the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from fedtopics import cli, errors
+from fedtopics.federation.study import FederationSettings
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "examples/federation.sh"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DEPLOYMENT = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+SOURCE = sorted((ROOT / "src/fedtopics").rglob("*.py"))
+
+Command = tuple[str, ...]
+
+
+def commands(text: str) -> list[Command]:
+    """The commands of fedtopics in a shell's text, without comments."""
+    lines = text.replace("\\\n", " ").splitlines()
+    found = (re.match(r"\s*(?:run |start )?(fedtopics .*)", line) for line in lines)
+    split = (shlex.split(match[1], comments=True) for match in found if match)
+    return [tuple(words[: words.index(">")] if ">" in words else words) for words in split]
+
+
+def plain(command: Command) -> Command:
+    """A command without what differs from place to place: names, addresses, hosts."""
+    text = " ".join(command)
+    text = re.sub(r"\b(north|south|west|networkx|scipy|sklearn)\b|\$name", "NAME", text)
+    text = re.sub(r"--server (topics\.example\.org|localhost)", "--server HOST", text)
+    return tuple(re.sub(r"HOST:(7557|\$port)", "HOST:PORT", text).split())
+
+
+SHOWN = commands(README.partition("## Real deployment")[2].partition("\n## ")[0])
+PLAYED = commands(SCRIPT.read_text(encoding="utf-8"))
+
+
+def test_the_script_is_bash() -> None:
+    assert SCRIPT.stat().st_mode & 0o111
+    bash = shutil.which("bash")
+    assert bash
+    subprocess.run([bash, "-n", str(SCRIPT)], check=True)
+
+
+def test_the_script_shows_everything() -> None:
+    begun = {" ".join(command[1:3]) for command in PLAYED}
+    assert {"pki create", "pki issue", "pki request", "pki sign"} <= begun
+    assert {words[1] for words in PLAYED} >= {"doctor", "client", "server", "ledger", "topics"}
+    assert "--dry-run" in {word for words in PLAYED for word in words}
+
+
+@pytest.mark.parametrize("command", SHOWN, ids=" ".join)
+def test_the_script_plays_the_readme(command: Command) -> None:
+    wanted = plain(command)
+    assert any(plain(played)[: len(wanted)] == wanted for played in PLAYED)
+
+
+@pytest.mark.parametrize("command", sorted({*SHOWN, *PLAYED}), ids=" ".join)
+def test_commands_and_options_exist(command: Command) -> None:
+    place: click.Command = cli.app
+    words = list(command[1:])
+    while isinstance(place, click.Group):
+        found = place.get_command(click.Context(place), words.pop(0))
+        assert found is not None
+        place = found
+    options = {name for parameter in place.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("-")} <= options
+
+
+def test_every_key_of_the_federation_is_explained() -> None:
+    table = DEPLOYMENT.partition("## How patient")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE))
+    assert rows.keys() == FederationSettings.model_fields.keys()
+    for key, shown in rows.items():
+        default = FederationSettings.model_fields[key].default
+        assert default is None or float(re.sub(r"[, s]", "", shown)) == default, key
+
+
+def emitted() -> Iterator[str]:
+    """Kinds of the events that the source emits, the server's and the client's."""
+    for path in SOURCE:
+        text = path.read_text(encoding="utf-8")
+        for call in re.findall(r"(?:\bevent|\bnote|_note|_event|Noted)\(([^,\n]+)", text):
+            yield from re.findall(r'"([a-z ]+)"', call)
+
+
+def test_every_event_is_explained() -> None:
+    kinds = set(emitted())
+    assert {"listening", "old reply", "resumed", "checkpoint failed", "reconnecting"} <= kinds
+    section = DEPLOYMENT.partition("## Events")[2].partition("\n## ")[0]
+    explained = set(re.findall(r"`([a-z ]+)`", section))
+    assert kinds <= explained, kinds - explained
+
+
+def test_every_exit_code_is_explained() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.FedTopicsError)}
+    section = DEPLOYMENT.partition("## Exit codes")[2].partition("\n## ")[0]
+    assert codes | {0, 70, 130} == {int(n) for n in re.findall(r"^\| (\d+) \|", section, re.M)}

@@ -1,0 +1,103 @@
+"""The network that docs/extending.md shows is exact in a federation; networks of packages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor, softmax
+
+from fedtopics.errors import StudyError
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.networks import find_network
+from tests.helpers import pages
+from tests.helpers.federation import study, subjects
+from tests.methods.test_exactness import (
+    SIZES,
+    OrdinaryNeuralLDA,
+    assert_same_bits,
+    difference,
+    ordinary,
+    record_minibatches,
+)
+
+
+class OrdinaryETM(OrdinaryNeuralLDA):
+    def topics(self) -> Tensor:
+        return softmax(self.topic_embeddings @ self.word_embeddings.T + self.word_bias, 1)
+
+
+@pytest.fixture
+def extended() -> dict[str, Any]:
+    return pages.run(pages.DOCS / "extending.md")
+
+
+def test_the_network_of_the_page_finds_the_subjects(extended: dict[str, Any]) -> None:
+    subjects_found = {
+        name
+        for topic in extended["model"].topics(5)
+        for name, words in extended["words"].items()
+        if set(topic) <= set(words)
+    }
+    assert subjects_found == {"forest", "harbour"}
+
+
+def test_the_network_of_the_page_is_that_of_one_process(
+    extended: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minibatches = record_minibatches(monkeypatch)
+    plan = study(network=extended["ETM"].name, precision="float64")
+    model = train(plan, subjects(SIZES))
+    assert len(minibatches) == 50
+    weights = ordinary(model, plan, minibatches, OrdinaryETM)
+    assert weights.keys() == model.weights.keys()
+    assert difference(model.weights, weights) < 1e-6
+
+
+def test_the_network_of_the_page_is_saved_and_loaded(
+    extended: dict[str, Any], tmp_path: Path
+) -> None:
+    model = extended["model"]
+    assert_same_bits(TopicModel.from_pretrained(model.save_pretrained(tmp_path)), model)
+
+
+def test_the_network_of_the_page_has_nothing_that_topics_could_begin(
+    extended: dict[str, Any],
+) -> None:
+    plan = study(network=extended["ETM"].name, initialisation="anchors")
+    with pytest.raises(StudyError, match="'etm' has no beta_logits to begin with"):
+        train(plan, subjects(SIZES))
+
+
+# Entry points
+
+
+def install(folder: Path, name: str, value: str) -> None:
+    """Lay out what pip leaves of a package with a network."""
+    info = folder / "somebodys-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[fedtopics.networks]\n{name} = {value}\n")
+
+
+def test_a_network_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "somebodys.py").write_text(
+        "from fedtopics.networks import ProdLDA\nclass Other(ProdLDA):\n    name = 'somebodys'\n"
+    )
+    install(tmp_path, "somebodys", "somebodys:Other")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert Study.make(method={"network": "somebodys"}).method.network == "somebodys"
+    assert find_network("somebodys") is sys.modules["somebodys"].Other
+
+
+def test_an_installed_network_that_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "broken", "no_such_module:Broken")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(StudyError, match="'broken' of the installed no_such_module:Broken cannot"):
+        Study.make(method={"network": "broken"})

@@ -1,0 +1,153 @@
+"""Every command and every block of README and docs runs, or is as the code has it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from fedtopics.cli import app
+from fedtopics.federation.privacy import Policy
+from fedtopics.federation.study import Study
+from tests.helpers import pages
+from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
+
+# Commands that no test types, by page and beginning, and why. They are parsed. Tutorials have none:
+# test_tutorials.py types all of them. README's Python is in test_readme.py.
+NOT_TYPED = {
+    ("", "pip install"): "would change this environment",
+    ("", "make"): "of .ci/run, or of minutes and hours",
+    (
+        "README.md",
+        "fedtopics",
+    ): "of four machines: make federation, held to it by test_deployment.py",
+    ("docs/experiments.md", "fedtopics reproduce"): "hours, and data that are not here",
+    ("docs/flda.md", "fedtopics client"): "waits for documents: test_flda_federation.py",
+    ("docs/flda.md", "fedtopics flda"): "asks a person: test_cli_flda.py",
+    ("docs/flda.md", "python benchmarks"): "data that are not here",
+    ("docs/models-live-on.md", "fedtopics"): "folders of the reader: test_cli_models.py",
+    ("docs/models-live-on.md", "tensorboard"): "a server that waits",
+    ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
+}
+
+# Typed from begin to end by tests of their own, in environments with those engines.
+ELSEWHERE = ("docs/flare.md", "docs/flower.md")
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "optional-dependencies"
+]
+PYTHON = [p for p in PAGES if blocks(p, "python") and p not in (*TUTORIALS, pages.README)]
+SHELL = [block for page in PAGES for block in blocks(page, "sh", "bash", "console")]
+TYPED = [(block.page, command) for block in SHELL for command in block.commands()]
+OTHERS = [entry for entry in TYPED if "tutorial-" not in entry[0] and entry[0] not in ELSEWHERE]
+TOML = [block for page in PAGES for block in blocks(page, "toml")]
+
+
+@pytest.mark.parametrize("page", PYTHON, ids=lambda page: page.stem)
+def test_the_python_of_a_page_runs(page: Path) -> None:
+    pages.run(page)
+
+
+def test_every_block_has_a_kind_that_is_tested() -> None:
+    kinds = {block.kind for page in PAGES for block in blocks(page)}
+    assert kinds <= {"sh", "python", "toml", "text", "ini"}
+    for page in PAGES:  # none that the pattern misses
+        fences = re.findall(r"^ *```", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert len(fences) == 2 * len(blocks(page)), page
+
+
+@pytest.mark.parametrize(("page", "command"), OTHERS)
+def test_a_command_that_is_not_typed_says_why(page: str, command: str) -> None:
+    reasons = [key for key in NOT_TYPED if key[0] in ("", page) and command.startswith(key[1])]
+    assert len(reasons) == 1
+
+
+def test_reasons_are_of_commands_that_are_there() -> None:
+    for page, beginning in NOT_TYPED:
+        there = [c for where, c in OTHERS if page in ("", where) and c.startswith(beginning)]
+        assert there, (page, beginning)
+
+
+@pytest.mark.parametrize(("page", "command"), OTHERS)
+def test_a_command_is_one_that_the_program_takes(page: str, command: str) -> None:
+    program, *arguments = shlex.split(command.partition(" >")[0])
+    if program == "fedtopics":
+        parse(arguments)
+    elif program == "make":
+        targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert all(re.search(rf"^{name}:", targets, re.MULTILINE) for name in arguments)
+    elif program == "pip":
+        extras = re.fullmatch(r"fedtopics\[([\w,]+)\]", arguments[1])
+        assert extras
+        assert set(extras[1].split(",")) <= set(EXTRAS)
+    elif program == "python":
+        script = (ROOT / arguments[0]).read_text(encoding="utf-8")
+        assert all(f'"{word}"' in script for word in arguments if word.startswith("-"))
+    else:
+        assert program in EXTRAS
+
+
+def find(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that words name, and the words after its name."""
+    command: click.Command = app
+    while isinstance(command, click.Group) and words:
+        found = command.get_command(click.Context(command), words[0])
+        if found is None:
+            break
+        command, words = found, words[1:]
+    return command, words
+
+
+def parse(words: list[str]) -> None:
+    """Let click read a command's options and arguments, without running it."""
+    command, rest = find(words)
+    assert not isinstance(command, click.Group), words
+    command.make_context(" ".join(words), rest)
+
+
+def test_parsing_finds_what_is_wrong() -> None:
+    parse(["sweep", "study.toml", "--topics", "5,10"])
+    for wrong in (["sweep", "study.toml", "--topics", "ten"], ["topics"], ["run", "a", "--no"]):
+        with pytest.raises(click.UsageError):
+            parse(wrong)
+
+
+def mentioned() -> list[tuple[str, str]]:
+    """Commands within sentences and tables: `fedtopics topics MODEL [--words N]`."""
+    found = []
+    for page in PAGES:
+        prose = pages.FENCE.sub("", page.read_text(encoding="utf-8"))
+        found += [
+            (page.name, text.replace("\n", " "))
+            for text in re.findall(r"`fedtopics ((?:[^`\n]|\n(?!\n))+)`", prose)
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("page", "text"), mentioned(), ids=" ".join)
+def test_a_command_within_a_sentence_exists(page: str, text: str) -> None:
+    command, rest = find(text.split())
+    assert command is not app
+    options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(rest))) <= options
+
+
+@pytest.mark.parametrize("block", TOML, ids=str)
+def test_toml_is_a_study_or_a_policy(block: Block) -> None:
+    given = tomllib.loads(block.text)
+    if "project" in given:  # the pyproject.toml of a package
+        return
+    if given.keys() <= Policy.model_fields.keys():
+        Policy(**given)
+    else:
+        Study.make(**given)
+
+
+def test_the_table_of_contents_has_every_page() -> None:
+    contents = (DOCS / "README.md").read_text(encoding="utf-8")
+    for page in DOCS.glob("*.md"):
+        assert page.name == "README.md" or f"]({page.name})" in contents

@@ -1,0 +1,94 @@
+"""Clusters of short texts in the manner of scikit-learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from fedtopics import ShortTextClustering, TopicModel
+from fedtopics.errors import StudyError
+from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.metrics import clustering_accuracy
+from tests.helpers.clusters import CLUSTERS, DIMENSION, blobs, labels_of, spread
+
+CORPUS = blobs(300)
+TRUTH = labels_of(CORPUS)
+
+
+def clustering(n_clusters: int | list[int] = CLUSTERS, **given: object) -> ShortTextClustering:
+    usual: dict[str, object] = {"embedding_dimension": DIMENSION, "coherence": "nothing"}
+    return ShortTextClustering(n_clusters, **usual | given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["discriminative", "kmeans"])
+def test_clusters_are_found_wherever_the_texts_are(method: str) -> None:
+    alone = clustering(method=method).fit(CORPUS)
+    assert clustering_accuracy(TRUTH, alone.labels_) > 0.95
+    clients = spread(CORPUS, 3)
+    together = clustering(method=method).fit_clients(
+        clients, policies=dict.fromkeys(clients, OPEN_POLICY)
+    )
+    np.testing.assert_array_equal(together.predict(CORPUS), alone.labels_)
+    for name, corpus in clients.items():
+        np.testing.assert_array_equal(together.labels_[name], alone.predict(corpus))
+
+
+def test_what_is_told_of_the_clusters() -> None:
+    clients = spread(CORPUS, 3)
+    found = clustering().fit_clients(clients)
+    assert found.n_clusters_ == CLUSTERS
+    assert found.beta_.shape == (CLUSTERS, len(found.vocabulary_))
+    for name, corpus in clients.items():
+        largest = np.bincount(found.labels_[name], minlength=CLUSTERS)
+        sure = found.transform(corpus).max(1) >= 0.5
+        clear = np.bincount(found.labels_[name][sure], minlength=CLUSTERS)
+        np.testing.assert_array_equal(found.sizes_[name], np.where(clear >= 10, clear, 0))
+        assert largest.sum() == len(corpus)
+        assert 0 <= found.unclear_[name] <= 1
+    families = [{word[:-1] for word in words[:3]} for words in found.topics_]
+    assert all(len(family) == 1 for family in families), "each is described by its own words"
+    assert len(set().union(*families)) == CLUSTERS
+
+
+def test_probabilities() -> None:
+    found = clustering().fit(CORPUS)
+    theta = found.transform(CORPUS)
+    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(theta.argmax(1), found.labels_)
+
+
+def test_the_number_is_chosen() -> None:
+    found = clustering([3, CLUSTERS, 8]).fit(CORPUS)
+    assert found.n_clusters_ == CLUSTERS == found.beta_.shape[0]
+
+
+def test_it_is_an_estimator(tmp_path: Path) -> None:
+    given = clustering(3, method="fstc", preset="stc", settings={"local_steps": 2}, max_rounds=1)
+    assert clone(given).get_params() == given.get_params()
+    found = given.fit(CORPUS)
+    assert found.model_.info["rounds"] == 1
+    again = TopicModel.from_pretrained(found.model_.save_pretrained(tmp_path / "model"))
+    np.testing.assert_array_equal(again.main_topics(CORPUS), found.labels_)
+    np.testing.assert_array_equal(given.fit_predict(CORPUS), found.labels_)
+    with pytest.raises(NotFittedError):
+        clustering().predict(CORPUS)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_clusters": 1}, "n_components"),
+        ({"n_clusters": [4, 3]}, "in order"),
+        ({"method": "kmeans", "sizes": "free"}, "there is no key 'method.sizes'"),
+        ({"method": "kmean"}, "a method is a table with name"),
+        ({"preset": "paper"}, "there is no key 'method.preset'"),
+        ({"settings": {"alignmnet": 1}}, "there is no key 'method.alignmnet'"),
+    ],
+)
+def test_wrong_parameters(given: dict[str, object], message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        clustering(**given).fit(CORPUS)  # type: ignore[arg-type]

@@ -1,0 +1,197 @@
+"""The documentation as a site: built without a warning, and nothing is asked of another host."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import html
+import http.server
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import pytest
+
+import fedtopics
+from fedtopics.cli import app
+from fedtopics.federation.study import Study
+from fedtopics.methods.registry import CLIENT_HALVES, what_leaves
+from tests.helpers.pages import DOCS, ROOT
+
+if find_spec("mkdocs") is None:
+    pytest.skip("mkdocs is missing", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The site's folder, and what was said while it was built."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stderr
+
+
+@pytest.fixture
+def site(built: tuple[Path, str]) -> Path:
+    return built[0]
+
+
+def test_it_is_built_without_a_warning(built: tuple[Path, str]) -> None:
+    assert [line for line in built[1].splitlines() if not line.startswith("INFO")] == []
+
+
+class Tags(HTMLParser):
+    """What a page has its browser load, and what it says."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.said: list[str] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attributes}
+        if tag == "link" and given.get("rel") not in ("canonical", "next", "prev"):
+            self.loaded.append(given["href"])
+        self.loaded += [
+            given[name] for name in ("src", "srcset", "data", "poster") if name in given
+        ]
+
+    def handle_data(self, data: str) -> None:
+        self.said.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.said).split())
+
+
+def test_every_page_is_there(site: Path) -> None:
+    for page in DOCS.rglob("*.md"):
+        if page != DOCS / "README.md":
+            assert (site / page.relative_to(DOCS).with_suffix(".html")).is_file()
+    assert "no document ever leaves its owner" in Tags(site / "index.html").text
+    assert (site / "CHANGELOG.html").is_file()
+    assert (site / "benchmarks/results/faults.html").is_file()
+    assert not (site / "_site").exists()
+
+
+def test_nothing_is_loaded_from_another_host(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        for address in Tags(page).loaded:
+            assert not re.match(r"(\w+:)?//", address), (page, address)
+    for sheet in site.rglob("*.css"):
+        text = sheet.read_text(encoding="utf-8")
+        assert not re.search(r"""(@import|url\()\s*["']?(https?:)?//""", text), sheet
+
+
+def words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text))
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from commands(inner, f"{name} {inner.name}")
+
+
+def test_the_reference_has_every_option(site: Path) -> None:
+    text = Tags(site / "reference/commands.html").text
+    for name, command in commands(app, "fedtopics"):
+        section = text.partition(f"Usage: {name} ")[2].partition("Usage: ")[0]
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.opts[0] in section, (name, parameter)
+
+
+def test_the_reference_has_every_key_of_a_study(site: Path) -> None:
+    text = Tags(site / "reference/study.html").text
+    for method in CLIENT_HALVES:
+        section = text.partition(f'[method] name = "{method}"¶')[2].partition("¶")[0]
+        for key, field in type(Study.make(method={"name": method}).method).model_fields.items():
+            assert key == "embedding" or f" {key} " in section, (method, key)
+            assert key == "embedding" or " ".join(str(field.description).split()) in section
+
+
+def test_the_reference_says_what_leaves(site: Path) -> None:
+    text = words(Tags(site / "reference/clients.html").text)
+    for method, half in CLIENT_HALVES.items():
+        for function in half.published:
+            assert words(what_leaves(method, function)) in text, (method, function)
+
+
+@pytest.mark.parametrize("name", ["FLDA", "GuidedLDA", "LDA", "ProdLDA", "ShortTextClustering"])
+def test_the_reference_has_the_defaults_of_the_code(site: Path, name: str) -> None:
+    page = (site / "reference/python.html").read_text(encoding="utf-8")
+    section = page.partition(f'id="fedtopics.{name}"')[2].partition("</table>")[0]
+    rows = [
+        [html.unescape(re.sub("<[^>]+>", "", cell)).strip() for cell in row.split("</td>")]
+        for row in section.split("</tr>")[1:-1]
+    ]
+    shown = {row[0]: ast.literal_eval(row[3]) for row in rows if row[3] != "required"}
+    given = inspect.signature(getattr(fedtopics, name)).parameters
+    assert shown == {key: given[key].default for key in shown}
+    assert len(shown) > 10
+
+
+def test_code_in_tables_has_no_backslashes(site: Path) -> None:
+    assert "[--format md|csv|json]" in Tags(site / "index.html").text
+
+
+def test_lists_are_lists(site: Path) -> None:
+    """GitHub makes a list without an empty line before it; Python-Markdown does not."""
+    for page in site.rglob("*.html"):
+        text = re.sub(
+            r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
+        assert not re.search(r"<p>[^<]*\n(- |\d+\. |\| )", text), page
+
+
+def test_a_browser_asks_this_host_alone(site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no Chromium")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(site))
+    asked: list[str] = []
+    with (
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+        playwright.sync_playwright() as started,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here = f"http://127.0.0.1:{server.server_port}"
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        for name in ("index", "experiments", "reference/python"):
+            page.goto(f"{here}/{name}.html")
+            page.wait_for_load_state("networkidle")
+        page.locator(".md-search__input").focus()  # the index is fetched then
+        page.keyboard.type("ledger")
+        page.wait_for_load_state("networkidle")
+        browser.close()
+        server.shutdown()
+    assert len(asked) > 10
+    assert [url for url in asked if not url.startswith((here, "data:", "blob:"))] == []

@@ -1,0 +1,355 @@
+"""ProdLDA in the manner of scikit-learn: alone, centralised, federated."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+from sklearn.utils.estimator_checks import check_estimator
+
+from fedtopics import LDA, CombinedTM, NeuralLDA, Policy, ProdLDA, ZeroShotTM
+from fedtopics.errors import DataError, PolicyError, StudyError
+from fedtopics.federation.privacy import OPEN_POLICY, summarise_ledger
+from fedtopics.metrics import purity
+from fedtopics.text.corpus import Corpus, pool
+
+TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
+BOATS = ["ketch", "sloop", "yawl", "brig", "cutter", "dory", "barque", "schooner"]
+UNIFORM = np.full(2, 0.5, np.float32)
+
+
+def documents(words: list[str], seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(words, 12)) for _ in range(40)]
+
+
+TEXTS = {"boats": documents(BOATS, 1), "trees": documents(TREES, 0)}
+ALL = TEXTS["boats"] + TEXTS["trees"]
+
+
+def estimator(**parameters: Any) -> ProdLDA:
+    return ProdLDA(**{"n_components": 2, "max_rounds": 200, "learning_rate": 0.02} | parameters)
+
+
+def quick(**parameters: Any) -> ProdLDA:
+    return estimator(**{"max_rounds": 3} | parameters)
+
+
+def assert_separated(model: ProdLDA) -> None:
+    """One topic is read in trees and one in boats, and the documents go where they belong."""
+    of_trees = model.beta_[:, [model.vocabulary_.index(word) for word in TREES]].sum(1)
+    trees = int(of_trees.argmax())
+    assert of_trees[trees] > 0.8
+    assert of_trees[1 - trees] < 0.2
+    assert set(model.topics_[trees][:5]) <= set(TREES)
+    assert set(model.topics_[1 - trees][:5]) <= set(BOATS)
+    assert (model.transform(documents(TREES, 8)).argmax(1) == trees).all()
+    assert (model.transform(documents(BOATS, 9)).argmax(1) == 1 - trees).all()
+
+
+# The three scenarios
+
+
+def test_alone() -> None:
+    model = quick(max_document_share=1.0).fit(TEXTS["trees"])
+    assert sorted(model.vocabulary_) == sorted(TREES)
+
+
+def test_centralised() -> None:
+    assert_separated(estimator().fit(pool([Corpus.of(texts) for texts in TEXTS.values()])))
+
+
+def test_federated() -> None:
+    assert_separated(estimator().fit_clients(TEXTS))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"norm": "server"},
+        {"norm": "server", "optimizer": "fedavg", "local_steps": 4},
+        {"norm": "server", "optimizer": "fedadam", "local_steps": 4},
+    ],
+    ids=["server", "fedavg", "fedadam"],
+)
+def test_other_ways_to_federate(parameters: dict[str, Any]) -> None:
+    theta = quick(**parameters).fit_clients(TEXTS).transform(ALL)
+    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
+
+
+def test_fit_is_a_federation_of_one() -> None:
+    alone = quick().fit(ALL)
+    one = quick().fit_clients({"all": ALL}, policies={"all": OPEN_POLICY})
+    assert alone.beta_.tobytes() == one.beta_.tobytes()
+    assert alone.transform(ALL).tobytes() == one.transform(ALL).tobytes()
+
+
+@pytest.mark.parametrize("kind", [NeuralLDA, CombinedTM, ZeroShotTM])
+def test_other_networks(kind: type[ProdLDA]) -> None:
+    """With embeddings that tell the subjects apart, for those that look at them."""
+    rng = np.random.default_rng(0)
+    sides = np.repeat([-1.0, 1.0], 40)[:, None] + rng.normal(size=(80, 3)) / 10
+    corpus = Corpus.of(ALL).with_embeddings(sides.astype(np.float32))
+    clients = {"boats": corpus.take(range(40)), "trees": corpus.take(range(40, 80))}
+    parameters = {"max_rounds": 100, "learning_rate": 0.02, "embedding_dimension": 3}
+    model = kind(2, **parameters).fit_clients(clients)
+    name = kind.__name__.lower()
+    assert model.model_.inference.name == name
+    assert purity(np.repeat([0, 1], 40), model.transform(corpus).argmax(1)) > 0.8
+    assert model.get_feature_names_out().tolist() == [f"{name}{k}" for k in (0, 1)]
+    assert clone(model).get_params() == model.get_params()
+
+
+# Rows in, rows out
+
+
+def test_a_row_for_each_document() -> None:
+    model = quick().fit(["", *ALL, ""])
+    theta = model.transform(["", "oak fir", "unknown words", "ketch", "the"])
+    assert theta.shape == (5, 2)
+    assert theta.dtype == np.float32
+    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
+    for row in (0, 2, 4):
+        np.testing.assert_array_equal(theta[row], UNIFORM)
+    for row in (1, 3):
+        assert not np.array_equal(theta[row], UNIFORM)
+
+
+def test_fit_transform_is_fit_and_transform() -> None:
+    theta = quick().fit_transform(ALL)
+    np.testing.assert_array_equal(theta, quick().fit(ALL).transform(ALL))
+
+
+def test_fitted_attributes() -> None:
+    model = quick().fit(ALL)
+    assert sorted(model.vocabulary_) == sorted(TREES + BOATS)
+    assert model.beta_.shape == (2, 16)
+    np.testing.assert_allclose(model.beta_.sum(1), 1, rtol=1e-6)
+    assert [len(words) for words in model.topics_] == [10, 10]
+    assert model.get_feature_names_out().tolist() == ["prodlda0", "prodlda1"]
+
+
+# Randomness
+
+
+def test_random_state() -> None:
+    first = quick(random_state=3).fit(ALL)
+    assert quick(random_state=3).fit(ALL).beta_.tobytes() == first.beta_.tobytes()
+    assert quick(random_state=4).fit(ALL).beta_.tobytes() != first.beta_.tobytes()
+
+
+def test_random_state_may_be_a_generator_or_none() -> None:
+    first, second = (
+        quick(random_state=np.random.RandomState(5)).fit(ALL).beta_.tobytes() for _ in range(2)
+    )
+    assert first == second
+    first, second = (quick(random_state=None).fit(ALL).beta_.tobytes() for _ in range(2))
+    assert first != second
+
+
+def test_global_random_states_are_left_alone() -> None:
+    state = np.random.get_state()[1].tolist()  # type: ignore[union-attr]
+    torch_state = torch.get_rng_state()
+    quick(random_state=0).fit(ALL)
+    assert np.random.get_state()[1].tolist() == state  # type: ignore[union-attr]
+    assert torch.equal(torch.get_rng_state(), torch_state)
+
+
+def test_the_order_of_the_clients_changes_nothing() -> None:
+    first = quick().fit_clients(TEXTS)
+    second = quick().fit_clients(dict(reversed(TEXTS.items())))
+    assert first.beta_.tobytes() == second.beta_.tobytes()
+
+
+# What it takes
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda texts: pd.Series(texts, index=range(7, 7 + len(texts))),
+        lambda texts: pd.DataFrame({"text": texts, "n": 1}),
+        lambda texts: pd.DataFrame({"text": texts, "n": 1})["text"],
+        lambda texts: np.array(texts, dtype=object),
+        lambda texts: [text.split() for text in texts],
+        Corpus.of,
+    ],
+    ids=["series", "frame", "column", "array", "tokens", "corpus"],
+)
+def test_forms_of_documents(form: Any) -> None:
+    expected = quick().fit(ALL)
+    model = quick().fit(form(ALL))
+    assert model.beta_.tobytes() == expected.beta_.tobytes()
+    np.testing.assert_array_equal(model.transform(form(ALL)), expected.transform(ALL))
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text\n" + "\n".join(ALL) + "\n")
+    assert quick().fit(path).beta_.tobytes() == quick().fit(ALL).beta_.tobytes()
+
+
+def test_parameters() -> None:
+    model = ProdLDA(7, stop_words="none", preset="paper")
+    assert model.get_params()["n_components"] == 7
+    copy = clone(model).set_params(n_components=8)
+    assert copy.get_params() == model.get_params() | {"n_components": 8}
+    assert not hasattr(copy, "model_")
+
+
+def test_clone_of_a_fitted_one_fits_the_same() -> None:
+    model = quick().fit(ALL)
+    copy = clone(model)
+    assert not hasattr(copy, "model_")
+    assert copy.fit(ALL).beta_.tobytes() == model.beta_.tobytes()
+
+
+def test_pipeline() -> None:
+    pipeline = make_pipeline(quick(), Normalizer("l2"))
+    theta = pipeline.fit_transform(ALL)
+    expected = quick().fit(ALL).transform(ALL)
+    np.testing.assert_allclose(theta, expected / np.linalg.norm(expected, axis=1, keepdims=True))
+    assert pipeline.get_feature_names_out().tolist() == ["prodlda0", "prodlda1"]
+
+
+def test_pandas_output() -> None:
+    frame = quick().set_output(transform="pandas").fit(ALL).transform(ALL)
+    assert frame.columns.tolist() == ["prodlda0", "prodlda1"]
+    assert frame.shape == (80, 2)
+
+
+# Clients' policies
+
+
+def test_each_client_has_a_policy_by_default() -> None:
+    few = {"few": TEXTS["trees"][:9], "many": TEXTS["boats"]}
+    model = quick(max_document_share=1.0)
+    with pytest.raises(PolicyError, match="'few' sums over 9 documents, its policy asks for 10"):
+        model.fit_clients(few)
+    model.fit_clients(few, policies={"few": Policy(min_documents=9)})
+    assert model.model_.documents == {"few": 9, "many": 40}
+
+
+def test_run_folder(tmp_path: Path) -> None:
+    quick().fit_clients(TEXTS, out=tmp_path / "run")
+    assert (tmp_path / "run" / "events.jsonl").is_file()
+    ledger = summarise_ledger(tmp_path / "run" / "clients" / "trees" / "ledger.jsonl")
+    replies = {row["function"]: row["replies"] for row in ledger}
+    assert replies["vocabulary"] == 1
+    assert replies["loss"] == 3
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 1}, "'method.n_components' is 1"),
+        ({"n_components": 17}, "vocabulary has 16 words, fewer than n_components = 17"),
+        ({"stop_words": "klingon"}, "no stop words for 'klingon'"),
+        ({"optimizer": "fedavg"}, "does not go with local_steps 1"),
+        ({"dropout": 1.0}, "'method.dropout' is 1.0"),
+        ({"random_state": -1}, "'seed' is -1"),
+    ],
+)
+def test_unusable_parameters(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        quick(**parameters).fit(ALL)
+
+
+def test_rare_words_only() -> None:
+    with pytest.raises(DataError, match="No word occurs in 5 or more of the 2 documents"):
+        quick().fit(["oak elm", "oak fir"])
+
+
+def test_no_clients() -> None:
+    with pytest.raises(DataError, match="There are no clients"):
+        quick().fit_clients({})
+
+
+def test_transform_before_fit() -> None:
+    with pytest.raises(NotFittedError):
+        quick().transform(ALL)
+
+
+# scikit-learn's own checks
+
+
+class OnNumbers(ProdLDA):
+    """ProdLDA as scikit-learn's checks can feed it: each row of numbers becomes a document.
+
+    The checks know only tables of numbers, and some ask for one component. One wants the same theta
+    in whatever order documents come, to more digits than float32's sums have on every processor.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> OnNumbers:  # noqa: N803
+        super().fit(_as_documents(X))
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:  # type: ignore[override]  # noqa: N803
+        return super().transform(_as_documents(X)).round(5)
+
+    def _method(self, given: dict[str, Any]) -> dict[str, Any]:
+        return super()._method(given | {"n_components": max(2, self.n_components)})
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
+
+
+def _as_documents(table: Any) -> Any:
+    """Name word j of a row about as often as its column j is large."""
+    table = np.asarray(table)
+    if table.ndim != 2:
+        return table
+    return [
+        [f"w{j}" for j, x in enumerate(row) for _ in range(1 + int(abs(x)) % 4)] for row in table
+    ]
+
+
+NOT_FOR_TEXT = {
+    "check_n_features_in": "texts have no columns to count",
+    "check_n_features_in_after_fitting": "texts have no columns to count",
+    "check_transformer_general": "asks that a table with another number of columns be refused",
+    "check_estimators_empty_data_messages": "asks for a message about 0 columns",
+    "check_fit2d_1feature": "asks for a message about 1 column",
+    "check_fit2d_predict1d": "asks for a message with the words 'Reshape your data'",
+    "check_complex_data": "feeds complex numbers",
+    "check_estimators_nan_inf": "feeds numbers that are none; a missing text is an empty document",
+    "check_estimator_sparse_tag": "feeds a sparse table of numbers",
+    "check_estimator_sparse_array": "feeds a sparse table of numbers",
+    "check_estimator_sparse_matrix": "feeds a sparse table of numbers",
+}
+
+
+def test_scikit_learns_checks() -> None:
+    small = OnNumbers(
+        n_components=2, max_rounds=2, min_document_frequency=1, max_document_share=1.0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(small, on_skip=None, on_fail=None)
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert {name: error for name, error in failed.items() if name not in NOT_FOR_TEXT} == {}
+    passed = {r["check_name"] for r in results if r["status"] == "passed"}
+    assert not passed & NOT_FOR_TEXT.keys()
+    assert len(passed) > 30
+
+
+def test_scikit_learns_checks_of_an_estimator_of_texts() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # most checks do not know texts
+        results = [*check_estimator(ProdLDA()), *check_estimator(LDA())]
+    assert {r["status"] for r in results} == {"passed"}

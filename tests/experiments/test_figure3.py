@@ -1,0 +1,156 @@
+"""The synthetic experiment: a tiny run from nothing to a figure, and verdicts on hand-made rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from experiments.figure3_results import READINGS, Scores, sentences, tables
+from experiments.figure3_runs import Case, Task, reference
+from experiments.gfedntm_figure3 import CLIENTS, RECIPES, Settings
+
+from experiments import figure3_runs as runs
+from experiments import gfedntm_figure3 as experiment
+from fedtopics import cli
+from fedtopics.metrics import document_similarity, topic_similarity
+
+TINY = Case(n_documents=60, n_validation=4)
+TINY_METHOD = {
+    "paper": {"preset": "paper", "max_rounds": 3, "hidden": (8, 8)},
+    "lda": {"name": "lda", "max_rounds": 2, "initialisation": "random", "inner_steps": 5},
+}
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The experiment with two models and a few short documents."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Settings, "cases", [TINY, replace(TINY, shared=40)])
+    recipes = {name: replace(RECIPES[name], method=given) for name, given in TINY_METHOD.items()}
+    monkeypatch.setattr(experiment, "RECIPES", recipes)
+    monkeypatch.setattr(Settings, "recipe", lambda _, model: recipes[model])
+    monkeypatch.setattr(experiment, "SWEPT", ("lda",))
+    return tmp_path
+
+
+def fedtopics(*arguments: str) -> int:
+    try:
+        cli.app.main([*arguments], standalone_mode=False)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def test_from_nothing_to_a_figure_and_again(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("reproduce", "gfedntm-figure3", "--quick", "--model", "paper", "--model", "lda")
+    assert fedtopics(*arguments, "--out", "out") == 0
+    said = capsys.readouterr().out
+    assert "1 of 20: paper, K' = 10, eta = 0.01, federated, seed 0" in said
+    assert "Claim 1, a common model is better" in said
+    page = (tiny / "out/figure3.md").read_text()
+    assert "| published | centralised | 8.68 | 2,555 | - |" in page
+    assert "softmax three times, columns shifted" in page
+    assert (tiny / "out/figure3.png").read_bytes().startswith(b"\x89PNG")
+    rows = [json.loads(line) for line in (tiny / "out/runs.jsonl").read_text().splitlines()]
+    assert len(rows) == 20 + 2 * 3
+
+    assert fedtopics(*arguments[:-2], "--out", "out") == 0, "shows what was trained before as well"
+    assert page == (tiny / "out/figure3.md").read_text()
+    with (tiny / "out/runs.jsonl").open("a") as file:
+        file.write('{"model": "lda", "half a li')
+    capsys.readouterr()
+    monkeypatch.setattr(experiment, "run", lambda *_: pytest.fail("is there already"))
+    monkeypatch.setattr(experiment, "reference", lambda *_: pytest.fail("is there already"))
+    assert fedtopics(*arguments, "--out", "out", "--json") == 0
+    assert (
+        json.loads(capsys.readouterr().out)["runs"]
+        == json.loads((tiny / "out/figure3.json").read_text())["runs"]
+    )
+
+
+def test_a_row_is_what_the_model_scores(tiny: Path) -> None:
+    task = Task(TINY, "paper", "client2", 0)
+    models = []
+    train = runs.train
+
+    def trained(*given: Any, **named: Any) -> Any:
+        models.append(train(*given, **named))
+        return models[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "train", trained)
+        row = runs.run(task, Settings().recipe("paper"), lambda _: None)
+    (model,) = models
+    assert list(model.documents) == ["client2"]
+    truth = runs.drawn(TINY, 0)
+    theta = np.concatenate([docs.theta for docs in truth.validation.values()])
+    _, validation = runs.corpora(TINY, 0)
+    words = model.vocabulary.words
+    assert row["tss"] == topic_similarity(truth.beta, model.beta, truth.words, words)
+    assert row["dss"] == document_similarity(theta, model.transform(validation))
+    assert row["rounds"] == 3
+    assert row["readings"]["as the decoder uses it"] == row["tss"]
+    even = reference("even", TINY, 0)["tss"]
+    assert row["readings"]["softmax three times, columns shifted"] == pytest.approx(even, rel=1e-3)
+
+
+def test_references(tiny: Path) -> None:
+    scores = {name: reference(name, TINY, 0) for name in ("random", "even", "oracle")}
+    assert scores["oracle"]["tss"] == pytest.approx(50)
+    assert scores["oracle"]["dss"] < scores["random"]["dss"] < scores["even"]["dss"]
+    assert scores["random"]["tss"] < scores["even"]["tss"] < 12
+
+
+def test_an_unknown_model(capsys: pytest.CaptureFixture[str]) -> None:
+    from fedtopics.errors import StudyError
+
+    with pytest.raises(StudyError, match="There is no model 'x'; known: "):
+        fedtopics("reproduce", "gfedntm-figure3", "--model", "x")
+
+
+def row(case: Case, model: str, scenario: str, tss: float, dss: float, **more: Any) -> Any:
+    plain = asdict(Task(case, model, scenario, 0))
+    return plain | {"tss": tss, "dss": dss, "dss_refined": dss / 2, **more}
+
+
+def hand_made(gains: list[float]) -> tuple[Settings, list[Any]]:
+    settings = Settings()
+    rows = []
+    for shared, gain in zip(experiment.SHARED, gains, strict=True):
+        case = Case(shared=shared)
+        rows.append(row(case, "lda", "federated", 40 + gain, 100))
+        rows += [row(case, "lda", name, 40, 200) for name in CLIENTS]
+    return settings, rows
+
+
+def test_verdicts() -> None:
+    settings, rows = hand_made([9, 7, 5, 3, 1])
+    first, second, *_ = sentences(settings, rows)
+    assert "closer topics in 5 of 5 settings, closer documents in 5" in first
+    assert "holds; TSS gains 9.0, 7.0, 5.0, 3.0, 1.0." in second
+    _, second, *_ = sentences(*hand_made([9, 7, 8, 3, 1]))
+    assert "does not hold throughout" in second
+
+
+def test_clients_alone_count_when_all_are_there() -> None:
+    case = Case()
+    rows = [row(case, "lda", name, 10 + i, 0) for i, name in enumerate(CLIENTS)]
+    assert Scores(rows).of(case, "lda", "alone", "tss") == [12.0]
+    assert Scores(rows[:-1]).of(case, "lda", "alone", "tss") == []
+
+
+def test_the_table_has_what_is_there() -> None:
+    settings, rows = hand_made([9, 7, 5, 3, 1])
+    readings = dict.fromkeys(READINGS, 8.75)
+    rows.append(row(Case(), "paper", "centralised", 34.4, 2000, readings=readings))
+    first, read, a, _ = tables(settings, rows)
+    assert ("LDA", "federated", "47.00", "100", "50") in first.rows
+    assert ("ProdLDA, the paper's settings", "centralised", "34.40", "2,000", "1,000") in first.rows
+    assert read.rows[0] == ("centralised", "8.75", "8.75", "8.75", "8.75", "8.68")
+    assert a.rows[0][:5] == ("5", "49.00", "50", "40.00", "100")

@@ -1,0 +1,531 @@
+"""Studies between machines: what each side ends with, what leaves a client, going on again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from fedtopics.engines.grpc import client, server
+from fedtopics.engines.handshake import Proposal
+from fedtopics.errors import (
+    FederationError,
+    FedTopicsError,
+    IdentityError,
+    PolicyError,
+    RunError,
+    StudyError,
+)
+from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy, summarise_ledger
+from fedtopics.federation.server import GrpcParticipation, serve
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.methods.registry import VERSIONS, GFedNTMClient
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.pki import Identity
+from fedtopics.text.corpus import Corpus
+from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.grpc_federation import (
+    HOST,
+    PATIENCE,
+    Background,
+    Notes,
+    Outcome,
+    Partner,
+    authority,
+    federated,
+    partner,
+    until,
+)
+from tests.methods.test_exactness import KilledError, assert_same_bits
+
+SIZES = {"east": 50, "north": 40, "south": 30}
+PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
+CANARIES = ("quetzalcoatl", "zanzibarfigs", "xylophagous")
+FULL = Path("/dev/full")
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(server, "GRACE", 0.0)
+
+
+def planned(**method: object) -> Study:
+    plan = study(**{"max_rounds": 4, **method})
+    return plan.model_copy(update={"federation": PATIENT})
+
+
+def with_canaries() -> dict[str, Corpus]:
+    """Documents in which a canary stands once a client, and some that are empty."""
+    corpora = {}
+    for (name, corpus), canary in zip(subjects(SIZES).items(), CANARIES, strict=True):
+        documents = [list(words) for words in corpus.documents.to_pylist()]
+        documents[7].append(canary)
+        corpora[name] = Corpus.of([[], *documents, []])
+    return corpora
+
+
+def content(folder: Path) -> bytes:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    return b"".join(path.read_bytes() for path in files)
+
+
+# What each side ends with
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A study with mutual TLS, of which all is kept."""
+    folder = tmp_path_factory.mktemp("finished")
+    pki = authority(folder / "pki", *SIZES)
+    plan = planned().model_copy(update={"checkpoint_every": 2})
+    return folder, federated(plan, with_canaries(), folder, pki, policy=Policy())
+
+
+def test_every_client_has_the_servers_model(finished: tuple[Path, Outcome]) -> None:
+    folder, outcome = finished
+    files = {path.name: path.read_bytes() for path in (folder / "server/model").iterdir()}
+    assert "model.safetensors" in files
+    for name in SIZES:
+        given = {path.name: path.read_bytes() for path in (folder / name / "model").iterdir()}
+        assert given == files
+        assert_same_bits(TopicModel.from_pretrained(folder / name / "model"), outcome.model)
+    assert outcome.events.of("finished")[0]["received"] == sorted(SIZES)
+
+
+def test_every_client_has_a_row_of_theta_for_every_document(
+    finished: tuple[Path, Outcome],
+) -> None:
+    folder, outcome = finished
+    for name, corpus in with_canaries().items():
+        table = pq.read_table(folder / name / "theta.parquet").to_pydict()
+        columns = [column for column in table if column.startswith("theta_")]
+        theta = np.array([table[column] for column in columns]).T
+        assert theta.shape == (SIZES[name] + 2, 6)
+        np.testing.assert_allclose(theta, outcome.model.transform(corpus), atol=1e-6)
+        for row in (0, -1):  # the empty ones
+            assert theta[row] == pytest.approx([1 / 6] * 6)
+            assert table["known_words"][row] == 0
+        told = outcome.partners[name].events.of("model")
+        assert [event["documents"] for event in told] == [SIZES[name] + 2]
+        assert told[0]["unknown"] >= 2
+
+
+def test_the_model_is_that_of_one_process(finished: tuple[Path, Outcome]) -> None:
+    policies = dict.fromkeys(SIZES, Policy())
+    assert_same_bits(finished[1].model, train(planned(), with_canaries(), policies=policies))
+
+
+def test_the_ledgers_hold_every_reply(finished: tuple[Path, Outcome]) -> None:
+    folder, outcome = finished
+    for name in SIZES:
+        rows = {row["function"]: row for row in summarise_ledger(folder / name / "ledger.jsonl")}
+        replies = {function: row["replies"] for function, row in rows.items()}
+        assert replies == {
+            "vocabulary": 1, "adopt": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1,
+            "word_sums": 1, "pairs": 1,
+        }  # fmt: skip
+        calls = [event["function"] for event in outcome.partners[name].events.of("call")]
+        assert {function: calls.count(function) for function in replies} == replies
+        asked = outcome.partners[name].events.of("offer")[0]["leaves"]
+        assert asked.keys() == replies.keys() | {"size"}
+
+
+def test_the_servers_folder(finished: tuple[Path, Outcome]) -> None:
+    folder, outcome = finished
+    again = Study.read(folder / "server/study.toml")
+    lines = (folder / "server/events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert events[0]["study"] == again.fingerprint == planned().with_clients(SIZES).fingerprint
+    assert events == outcome.events
+    rounds = [event for event in events if event["event"] == "round"]
+    assert [event["round"] for event in rounds] == [1, 2, 3, 4]
+    for event in rounds:
+        assert event["clients"] == sorted(SIZES)
+        assert event["missing"] == {}
+        assert event["bytes_sent"] > 3 * 4 * 90 * 16  # the first layer, to each of them
+        assert event["bytes_received"] > 1000
+        assert 0 <= event["computing"] <= event["waiting"] <= event["seconds"]
+    for name in SIZES:
+        theirs = Study.read(folder / name / "study.toml")
+        assert theirs.fingerprint == again.fingerprint
+
+
+def test_what_few_documents_say_is_nowhere_on_the_server(finished: tuple[Path, Outcome]) -> None:
+    folder, _ = finished
+    everything = content(folder / "server")
+    assert b"north1" in everything
+    assert len(list((folder / "server/checkpoints").glob("*.safetensors"))) == 2
+    for canary in CANARIES:
+        assert canary.encode() not in everything
+        for name in SIZES:
+            assert canary.encode() not in content(folder / name)
+
+
+# One client is another than it should be
+
+
+def odd_client(
+    tmp_path: Path, name: str = "north", policy: Policy | None = None
+) -> GrpcParticipation:
+    corpus = with_canaries()[name]
+    return GrpcParticipation(f"{HOST}:1", None, corpus, policy or Policy(), tmp_path / name, name)
+
+
+def with_one_odd(
+    tmp_path: Path, odd: GrpcParticipation, gather: float = PATIENCE
+) -> tuple[Outcome, Exception | None]:
+    settings = PATIENT.model_copy(update={"gather": gather})
+    plan = planned().model_copy(update={"federation": settings})
+    outcome = federated(plan, with_canaries(), tmp_path, policy=Policy(), odd=odd)
+    return outcome, outcome.partners[odd.name].error()
+
+
+def told(outcome: Outcome, tmp_path: Path) -> str:
+    """All that the server knows."""
+    return json.dumps(outcome.events) + content(tmp_path / "server").decode("latin-1")
+
+
+def test_a_raising_client_tells_nobody_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = GFedNTMClient.loss
+
+    def raising(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
+        if self.name == "south":
+            raise ValueError(f"a document: {CANARIES[2]}")
+        return loss(self, *given, **named)
+
+    monkeypatch.setattr(GFedNTMClient, "loss", raising)
+    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, "south"))
+    assert isinstance(error, FederationError)
+    assert "excluded this client: 3 bad replies" in str(error)
+    rounds = outcome.events.of("round")
+    assert [event["clients"] for event in rounds] == [["east", "north"]] * 4
+    assert [event["attempts"] for event in rounds] == [2, 2, 2, 1]
+    reason = "it raised an unexpected error"
+    assert [event["reason"] for event in outcome.events.of("bad reply")] == [reason] * 3
+    defects = outcome.partners["south"].events.of("defect")
+    assert [event["error"] for event in defects] == ["ValueError"] * 3
+    said = json.dumps(defects) + str(error) + told(outcome, tmp_path)
+    assert not any(canary in said for canary in CANARIES)
+    assert "a document" not in said
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
+def test_nothing_leaves_that_the_ledger_does_not_hold(tmp_path: Path) -> None:
+    part, full = odd_client(tmp_path), os.open(FULL, os.O_WRONLY)
+    consider = part.consider
+
+    def fill_the_disk(proposal: Proposal) -> Door:
+        door = consider(proposal)
+        os.dup2(full, part._ledger._file.fileno())  # type: ignore[union-attr]
+        return door
+
+    part.consider = fill_the_disk  # type: ignore[method-assign]
+    outcome, error = with_one_odd(tmp_path, part)
+    os.close(full)
+    assert isinstance(error, FedTopicsError)
+    assert str(error) == (
+        "The reply to 'vocabulary' in round 0 did not leave: No space left on device. Make room "
+        "on the disk or in memory, then begin the client anew."
+    )
+    called = outcome.partners["north"].events.of("call")
+    assert [event["function"] for event in called] == ["vocabulary"]
+    left = [(event["client"], event["reason"]) for event in outcome.events.of("declined")]
+    assert left == [("north", "its machine failed (disk or memory)")]
+    assert outcome.events.of("round")[0]["clients"] == ["east", "south"]
+    assert not any(word.startswith("north") for word in outcome.model.vocabulary.words)
+
+
+def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = GFedNTMClient.forward
+
+    def of_few(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
+        reply = forward(self, *given, **named)
+        return reply | {"documents": 7} if self.name == "north" else reply
+
+    monkeypatch.setattr(GFedNTMClient, "forward", of_few)
+    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path))
+    assert isinstance(error, PolicyError)
+    assert str(error) == (
+        "The reply to 'forward' of client 'north' sums over 7 documents, its policy asks for 10; "
+        "give the client more documents, or lower min_documents in its policy."
+    )
+    reason = "its own policy keeps the reply"
+    assert outcome.events.of("round")[0]["missing"] == {"north": reason}
+    left = [(event["client"], event["reason"]) for event in outcome.events.of("declined")]
+    assert left == [("north", reason)]
+    assert "policy asks" not in told(outcome, tmp_path)
+    ledger = summarise_ledger(tmp_path / "north/ledger.jsonl")
+    assert {row["function"] for row in ledger} == {"vocabulary", "adopt"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (Policy(methods=("other",)), "The policy of client 'north' does not allow the method"),
+        (
+            Policy(max_rounds=3),
+            "The study asks for 4 rounds, the policy allows 3; nothing has left",
+        ),
+        (Policy(min_documents=43), "at least 43 documents, north has 42; nothing has left"),
+    ],
+)
+def test_a_policy_refuses_before_anything_leaves(
+    policy: Policy, message: str, tmp_path: Path
+) -> None:
+    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, policy=policy), gather=1.0)
+    assert isinstance(error, PolicyError)
+    assert message in str(error)
+    declined = outcome.events.of("declined")
+    assert [(event["client"], event["reason"]) for event in declined] == [
+        ("north", "its policy or its settings keep it from joining")
+    ]
+    assert not (tmp_path / "north").exists()
+    assert outcome.events.of("round")[0]["missing"] == {"north": "not connected"}
+
+
+def test_a_client_with_another_model_leaves_nothing(tmp_path: Path) -> None:
+    corpora = embedded(subjects(SIZES))
+    odd = GrpcParticipation(
+        f"{HOST}:1", None, corpora["north"], OPEN_POLICY, tmp_path / "north", "north",
+        embedding_model="/models/all-mpnet-base-v2",
+    )  # fmt: skip
+    settings = PATIENT.model_copy(update={"gather": 1.0})
+    plan = planned(network="combinedtm").model_copy(update={"federation": settings})
+    outcome = federated(plan, corpora, tmp_path, odd=odd)
+    error = outcome.partners["north"].error()
+    assert isinstance(error, StudyError)
+    assert str(error) == (
+        "The study's embeddings are of the model 'all-MiniLM-L6-v2' and the client's own model is "
+        "'/models/all-mpnet-base-v2', whose embeddings cannot be compared with them; give the "
+        "study's model, or the folder it is in."
+    )
+    declined = outcome.events.of("declined")
+    assert [(event["client"], event["reason"]) for event in declined] == [
+        ("north", "its policy or its settings keep it from joining")
+    ]
+    assert "mpnet" not in told(outcome, tmp_path)
+    assert not (tmp_path / "north").exists()
+    assert outcome.events.of("round")[0]["clients"] == ["east", "south"]
+
+
+def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
+    corpora = subjects(SIZES)
+    plan = planned().with_clients(SIZES)
+    tried: list[Notes] = []
+
+    def begin(event: dict[str, Any]) -> None:
+        if event["event"] == "listening":
+            seen = Notes()
+            GrpcParticipation(
+                event["address"], None, corpora["north"], Policy(), tmp_path / "dry", "north",
+                seen.append, dry_run=True,
+            ).run()  # fmt: skip
+            tried.append(seen)
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        serve(plan, None, f"{HOST}:0", tmp_path / "server", on_event=begin)
+    offer = tried[0].of("offer")[0]
+    assert offer["study"].fingerprint == plan.fingerprint
+    assert offer["leaves"]["forward"]["often"] == "twice a round"
+    assert offer["leaves"]["loss"]["what"].startswith("The minibatch's summed loss")
+    assert not (tmp_path / "dry").exists()
+
+
+# What a server may not do
+
+
+def considering(plan: Study, tmp_path: Path, **change: Any) -> GrpcParticipation:
+    part = odd_client(tmp_path)
+    proposal = {
+        "product": "0",
+        "method": plan.method.name,
+        "method_version": VERSIONS[plan.method.name],
+        "study": plan.agreed,
+        "fingerprint": plan.fingerprint,
+    }
+    part.consider(Proposal(**(proposal | change)))
+    return part
+
+
+def test_a_client_computes_the_fingerprint_itself(tmp_path: Path) -> None:
+    plan = planned().with_clients(SIZES)
+    with pytest.raises(FederationError, match=r"The server calls its study beef, what it sent is"):
+        considering(plan, tmp_path, fingerprint="beef")
+    changed = plan.agreed | {"seed": 7}
+    with pytest.raises(FederationError, match="The server calls its study"):
+        considering(plan, tmp_path, study=changed)
+    for study_, message in (
+        (plan.agreed | {"surprise": 1}, "there is no key 'surprise'"),
+        ({**plan.agreed, "clients": 3}, "names no clients"),
+        ({**plan.agreed, "method": {"max_rounds": -1}}, "'method.max_rounds' is -1"),
+    ):
+        with pytest.raises(StudyError, match=message):
+            considering(plan, tmp_path, study=study_)
+    assert not (tmp_path / "north").exists()
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/b", "", "..", "."])
+def test_a_model_is_written_to_its_folder_alone(name: str, tmp_path: Path) -> None:
+    part = odd_client(tmp_path)
+    with pytest.raises((RunError, FedTopicsError)):
+        part.receive({name: np.zeros(1, np.uint8)})
+    with pytest.raises((RunError, FedTopicsError)):
+        part.receive({"config.json": "text"})
+    assert [path.name for path in tmp_path.rglob("*")] in ([], ["north", "model"])
+
+
+def test_roles_cannot_be_exchanged(tmp_path: Path) -> None:
+    pki = authority(tmp_path / "pki", "north")
+    corpus = subjects(SIZES)["north"]
+    with pytest.raises(IdentityError, match="holds the identity of a server; name the folder of"):
+        GrpcParticipation("localhost:1", pki / "server", corpus, Policy(), tmp_path / "north")
+    with pytest.raises(IdentityError, match="holds the identity of a client; name the folder of"):
+        Identity.load(pki / "clients/north", "server")
+
+
+def test_what_cannot_be_served(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"names no clients; add a table \[clients.NAME\]"):
+        serve(planned(), None, f"{HOST}:0", tmp_path / "run")
+    plan = planned().with_clients(SIZES)
+    with pytest.raises(FederationError, match="works on this machine alone, not with"):
+        serve(plan, None, "0.0.0.0:0", tmp_path / "run")
+    with pytest.raises(
+        FederationError, match=r"works on this machine alone, not with example\.org"
+    ):
+        GrpcParticipation(
+            "example.org:1", None, Corpus.of([["a"]]), Policy(), tmp_path / "c", "north"
+        )
+    assert not (tmp_path / "run/events.jsonl").exists()
+    busy = threading.Event()
+
+    def begin(event: dict[str, Any]) -> None:
+        if event["event"] == "listening":
+            with pytest.raises(FederationError) as error:
+                serve(plan, None, event["address"], tmp_path / "second")
+            assert str(error.value) == (
+                f"The server cannot listen on {event['address']}: the port is in use or the "
+                "address is not this machine's; name another with --listen."
+            )
+            busy.set()
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        serve(plan, None, f"{HOST}:0", tmp_path / "first", on_event=begin)
+    assert busy.is_set()
+
+
+def test_too_few_clients_end_the_run_and_leave_the_others_waiting(tmp_path: Path) -> None:
+    plan = planned().model_copy(
+        update={"federation": FederationSettings(min_clients=2, gather=0.1, wait=0.5)}
+    )
+    partners: list[Partner] = []
+
+    def begin(event: dict[str, Any]) -> None:
+        if event["event"] == "listening":
+            corpus = subjects(SIZES)["north"]
+            partners.append(partner(event["address"], "north", corpus, tmp_path / "north"))
+            until(lambda: partners[0].events.of("joined"))
+
+    with pytest.raises(FederationError) as error:
+        serve(plan.with_clients(SIZES), None, f"{HOST}:0", tmp_path / "server", on_event=begin)
+    assert str(error.value).startswith("Round 0 has fewer than min_clients = 2 clients (east: not")
+    assert "south: not connected" in str(error.value)
+    until(lambda: partners[0].events.of("reconnecting"))
+    partners[0].kill()
+
+
+def test_a_server_does_without_what_splits_texts() -> None:
+    """scikit-learn would take it a second and a hundred megabytes."""
+    code = "import sys, fedtopics.federation.server; print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+# Going on
+
+
+@pytest.mark.parametrize("norm", ["sync", "server"])
+def test_a_server_that_comes_back_goes_on_with_its_clients(norm: str, tmp_path: Path) -> None:
+    plan = planned(norm=norm, max_rounds=9, validation_share=0.25, validate_every=2)
+    plan = plan.model_copy(update={"checkpoint_every": 4}).with_clients(SIZES)
+    corpora = subjects(SIZES)
+    partners: dict[str, Partner] = {}
+    addresses: list[str] = []
+
+    def kill(event: dict[str, Any]) -> None:
+        if event["event"] == "listening":
+            addresses.append(event["address"])
+            for name, corpus in corpora.items():
+                partners[name] = partner(event["address"], name, corpus, tmp_path / name)
+        if event["event"] == "round" and event["round"] == 7:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        serve(plan, None, f"{HOST}:0", tmp_path / "run", on_event=kill)
+    events = Notes()
+    resumed = Background(
+        lambda: serve(
+            plan, None, addresses[0], tmp_path / "run", resume=True, on_event=events.append
+        )
+    ).result()
+    for each in partners.values():
+        each.result()
+        assert each.events.of("reconnecting")
+    assert [event["round"] for event in events.of("round")] == [5, 6, 7, 8, 9]
+    assert events.of("finished")[0]["received"] == sorted(SIZES)
+    expected = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
+    assert_same_bits(resumed, expected)
+    lines = (tmp_path / "run/events.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["event"] for line in lines]
+    assert kinds[0] == "started"
+    assert kinds.count("resumed") == 1
+
+
+def test_a_client_of_another_study_is_sent_away(tmp_path: Path) -> None:
+    """A server came back with another study: the client's own is over."""
+    first, second = (planned(n_components=n).with_clients(SIZES) for n in (6, 5))
+    corpora = subjects(SIZES)
+    partners: dict[str, Partner] = {}
+    addresses: list[str] = []
+
+    def kill(event: dict[str, Any]) -> None:
+        if event["event"] == "listening":
+            addresses.append(event["address"])
+            for name, corpus in corpora.items():
+                partners[name] = partner(event["address"], name, corpus, tmp_path / name)
+        if event["event"] == "round":
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        serve(first, None, f"{HOST}:0", tmp_path / "first", on_event=kill)
+
+    quick = FederationSettings(min_clients=2, gather=1.0, wait=0.5)
+    with pytest.raises(FederationError, match="Round 0 has fewer"):
+        serve(
+            second.model_copy(update={"federation": quick}),
+            None,
+            addresses[0],
+            tmp_path / "second",
+        )
+    for each in partners.values():
+        with pytest.raises(FederationError) as error:
+            each.result()
+        assert str(error.value) == (
+            f"This client joined the study {first.fingerprint}, the server now runs "
+            f"{second.fingerprint}; begin the client anew to take part in that."
+        )

@@ -1,0 +1,408 @@
+"""A run's folder: checkpoints, events, and going on after an interruption."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import RunError
+from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
+from fedtopics.methods.base import Checkpoint
+from fedtopics.model.topic_model import TopicModel
+from tests.model.test_exports import made
+
+ARRAYS = {
+    "weights": np.array([[1.5, -0.0], [np.inf, np.nan]], np.float32),
+    "exact": np.array([1 / 3, 1e-300]),
+    "count": np.array([2**40], np.int64),
+    "step": np.array(7.0, np.float32),  # no dimension, as Adam's step counts
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "nothing": np.zeros((0, 3), np.float32),
+}
+
+
+def state(round_: int, **numbers: float) -> Checkpoint:
+    return Checkpoint(round_, {"x": np.array([float(round_)])}, numbers)
+
+
+def finished(folder: Path, *rounds: int) -> Path:
+    """A run that left checkpoints after these rounds; return the newest one's file."""
+    run = RunFolder(folder, "study1")
+    for round_ in run.rounds(0, rounds[-1]):
+        if round_ in rounds:
+            run.checkpoint(state(round_))
+    run.close()
+    return folder / "checkpoints" / f"{rounds[-1]:08d}.safetensors"
+
+
+def restored(folder: Path) -> Checkpoint | None:
+    run = RunFolder(folder, "study1", resume=True)
+    try:
+        return run.restore()
+    finally:
+        run.close()
+
+
+def test_labels_stay_when_a_model_is_written_again(tmp_path: Path) -> None:
+    run, model = RunFolder(tmp_path, "study1"), made(labels={})
+    assert run.save(model).labels == {}
+    file = tmp_path / "model/topics.json"
+    rows = json.loads(file.read_text())
+    file.write_text(json.dumps([{**row, "label": f"no. {row['topic']}"} for row in rows]))
+    labels = {k: f"no. {k}" for k in range(3)}
+    assert run.save(made(labels={1: "of the run"})).labels == labels
+    assert TopicModel.from_pretrained(tmp_path / "model").labels == labels
+    # Other topics have none of them; nor has a model that was written by half.
+    others = made(labels={}, weights={"pseudo_counts": model.weights["pseudo_counts"] + 1})
+    assert run.save(others).labels == {}
+    assert TopicModel.from_pretrained(tmp_path / "model").labels == {}
+    (tmp_path / "model/model.safetensors").write_bytes(b"")
+    assert run.save(model).labels == {}
+    assert RunFolder(None, "study1").save(model) is model
+
+
+def test_checkpoint_comes_back_to_the_bit(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    next(run.rounds(11, 12))
+    run.checkpoint(Checkpoint(12, ARRAYS, {"best_loss": float("inf"), "waited": 3, "third": 1 / 3}))
+    run.close()
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 12
+    assert back.numbers == {"best_loss": float("inf"), "waited": 3, "third": 1 / 3}
+    assert back.arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert back.arrays[name].dtype == array.dtype, name
+        assert back.arrays[name].shape == array.shape, name
+        assert back.arrays[name].tobytes() == array.tobytes(), name
+
+
+def test_the_last_two_stay_and_the_newest_is_taken(tmp_path: Path) -> None:
+    finished(tmp_path, 1, 9, 10, 100)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == [
+        "00000010.safetensors",
+        "00000010.sha256",
+        "00000100.safetensors",
+        "00000100.sha256",
+    ]
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 100
+    assert back.arrays["x"].tolist() == [100.0]
+
+
+@pytest.mark.parametrize("place", [4, 60, -1])
+def test_a_flipped_bit_is_noticed(tmp_path: Path, place: int) -> None:
+    path = finished(tmp_path, 1, 2)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RunError, match=r"The checkpoint .*00000002\.safetensors is damaged"):
+        restored(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 5, -1])
+def test_a_truncated_checkpoint_is_noticed(tmp_path: Path, length: int) -> None:
+    path = finished(tmp_path, 1, 2)
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(RunError, match=r"The checkpoint .*00000002\.safetensors is damaged"):
+        restored(tmp_path)
+
+
+def test_a_lost_checkpoint_is_noticed(tmp_path: Path) -> None:
+    finished(tmp_path, 1, 2).unlink()
+    with pytest.raises(RunError, match=r"00000002\.safetensors is damaged"):
+        restored(tmp_path)
+
+
+def test_doing_as_the_message_says(tmp_path: Path) -> None:
+    path = finished(tmp_path, 1, 2)
+    path.unlink()
+    path.with_suffix(".sha256").unlink()
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 1
+
+
+def test_a_checkpoint_not_fully_written_is_passed_over(tmp_path: Path) -> None:
+    path = finished(tmp_path, 1, 2)
+    path.with_name("00000003.safetensors").write_bytes(b"half")
+    path.with_name("00000003.sha256.tmp").write_bytes(b"half")
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 2
+
+
+def test_nothing_is_restored_without_resume(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    run.checkpoint(state(1))
+    assert run.restore() is None
+    run.close()
+
+
+def test_resume_before_the_first_checkpoint(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    next(run.rounds(0, 1))
+    run.close()
+    assert restored(tmp_path) is None
+
+
+def test_what_failed_before_training_is_no_run(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    run.event("vocabulary")
+    run.close()
+    assert not (tmp_path / "events.jsonl").exists()
+    RunFolder(tmp_path, "study2").close()
+    with pytest.raises(RunError, match="no run"):
+        RunFolder(tmp_path, "study1", resume=True)
+
+
+def test_another_study_is_not_resumed(tmp_path: Path) -> None:
+    finished(tmp_path, 1)
+    with pytest.raises(RunError, match="is of study study1, this is study study2; resume with"):
+        RunFolder(tmp_path, "study2", resume=True)
+
+
+def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    finished(tmp_path, 1)
+    with pytest.raises(RunError, match=r"There is a run in .* already; go on with --resume"):
+        RunFolder(tmp_path, "study1")
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2
+
+
+def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"There is no run in .*none to resume; leave out --resume"):
+        RunFolder(tmp_path / "none", "study1", resume=True)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("line", ["", "{", "{}", "[]", "3"])
+def test_damaged_events(tmp_path: Path, line: str) -> None:
+    (tmp_path / "events.jsonl").write_text(line + "\n")
+    with pytest.raises(RunError, match=r"The first line of .*events\.jsonl is damaged"):
+        RunFolder(tmp_path, "study1", resume=True)
+
+
+def test_events(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    run = RunFolder(tmp_path / "deep" / "run", "study1", on_event=seen.append)
+    assert list(run.rounds(2, 4)) == [3, 4]
+    run.event("round", round=4, loss=1.5)
+    run.close()
+    again = RunFolder(tmp_path / "deep" / "run", "study1", resume=True, on_event=seen.append)
+    again.close()
+    lines = (tmp_path / "deep" / "run" / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert events == seen
+    assert events[3].pop("begun") == events[0]["time"]
+    assert all(event.pop("time") > 1.7e9 and event.pop("seconds") >= 0 for event in events)
+    assert events == [
+        {"event": "started", "study": "study1"},
+        {"event": "training", "done": 2, "rounds": 4},
+        {"event": "round", "round": 4, "loss": 1.5},
+        {"event": "resumed", "study": "study1"},
+    ]
+
+
+def test_when_a_checkpoint_is_due(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1", checkpoint_every=3)
+    assert [round_ for round_ in range(1, 10) if run.due(round_)] == [3, 6, 9]
+    run.close()
+
+
+def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[dict[str, Any]] = []
+    run = RunFolder(None, "study1", checkpoint_every=1, resume=True, on_event=seen.append)
+    assert not run.due(1)
+    run.checkpoint(state(1))
+    assert run.restore() is None
+    assert list(run.rounds(0, 2)) == [1, 2]
+    run.event("finished")
+    run.close()
+    assert [event["event"] for event in seen] == ["training", "finished"]
+    assert list(tmp_path.iterdir()) == []
+
+
+# What was agreed once
+
+AGREED = {
+    "words": ["oak", "Ähre", "🌳"],
+    "total": 2**60,
+    "share": 1 / 3,
+    "none": None,
+    "deep": [{}],
+}
+
+
+def test_what_was_kept_is_recalled_by_a_resumed_run(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    assert run.recall("agreement") is None
+    run.keep("agreement", AGREED)
+    assert run.recall("agreement") is None, "a new run agrees anew"
+    next(run.rounds(0, 1))
+    run.close()
+    again = RunFolder(tmp_path, "study1", resume=True)
+    assert again.recall("agreement") == AGREED
+    assert again.recall("other") is None
+    again.keep("agreement", {"words": []})
+    assert again.recall("agreement") == {"words": []}
+    again.close()
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunFolder(None, "study1", resume=True)
+    run.keep("agreement", AGREED)
+    assert run.recall("agreement") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"words": ["oa', b"\xff\xfe", b"[]", b"null", b"3"]
+)
+def test_damaged_agreements(tmp_path: Path, content: bytes) -> None:
+    finished(tmp_path, 1)
+    (tmp_path / "agreement.json").write_bytes(content)
+    run = RunFolder(tmp_path, "study1", resume=True)
+    with pytest.raises(RunError, match=r"agreement\.json is damaged; begin a new run\.$"):
+        run.recall("agreement")
+    run.close()
+
+
+# Full disks
+
+
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_keeps_the_older_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, Any]] = []
+    run = RunFolder(tmp_path, "study1", on_event=seen.append)
+    list(run.rounds(0, 5))
+    run.checkpoint(state(1))
+    run.checkpoint(state(2))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
+    assert len(before) == 4
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        run.checkpoint(state(3))
+        run.checkpoint(state(4))
+        after = {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
+        assert after == before
+    failed = [event for event in seen if event["event"] == "checkpoint failed"]
+    assert [event["round"] for event in failed] == [3, 4]
+    assert {event["reason"] for event in failed} == {"No space left on device"}
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 2
+
+    run.checkpoint(state(5))
+    run.close()
+    back = restored(tmp_path)
+    assert back is not None
+    assert back.round == 5
+
+
+def test_a_disk_that_fills_up_at_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The array file is there already, and must not be taken for a checkpoint."""
+    finished(tmp_path, 1)
+    run = RunFolder(tmp_path, "study1", resume=True)
+    calls = []
+
+    def fsync(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 2:
+            full(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    run.checkpoint(state(2))
+    run.close()
+    assert len(calls) == 2
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["00000001.safetensors", "00000001.sha256"]
+
+
+def test_a_failed_checkpoint_is_soon_due_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 1000.0
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    run = RunFolder(tmp_path, "study1", checkpoint_every=1000)
+    list(run.rounds(0, 9))
+    assert [round_ for round_ in (1, 999, 1000, 2000) if run.due(round_)] == [1000, 2000]
+    clock += LONGEST_UNSAVED
+    assert not run.due(1)
+    clock += 0.1
+    assert run.due(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        run.checkpoint(state(1))
+    assert run.due(2)
+    run.checkpoint(state(2))
+    assert not run.due(3)
+    clock += LONGEST_UNSAVED + 0.1
+    assert run.due(3)
+    run.close()
+    assert not RunFolder(None, "study1").due(1000), "there is nowhere to write"
+
+
+def test_the_minute_begins_with_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 1000.0
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    run = RunFolder(tmp_path, "study1", checkpoint_every=1000)
+    clock += 86_400  # waiting for clients
+    list(run.rounds(0, 9))
+    assert not run.due(1)
+    run.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_events_survive_a_full_disk(tmp_path: Path) -> None:
+    """The run goes on however long; once there is room, every line is there, in order."""
+    run = RunFolder(tmp_path, "study1")
+    list(run.rounds(0, 9))
+    assert run._events is not None
+    handle = run._events.fileno()
+    room, always_full = os.dup(handle), os.open("/dev/full", os.O_WRONLY)
+    for first, last in ((2, 300), (301, 302)):
+        run.event("round", round=first - 1)
+        os.dup2(always_full, handle)
+        for number in range(first, last):
+            run.event("round", round=number, padding="x" * 100)
+        os.dup2(room, handle)
+    run.close()
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    rounds = [line["round"] for line in lines if line["event"] == "round"]
+    assert rounds == [*range(1, 300), 300, 301]
+    os.close(room)
+    os.close(always_full)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_disk_that_stays_full_ends_no_run(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, "study1")
+    list(run.rounds(0, 9))
+    assert run._events is not None
+    always_full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(always_full, run._events.fileno())
+    run.event("finished")
+    run.close()
+    os.close(always_full)

@@ -1,0 +1,56 @@
+"""A study with all its clients in this process: its folder, and trying again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedtopics.errors import DataError, RunError
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from tests.helpers.federation import study, subjects
+
+SIZES = {"north": 40, "south": 30}
+
+
+def test_a_run_goes_on_with_its_own_clients_only(tmp_path: Path) -> None:
+    corpora = subjects(SIZES | {"west": 20})
+    two = {name: corpora[name] for name in SIZES}
+    train(study(max_rounds=3), two, out=tmp_path)
+    for others in (corpora, {"north": corpora["north"]}, {"north": 0, "west": 0}):
+        with pytest.raises(RunError, match="is of study"):
+            train(study(max_rounds=3), others, out=tmp_path, resume=True)
+    again = Study.read(tmp_path / "study.toml")
+    started = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[0])
+    assert again.fingerprint == started["study"]
+    assert train(again, two, out=tmp_path, resume=True).info["rounds"] == 3
+
+
+def test_what_failed_before_the_first_round_is_tried_again(tmp_path: Path) -> None:
+    corpora = subjects(SIZES)
+    with pytest.raises(DataError, match="Client 'south'"):
+        train(study(max_rounds=3), {**corpora, "south": []}, out=tmp_path)
+    model = train(study(max_rounds=2), corpora, out=tmp_path)
+    assert Study.read(tmp_path / "study.toml").method.max_rounds == 2
+    assert model.info["rounds"] == 2
+    with pytest.raises(RunError, match="There is a run"):
+        train(study(max_rounds=2), corpora, out=tmp_path)
+
+
+def test_the_study_of_a_run_finds_its_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, corpus in subjects(SIZES).items():
+        texts = [" ".join(words) for words in corpus.documents.to_pylist()]
+        Path(f"{name}.csv").write_text("\n".join(["text", *texts, ""]))
+    method = {"n_components": 3, "hidden": [8, 8], "max_rounds": 2}
+    clients = {name: {"data": f"{name}.csv"} for name in SIZES}
+    given = Study.make(method=method, clients=clients)
+    train(given, out="run")
+    monkeypatch.chdir("/")
+    again = Study.read(tmp_path / "run" / "study.toml")
+    assert again.fingerprint == given.fingerprint
+    assert {name: len(corpus) for name, corpus in again.corpora().items()} == SIZES

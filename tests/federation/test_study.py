@@ -1,0 +1,364 @@
+"""The study: one typed TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.privacy import Policy
+from fedtopics.federation.study import Study, check_client_name, example_study
+from fedtopics.methods.registry import GFedNTMClient
+from fedtopics.text.corpus import Corpus
+
+
+def written(folder: Path, content: str) -> Path:
+    path = folder / "study.toml"
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def read(folder: Path, content: str) -> Study:
+    return Study.read(written(folder, content))
+
+
+# Reading and writing
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"name": 'Ärzte "und"\n\\ \t Anwälte \U0001f333', "seed": 3},
+        {"name": "".join(map(chr, range(1, 128))), "seed": 2**63 - 1},
+        {"method": {"n_components": 7, "hidden": [5, 6], "max_rounds": 9, "preset": "paper"}},
+        {
+            "method": {
+                "preset": "paper",
+                "relevance": 0.25,
+                "learning_rate": 1e-5,
+                "tolerance": 1e-9,
+            }
+        },
+        {"method": {"optimizer": "fedadam", "local_steps": 3, "norm": "server"}},
+        {"method": {"preset": "paper", "relevance": None}},
+        {"method": {"network": "combinedtm", "embedding": {"model": "a/b", "dimension": 5}}},
+        {"method": {"network": "neurallda", "coherence": "documents", "relevance": 0.0}},
+        {
+            "text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]},
+            "method": {"coherence": "documents"},
+        },
+        {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
+        {"vocabulary": {"min_clients": 2, "max_document_share": 0.125}},
+        {
+            "clients": {
+                "north.1": {"data": "/data/a b.csv", "text": "Body", "policy": "/p.toml"},
+                "2-South_": {"data": "/data", "tokens": "t", "id": "i", "label": "l"},
+                "west": {"data": "/data", "embedding": "e", "embedding_model": "/models/b"},
+            }
+        },
+    ],
+)
+def test_what_is_written_is_read_again(tmp_path: Path, given: dict[str, Any]) -> None:
+    study = Study.make(**given)
+    again = read(tmp_path, study.to_toml())
+    assert again == study
+    assert again.fingerprint == study.fingerprint
+    assert again.to_toml() == study.to_toml()
+
+
+def test_every_value_is_written() -> None:
+    content = tomllib.loads(Study().to_toml())
+    assert content["seed"] == 0
+    assert list(content["method"])[:4] == ["name", "network", "preset", "n_components"]
+    assert content["method"]["n_components"] == 20
+    assert content["method"]["norm"] == "sync"
+    assert content["method"]["coherence"] == "windows"
+    assert "relevance" not in content["method"], "chosen"
+    assert content["method"]["embedding"] == {"model": "all-MiniLM-L6-v2", "dimension": 384}
+    assert content["text"]["stop_words"] == "english"
+    assert content["vocabulary"]["max_words"] == 5000
+
+
+def test_the_example_is_the_default(tmp_path: Path) -> None:
+    example = read(tmp_path, example_study())
+    clients = {
+        name: {"data": tmp_path / f"{name}.csv", "text": "text"} for name in ("north", "south")
+    }
+    assert example == Study.make(name="example", clients=clients)
+    assert example.method == Study().method
+
+
+def test_the_example_names_every_key(tmp_path: Path) -> None:
+    uncommented = "\n".join(line.removeprefix("# ") for line in example_study().splitlines())
+    method = Study().method
+    for table in (method, method.embedding, Study().text, Study().vocabulary):
+        for key in type(table).model_fields:
+            assert f"\n{key} = " in uncommented
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "studies").mkdir()
+    north = '[clients.a]\ndata = "../data/a.csv"\npolicy = "p.toml"\n'
+    written(tmp_path / "studies", north + '[clients.b]\ndata = "/data/b.csv"\n')
+    monkeypatch.chdir(tmp_path)
+    study = Study.read("studies/study.toml")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("text\none\n")
+    (tmp_path / "studies" / "p.toml").write_text("min_documents = 2\n")
+    monkeypatch.chdir("/")
+    a = study.clients["a"]
+    assert a.read("a").documents.to_pylist() == ["one"]
+    assert a.data.resolve() == tmp_path / "data" / "a.csv"
+    assert study.clients["b"].data == Path("/data/b.csv")
+    assert study.policies() == {"a": Policy(min_documents=2), "b": Policy()}
+
+
+def test_a_model_may_be_a_folder_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "models" / "small").mkdir(parents=True)
+    clients = (
+        '[clients.a]\nembedding_model = "models/small"\n[clients.b]\nembedding_model = "small"'
+    )
+    study = read(tmp_path, clients)
+    assert study.clients["a"].embedding_model == str(tmp_path / "models" / "small")
+    assert study.clients["b"].embedding_model == "small"
+
+
+def test_written_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    clients = {"a": {"data": "a.csv", "policy": "p.toml"}}
+    content = tomllib.loads(Study.make(clients=clients).to_toml())
+    assert content["clients"]["a"] == {
+        "data": str(tmp_path / "a.csv"), "policy": str(tmp_path / "p.toml")
+    }  # fmt: skip
+
+
+def test_documents_of_the_clients(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("body,title\none,no\ntwo,no\n")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "1.txt").write_text("three")
+    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\ntext = "title"\n[clients.b]\ndata = "b"\n')
+    corpora = study.corpora()
+    assert {name: corpus.documents.to_pylist() for name, corpus in corpora.items()} == {
+        "a": ["no", "no"],
+        "b": ["three"],
+    }
+    assert all(isinstance(corpus, Corpus) for corpus in corpora.values())
+
+
+def test_errors_name_the_client(tmp_path: Path) -> None:
+    study = read(tmp_path, '[clients.north]\ndata = "a.csv"\n')
+    with pytest.raises(DataError, match=r"Client 'north': There is no file .*a\.csv"):
+        study.corpora()
+
+
+def test_a_client_may_be_named_without_its_documents(tmp_path: Path) -> None:
+    study = read(tmp_path, "[clients.north]\n")
+    assert study.fingerprint == Study.make(clients={"north": {"data": "a.csv"}}).fingerprint
+    with pytest.raises(DataError, match="names no documents of client 'north'; add data"):
+        study.corpora()
+
+
+def test_a_study_without_clients_has_no_documents() -> None:
+    with pytest.raises(StudyError, match=r"names no clients; add \[clients\.NAME\]"):
+        Study().corpora()
+
+
+# What cannot be used
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("sed = 1", "there is no key 'sed'; remove it or correct its name"),
+        ("[method]\ntopics = 5", "there is no key 'method.topics'"),
+        ("[clients.a]\ndata = 'a'\ncolumn = 'x'", "there is no key 'clients.a.column'"),
+        ('seed = "one"', "'seed' is 'one': Input should be a valid integer"),
+        ("seed = -1", "'seed' is -1: Input should be greater than or equal to 0"),
+        ("seed = 9223372036854775808", "'seed' is 9223372036854775808"),
+        ("[method]\nhidden = [-1, 5]", "'method.hidden"),
+        ("[method]\nlearning_rate = inf", "'method.learning_rate' is inf"),
+        ("seed = 100000000000000000000000", "'seed' is 100000000000000000000000"),
+        ("[method]\nn_components = 1", "'method.n_components' is 1: .* greater than or equal to 2"),
+        ("[method]\nn_components = 2.5", "'method.n_components' is 2.5"),
+        ("[method]\nhidden = [0, 5]", "'method.hidden"),
+        ("[method]\ndropout = 1.0", "'method.dropout' is 1.0"),
+        (
+            "[method]\npreset = 'best'",
+            "'method.preset' is 'best': .* 'default', 'paper' or 'mixtures'",
+        ),
+        ("[method]\npreset = ['paper']", "'method.preset' is"),
+        ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
+        ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; known: prodlda, neurall"),
+        ("[method]\nname = 'ldaa'", "a table with name = one of gfedntm, lda, flda, "),
+        ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
+        ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),
+        ("[method]\nname = 'lda'\nalpha = -1", "'method.alpha' is -1"),
+        ("[method]\nnetwork = 3", "'method.network' is 3"),
+        ("[method]\ncoherence = 'sentences'", "'windows', 'documents' or 'nothing'"),
+        ("[method]\nrelevance = -0.1", "'method.relevance' is -0.1"),
+        ("[method.embedding]\ndimension = 0", "'method.embedding.dimension' is 0"),
+        ("[method.embedding]\nmodel = ''", "'method.embedding.model' is ''"),
+        ("[method.embedding]\nsize = 3", "there is no key 'method.embedding.size'"),
+        ("method = 3", "'method' is 3"),
+        ("clients = 3", "'clients' is 3"),
+        ("[clients]\na = 'a.csv'", r"each client is a table \[clients\.NAME\]"),
+        ("seed = ", "Invalid value"),
+    ],
+)
+def test_unusable_study(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(StudyError, match=rf"The study .*study\.toml cannot be used: .*{message}"):
+        read(tmp_path, content)
+
+
+def test_missing_study(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"none\.toml cannot be used: No such file"):
+        Study.read(tmp_path / "none.toml")
+
+
+def test_a_study_that_is_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_bytes('name = "caf\xe9"'.encode("latin-1"))
+    with pytest.raises(StudyError, match=r"study\.toml cannot be used"):
+        Study.read(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "../a", "a/b", ".a", "-a", "_a", "a\n", "ä"])
+def test_bad_client_names(name: str) -> None:
+    with pytest.raises(StudyError, match="cannot name a client; use letters, digits"):
+        check_client_name(name)
+    with pytest.raises(StudyError, match="cannot name a client; use letters, digits"):
+        Study.make(clients={name: {"data": "a.csv"}})
+
+
+def test_a_message_ends_with_one_full_stop() -> None:
+    with pytest.raises(StudyError) as error:
+        Study.make(clients={"a b": {"data": "a.csv"}})
+    assert not str(error.value).endswith("..")
+
+
+def test_a_preset_that_is_no_string() -> None:
+    with pytest.raises(StudyError, match=r"'method.preset' is \['paper'\]"):
+        Study.make(method={"preset": ["paper"]})
+
+
+@pytest.mark.parametrize("name", ["a", "7", "north.1", "North_East-2"])
+def test_good_client_names(name: str) -> None:
+    check_client_name(name)
+
+
+# What is agreed on
+
+
+def test_fingerprint_is_of_what_is_agreed_on() -> None:
+    clients = {"a": {"data": "a.csv"}, "b": {"data": "b.csv"}}
+    first = Study.make(clients=clients).fingerprint
+    same = [
+        {"clients": {"b": {"data": "/else/b.parquet", "text": "body"}, "a": {"data": "a.csv"}}},
+        {"clients": {"a": {"data": "a.csv", "policy": "p.toml"}, "b": {"data": "b.csv"}}},
+        {"clients": clients, "name": "another"},
+        {"clients": clients, "checkpoint_every": 7},
+        {"clients": {"a": {"embedding": "e"}, "b": {"embedding_model": "/models/m"}}},
+    ]
+    others = [
+        {"clients": {"a": {"data": "a.csv"}, "c": {"data": "b.csv"}}},
+        {"clients": {"a": {"data": "a.csv"}}},
+        {"clients": clients, "seed": 1},
+        {"clients": clients, "method": {"n_components": 21}},
+        {"clients": clients, "method": {"network": "combinedtm"}},
+        {"clients": clients, "method": {"embedding": {"model": "all-mpnet-base-v2"}}},
+        {"clients": clients, "method": {"coherence": "nothing"}},
+        {"clients": clients, "text": {"lowercase": False}},
+        {"clients": clients, "vocabulary": {"max_words": 10}},
+    ]
+    assert {Study.make(**given).fingerprint for given in same} == {first}
+    assert len({first, *(Study.make(**given).fingerprint for given in others)}) == 10
+
+
+def test_the_clients_of_a_run_are_part_of_the_fingerprint() -> None:
+    clients = {"a": {"data": "a.csv"}, "b": {"data": "b.csv"}}
+    named = Study.make(clients=clients)
+    assert Study().with_clients("ab").fingerprint == named.fingerprint
+    assert Study().with_clients("a").fingerprint != Study().fingerprint
+    assert named.with_clients("ac").clients["a"] == named.clients["a"]
+
+
+# The method's rules
+
+
+@pytest.mark.parametrize("optimizer", ["fedavg", "fedadam"])
+def test_averaging_needs_local_steps(optimizer: str) -> None:
+    with pytest.raises(StudyError, match=f"'{optimizer}' does not go with local_steps 1"):
+        Study.make(method={"optimizer": optimizer, "norm": "server"})
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_gradients_are_of_one_step(optimizer: str) -> None:
+    with pytest.raises(StudyError, match=f"'{optimizer}' does not go with local_steps 2"):
+        Study.make(method={"optimizer": optimizer, "norm": "server", "local_steps": 2})
+
+
+def test_synchronised_norm_has_no_local_steps() -> None:
+    with pytest.raises(StudyError, match='norm "sync" needs an exchange a step'):
+        Study.make(method={"optimizer": "fedavg", "local_steps": 2})
+
+
+def test_server_norm_implies_layer_norm() -> None:
+    assert Study.make(method={"norm": "server"}).method.layer_norm
+    assert not Study.make(method={"norm": "local"}).method.layer_norm
+    with pytest.raises(StudyError, match='norm "server" needs layer_norm'):
+        Study.make(method={"norm": "server", "layer_norm": False})
+
+
+def test_the_papers_preset() -> None:
+    paper = Study.make(method={"preset": "paper"}).method
+    assert (paper.learn_prior, paper.word_bias, paper.relevance) == (True, False, 1.0)
+    assert (paper.dropout, paper.alpha) == (0.2, 1.0)
+    assert Study().method.relevance is None
+
+
+def test_networks_that_see_an_embedding() -> None:
+    seeing = {
+        name: Study.make(method={"network": name}).method.needed_embedding is not None
+        for name in ("prodlda", "neurallda", "combinedtm", "zeroshottm")
+    }
+    assert seeing == {"prodlda": False, "neurallda": False, "combinedtm": True, "zeroshottm": True}
+
+
+def test_how_often_which_function_is_called() -> None:
+    def schedule(**method: Any) -> dict[str, str]:
+        return GFedNTMClient.schedule(Study.make(method=method).method)
+
+    assert schedule() == {
+        "size": "once instead of vocabulary, if a model's own words are kept",
+        "vocabulary": "once",
+        "adopt": "once",
+        "forward": "twice a round",
+        "loss": "each round",
+        "backward": "twice a round",
+        "shares": "once, at the end",
+        "word_sums": "once, at the end",
+        "pairs": "once, at the end",
+    }
+    neurallda = schedule(network="neurallda", coherence="nothing")
+    assert (neurallda["forward"], neurallda["backward"]) == ("each round", "each round")
+    assert "pairs" not in neurallda
+    assert "forward" not in schedule(network="neurallda", norm="server")
+
+
+def test_a_given_value_wins_over_the_preset() -> None:
+    method = {"preset": "paper", "learn_prior": False, "relevance": 0.5}
+    paper = Study.make(method=method).method
+    assert (paper.learn_prior, paper.word_bias, paper.relevance) == (False, False, 0.5)
+
+
+def test_a_date_stays_a_date(tmp_path: Path) -> None:
+    method = {"name": "flda", "period": "month", "begin": date(2026, 1, 31)}
+    study = Study.make(method=method)
+    assert 'period = "month"' in study.to_toml()
+    assert tomllib.loads(study.to_toml())["method"]["begin"] == date(2026, 1, 31)
+    assert read(tmp_path, study.to_toml()).fingerprint == study.fingerprint
+    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint

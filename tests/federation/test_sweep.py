@@ -1,0 +1,184 @@
+"""How many topics: scores side by side, and what is done is not done again."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import sparse
+
+from fedtopics import cli
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation import sweep as sweeping
+from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.study import Study
+from fedtopics.federation.sweep import (
+    CRITERIA,
+    Criterion,
+    held_out_loss,
+    recommend,
+    summarise,
+    sweep,
+)
+from fedtopics.metrics import unique_words
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+
+FAMILIES = [[f"{name}{j}" for j in range(12)] for name in ("oak", "brig", "tea", "iron")]
+
+
+def documents(n: int, seed: int) -> list[list[str]]:
+    """Each of the words of one family of four."""
+    rng = np.random.default_rng(seed)
+    return [rng.choice(FAMILIES[rng.integers(4)], 20).tolist() for _ in range(n)]
+
+
+CORPORA = {"a": Corpus.of(documents(120, 0)), "b": Corpus.of(documents(90, 1))}
+POLICIES = dict.fromkeys(CORPORA, OPEN_POLICY)
+
+
+def plan(**method: Any) -> Study:
+    given = {"name": "lda", "max_rounds": 8, "coherence": "documents"} | method
+    return Study.make(method=given)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]], list[str]]:
+    folder = tmp_path_factory.mktemp("sweep")
+    trained: list[str] = []
+
+    def note(event: dict[str, Any]) -> None:
+        if event["event"] == "model" and event["name"]:
+            trained.append(event["name"])
+
+    given: dict[str, Any] = {"corpora": CORPORA, "policies": POLICIES, "on_event": note}
+    return folder, sweep(plan(), [4, 2], 2, folder, **given), trained
+
+
+def test_scores_are_those_of_the_models(done: Any) -> None:
+    folder, summary, trained = done
+    assert trained == ["2 topics, seed 0", "4 topics, seed 0", "2 topics, seed 1",
+                       "4 topics, seed 1"]  # fmt: skip
+    assert [(row["topics"], row["seeds"]) for row in summary] == [(2, 2), (4, 2)]
+    for row in summary:
+        models = [
+            TopicModel.from_pretrained(folder / "models" / f"{row['topics']}-{seed}")
+            for seed in (0, 1)
+        ]
+        npmi = [model.coherence["npmi"].mean() for model in models]
+        assert row["npmi"] == pytest.approx(np.mean(npmi))
+        assert row["npmi_deviation"] == pytest.approx(np.std(npmi, ddof=1))
+        diversity = [unique_words(model.topics(10), 10) for model in models]
+        assert row["diversity"] == pytest.approx(np.mean(diversity))
+        assert models[0].documents == {"a": 108, "b": 81}, "a tenth is held out"
+
+
+def test_the_number_of_families_is_recommended(done: Any) -> None:
+    _, (two, four), _ = done
+    assert four["held_out"] == pytest.approx(math.log(12), abs=0.1), "of one family's twelve words"
+    assert two["held_out"] > 0.4 + four["held_out"]
+    assert four["stability"] > 0.95
+    assert recommend([two, four])[0] == [4]
+
+
+def test_what_is_done_is_not_done_again(done: Any) -> None:
+    folder, summary, _ = done
+    trained: list[str] = []
+
+    def note(event: dict[str, Any]) -> None:
+        if event["event"] == "model" and event["name"]:
+            trained.append(event["name"])
+
+    given: dict[str, Any] = {"corpora": CORPORA, "policies": POLICIES, "on_event": note}
+    assert sweep(plan(), [2, 4], 2, folder, **given) == summary
+    assert trained == []
+    sweep(plan(), [2], 1, folder, **given | {"corpora": {"a": CORPORA["a"]}})
+    assert trained == ["2 topics, seed 0"], "of other clients it is another study"
+
+
+def test_held_out_loss_by_hand(done: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = TopicModel.from_pretrained(done[0] / "models" / "2-0")
+    corpus = Corpus.of([[FAMILIES[0][0]] * 8 + [FAMILIES[1][1]] * 6, ["unknown"]])
+    halves = []
+
+    def even(counts: Any, beta: Any, alpha: float, theta: Any, readout: str) -> Any:
+        halves.append(counts.toarray())
+        assert alpha == 0.5 and readout == "mean"
+        return np.array([[0.25, 0.75], [0.5, 0.5]])
+
+    monkeypatch.setattr(sweeping, "refine", even)
+    found = held_out_loss(model, {"a": corpus}, seed=0)
+    (seen,) = halves
+    hidden = model.count(corpus).toarray() - seen
+    assert 0 < seen.sum() < 14 and hidden.min() >= 0
+    expected = -(hidden[0] @ np.log(np.array([0.25, 0.75]) @ model.beta)) / hidden.sum()
+    assert found == pytest.approx(expected)
+    assert held_out_loss(model, {"a": corpus}, seed=0) == found, "a function of the seed"
+    assert math.isnan(held_out_loss(model, {"a": Corpus.of([[]])}, seed=0))
+    assert sparse.issparse(model.count(corpus))
+
+
+def test_criteria() -> None:
+    rows = [
+        {"topics": 5, "npmi": 0.30, "npmi_deviation": 0.0, "held_out": 7.0,
+         "held_out_deviation": 0.0, "stability": None, "stability_deviation": 0.0},
+        {"topics": 10, "npmi": 0.33, "npmi_deviation": 0.05, "held_out": 6.5,
+         "held_out_deviation": 0.1, "stability": None, "stability_deviation": 0.0},
+        {"topics": 20, "npmi": 0.20, "npmi_deviation": 0.2, "held_out": 6.59,
+         "held_out_deviation": 0.0, "stability": None, "stability_deviation": 0.0},
+    ]  # fmt: skip
+    assert [criterion.best(rows) for criterion in CRITERIA] == [[5, 10], [10, 20], []]
+    good, reasons = recommend(rows)
+    assert good == [10]
+    assert reasons[0] == "coherence (NPMI): 5, 10 (within a deviation of the best)"
+    assert len(reasons) == 2, "stability of a single seed is none"
+    assert Criterion("x", "", 1).best([{"topics": 2, "x": 1.0, "x_deviation": 0.0}]) == [2]
+
+
+def test_deviation_of_one_seed_is_zero() -> None:
+    (row,) = summarise([{"study": "s", "topics": 3, "seed": 0, "npmi": 0.5}], {3: []})
+    assert row == {"topics": 3, "seeds": 1, "npmi": 0.5, "npmi_deviation": 0.0,
+                   "stability": None, "stability_deviation": 0.0}  # fmt: skip
+
+
+def test_wrong_input(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="at least one number of topics"):
+        sweep(plan(), [], 1, tmp_path, corpora=CORPORA)
+    with pytest.raises(StudyError, match="take them out of the study"):
+        study = Study.make(method={"name": "discriminative", "candidates": (2, 3)})
+        sweep(study, [2], 1, tmp_path, corpora=CORPORA)
+    with pytest.raises(DataError, match="There are no clients"):
+        sweep(plan(), [2], 1, tmp_path, corpora={})
+
+
+def test_the_command(tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 1)):
+        lines = [json.dumps({"text": " ".join(words)}) for words in documents(80, seed)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "study.toml").write_text(
+        'name = "wide"\n[method]\nname = "lda"\nmax_rounds = 3\ncoherence = "documents"\n'
+        + "".join(f'[clients.{n}]\ndata = "{tmp_path}/{n}.jsonl"\ntext = "text"\n' for n in "ab")
+    )
+    arguments = [
+        "sweep",
+        str(tmp_path / "study.toml"),
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    result = CliRunner().invoke(cli.app, [*arguments, "--topics", "2,4", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert [row["topics"] for row in found["scores"]] == [2, 4]
+    assert found == json.loads((tmp_path / "o" / "sweep.json").read_text())
+    assert (tmp_path / "o" / "sweep.svg").read_text().startswith("<svg")
+    shown = CliRunner().invoke(cli.app, [*arguments, "--topics", "2,4"]).output
+    assert "Recommended: " in shown and "coherence" in shown
+    wrong = CliRunner().invoke(cli.app, [*arguments, "--topics", "2,many"])
+    assert wrong.exit_code == 2 and "5,10,20" in wrong.output

@@ -1,0 +1,291 @@
+"""Small corpora with embeddings that lie in clusters, and studies of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from fedtopics.datasets import split_clients
+from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.points import unit_rows
+from fedtopics.methods.site import Workplace
+from fedtopics.metrics import clustering_accuracy
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.vocabulary import fingerprint
+from tests.helpers.grpc_federation import federated
+from tests.methods.test_exactness import assert_same_bits
+
+DIMENSION = 16  # of the embeddings
+CLUSTERS = 5
+FAMILIES = ("apple", "bread", "cloud", "dance", "eagle", "field", "grape", "house")
+Points = NDArray[np.floating[Any]]
+
+
+def corpus_of(
+    embeddings: Any, labels: NDArray[np.int64] | None = None, texts: list[list[str]] | None = None
+) -> Corpus:
+    """A corpus of these embeddings; texts are of words of the label's family."""
+    embeddings = np.asarray(embeddings, np.float32)
+    labels = np.zeros(len(embeddings), np.int64) if labels is None else labels
+    if texts is None:
+        texts = [
+            [f"{FAMILIES[k % 8]}{(i + j) % 6}" for j in range(3)] for i, k in enumerate(labels)
+        ]
+    corpus = replace(Corpus.of(texts), labels=pa.chunked_array([labels]))
+    return corpus.with_embeddings(embeddings)
+
+
+def blobs(
+    n: int, n_clusters: int = CLUSTERS, spread: float = 0.5, seed: int = 0, even: bool = True
+) -> Corpus:
+    """Documents in clusters around random directions, whose words are of their cluster's family."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n_clusters, DIMENSION))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    shares = None if even else rng.dirichlet(np.full(n_clusters, 3.0))
+    labels = rng.choice(n_clusters, n, p=shares)
+    noise = rng.normal(size=(n, DIMENSION)) * spread / np.sqrt(DIMENSION)
+    return corpus_of(centres[labels] + noise, labels)
+
+
+def spread(corpus: Corpus, n_clients: int, alpha: float | None = None) -> dict[str, Corpus]:
+    """The same documents at so many clients; with alpha, each client has labels of its own."""
+    if n_clients == 1:
+        return {"all": corpus}
+    how: dict[str, Any] = {"by": "even"} if alpha is None else {"by": "dirichlet", "alpha": alpha}
+    return split_clients(corpus, n_clients=n_clients, **how)
+
+
+def planned(name: str, **method: Any) -> Study:
+    """A small study of those corpora, which runs quickly."""
+    small: dict[str, Any] = {
+        "name": name,
+        "n_components": CLUSTERS,
+        "embedding": {"dimension": DIMENSION},
+        "coherence": "nothing",
+    }
+    if name == "fstc":
+        small |= {"max_rounds": 4, "local_steps": 10, "batch_size": 50, "hidden": 8}
+        small |= {"learning_rate": 0.01, "transports": 5, "starts": 2, "tolerance": 0.02}
+    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    return Study.make(method=small | method, vocabulary=limits)
+
+
+def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:
+    """The model of clients that let out everything."""
+    return train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), **how)
+
+
+def half(
+    plan: Study,
+    corpus: Corpus,
+    policy: Policy = OPEN_POLICY,
+    name: str = "a",
+    folder: Path | None = None,
+) -> tuple[Any, str]:
+    """A client's half that took up a vocabulary, and the vocabulary's fingerprint."""
+    place = Workplace(folder=folder)
+    client: Any = plan.client_half(name, plan.embedded(corpus), policy, place)
+    words = sorted({word for batch in corpus.batches() for text in batch for word in text})
+    client.adopt(words, len(corpus), 3.0)
+    return client, fingerprint(words)
+
+
+def each_apart(n: int, policy: Policy, **method: Any) -> tuple[Any, str]:
+    """A half whose documents' embeddings are the unit vectors: a sum says of whom it is."""
+    plan = planned("kmeans", **{"embedding": {"dimension": n}} | method)
+    return half(plan, corpus_of(np.eye(n)), policy)
+
+
+def labels_of(corpus: Corpus) -> NDArray[np.int64]:
+    """The clusters that documents were drawn from."""
+    assert corpus.labels is not None
+    return np.array(corpus.labels.to_pylist())
+
+
+def texts_of(corpus: Corpus) -> list[list[str]]:
+    """The documents' words."""
+    return [list(text) for batch in corpus.batches() for text in batch]
+
+
+def accuracy(model: TopicModel, corpora: Mapping[str, Corpus]) -> float:
+    """How well clusters are those that the documents of all clients were drawn from."""
+    found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
+    truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
+    return clustering_accuracy(truth, found)
+
+
+# Runs
+
+
+class StoppedError(Exception):
+    """Ends a run before its time."""
+
+
+def gone_on(
+    plan: Study, corpora: Mapping[str, Corpus], folder: Path, stop: int, **how: Any
+) -> TopicModel:
+    """The model of a run that is interrupted after a round, and resumed."""
+
+    def happen(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == stop:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        trained(plan, corpora, out=folder, on_event=happen)
+    return trained(plan, corpora, out=folder, resume=True, **how)
+
+
+def assert_same_result(found: TopicModel, expected: TopicModel) -> None:
+    """Every bit is the same, and so is what a model says of its training."""
+    assert found.weights.keys() == expected.weights.keys()
+    assert_same_bits(found, expected)
+    assert found.info == expected.info
+
+
+def assert_not_worked_again(plan: Study, corpora: Mapping[str, Corpus], folder: Path) -> TopicModel:
+    """Resume a run that is done: its model stays as it is."""
+    whole = trained(plan, corpora, out=folder)
+    assert_same_result(trained(plan, corpora, out=folder, resume=True), whole)
+    return whole
+
+
+def assert_same_however_carried(
+    plan: Study, corpora: dict[str, Corpus], folder: Path
+) -> TopicModel:
+    """Permuted clients and another engine, gRPC, change no bit."""
+    forth = trained(plan, corpora)
+    back = trained(plan, dict(reversed(corpora.items())))
+    there = federated(plan, corpora, folder).model
+    for model in (back, there):
+        assert_same_result(model, forth)
+        assert model.topics() == forth.topics()
+    return forth
+
+
+@dataclass
+class Messages:
+    """All that clients were asked and replied."""
+
+    calls: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+
+    def of(self, function: str, client: str) -> list[dict[str, Any]]:
+        """The replies of a client's function."""
+        return [reply for name, each, _, reply in self.calls if (name, each) == (client, function)]
+
+    def leaves(self) -> Iterator[Any]:
+        """All values in them."""
+        for _, _, payload, reply in self.calls:
+            yield from _values(payload)
+            yield from _values(reply)
+
+
+def _values(content: Any) -> Iterator[Any]:
+    if isinstance(content, Mapping):
+        for value in content.values():
+            yield from _values(value)
+    else:
+        yield content
+
+
+def overheard(monkeypatch: pytest.MonkeyPatch) -> Messages:
+    """Listen at all doors."""
+    messages, call = Messages(), Door.call
+
+    def listening(self: Door, function: str, payload: Any) -> dict[str, Any]:
+        reply = call(self, function, payload)
+        messages.calls.append((self.client, function, dict(payload), reply))
+        return reply
+
+    monkeypatch.setattr(Door, "call", listening)
+    return messages
+
+
+CANARY = "quetzalcoatl"
+
+
+def assert_nothing_else_leaves(
+    plan: Study, folder: Path, monkeypatch: pytest.MonkeyPatch, alpha: float | None = None
+) -> Messages:
+    """Run a study under the usual policy, with a rare word; look for it and for embeddings."""
+    corpus = blobs(300)
+    texts = texts_of(corpus)
+    texts[7] = [*texts[7], CANARY]
+    corpus = replace(corpus, documents=Corpus.of(texts).documents)
+    corpora = spread(corpus, 3, alpha)
+    messages, events = overheard(monkeypatch), list[dict[str, Any]]()
+    model = train(plan, corpora, out=folder, on_event=events.append)
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    assert {"ledger.jsonl", "model.safetensors", "events.jsonl"} <= {path.name for path in written}
+    for path in written:
+        assert CANARY.encode() not in path.read_bytes(), path
+    assert CANARY not in f"{events}{list(messages.leaves())}"
+    assert CANARY not in model.vocabulary.words
+    embeddings = unit_rows(np.asarray(corpus.embeddings, np.float64))
+    origins = [
+        p["origin"] for _, _, p, _ in messages.calls if len(p.get("origin", ())) == DIMENSION
+    ]
+    alone = np.concatenate(
+        [embeddings, *(unit_rows(embeddings - origin) for origin in origins[:1])]
+    )
+    for value in messages.leaves():
+        if getattr(value, "shape", (0,))[-1:] == (DIMENSION,):
+            found = unit_rows(np.asarray(value, np.float64).reshape(-1, DIMENSION))
+            assert np.abs(found @ alone.T).max() < 1 - 1e-6, "that is a document's embedding"
+    return messages
+
+
+# Corpora that are none, or hardly any
+
+
+def assert_sound(model: TopicModel, corpora: Any) -> None:
+    """Numbers are finite, and there is a row a document; of empty ones nothing is known."""
+    for weight in model.weights.values():
+        assert np.isfinite(weight.numpy()).all()
+    for corpus in corpora.values():
+        theta, main = model.transform(corpus), model.main_topics(corpus)
+        assert theta.shape == (len(corpus), model.n_topics)
+        np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-5)
+        empty = np.array([not text for text in texts_of(corpus)])
+        np.testing.assert_array_equal(main[empty], -1)
+        np.testing.assert_allclose(theta[empty], 1 / model.n_topics)
+        np.testing.assert_array_equal(main[~empty], theta[~empty].argmax(1))
+
+
+def empty(n: int) -> Corpus:
+    """Documents without a word."""
+    return corpus_of(np.zeros((n, DIMENSION)), texts=[[]] * n)
+
+
+def _with_empty() -> dict[str, Corpus]:
+    corpora = spread(blobs(80), 2)
+    first = corpora["client-1"]
+    embeddings, texts = np.array(first.embeddings), texts_of(first)
+    for row in (0, 5, 39):
+        embeddings[row], texts[row] = 0, []
+    return {**corpora, "client-1": corpus_of(embeddings, labels_of(first), texts)}
+
+
+def _of_two_texts() -> dict[str, Corpus]:
+    """Fewer different documents than clusters."""
+    corpus = corpus_of(np.tile(np.eye(DIMENSION)[:2], (30, 1)), np.tile([0, 1], 30))
+    return {"a": corpus, "b": corpus}
+
+
+ODD: dict[str, Callable[[], dict[str, Corpus]]] = {
+    "empty documents among others": _with_empty,
+    "a client of three documents": lambda: {"a": blobs(80), "b": blobs(3)},
+    "a single client": lambda: {"a": blobs(80)},
+    "two texts": _of_two_texts,
+}
+"""What a study of five clusters has to cope with."""

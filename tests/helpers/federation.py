@@ -1,0 +1,84 @@
+"""Small corpora and federations for the tests."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from fedtopics.federation.study import Study
+from fedtopics.methods.aggregation import Rows
+from fedtopics.text.corpus import Corpus
+
+DIMENSION = 7  # of the embeddings
+COMMON = [f"common{i}" for i in range(20)]
+
+
+def subjects(sizes: dict[str, int], seed: int = 0) -> dict[str, Corpus]:
+    """One subject a client: 40 words of its own, 20 that all share."""
+    rng = np.random.default_rng(seed)
+    corpora = {}
+    for name, size in sizes.items():
+        words = np.array([f"{name}{i}" for i in range(40)] + COMMON)
+        weights = rng.dirichlet(np.full(len(words), 0.3))
+        documents = [
+            rng.choice(words, rng.integers(5, 30), p=weights).tolist() for _ in range(size)
+        ]
+        corpora[name] = Corpus.of(documents)
+    return corpora
+
+
+def tokens_of(corpus: Corpus) -> list[list[str]]:
+    """The documents of a tokenised corpus."""
+    return [list(document) for batch in corpus.batches() for document in batch]
+
+
+def embedded(corpora: dict[str, Corpus], seed: int = 0) -> dict[str, Corpus]:
+    """Those corpora with embeddings that their clients bring along: no model is needed."""
+    rng = np.random.default_rng(seed)
+    result = {}
+    for name, corpus in corpora.items():
+        vectors = rng.normal(size=(len(corpus), DIMENSION))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        result[name] = corpus.with_embeddings(vectors.astype(np.float32))
+    return result
+
+
+def study(**method: object) -> Study:
+    """A small study on those corpora, whatever the defaults are."""
+    small = {
+        "n_components": 6,
+        "hidden": [16, 12],
+        "dropout": 0.2,
+        "learning_rate": 0.002,
+        "batch_size": 64,
+        "max_rounds": 50,
+        "embedding": {"dimension": DIMENSION},
+    }
+    method = {**small, **method}
+    return Study.make(method=method, vocabulary={"min_document_frequency": 1}, checkpoint_every=10)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Hold plain data against each other: types, orders, shapes, every bit."""
+    assert type(found) is type(expected), (found, expected)
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for name, value in expected.items():
+            assert_same(found[name], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    elif isinstance(expected, np.ndarray):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert found.tobytes() == expected.tobytes()
+    elif isinstance(expected, Rows):
+        assert found.n_rows == expected.n_rows
+        assert_same(found.index, expected.index)
+        assert_same(found.values, expected.values)
+    elif isinstance(expected, float):
+        assert struct.pack("d", found) == struct.pack("d", expected)
+    else:
+        assert found == expected

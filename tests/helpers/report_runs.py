@@ -1,0 +1,249 @@
+"""Small runs, each trained once a session, and their reports: what to look at in a page."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.datasets import synthetic_lda
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.report import find_run, summarise, write_report
+from fedtopics.report.run import RunFacts
+from fedtopics.report.summary import Summary
+from fedtopics.text.corpus import Corpus
+from tests.helpers.clusters import blobs, planned, spread, texts_of
+from tests.helpers.streams import DRIFT, flda, stream
+from tests.model.test_exports import made
+
+CANARY = "quetzalcoatl"
+Corpora = Mapping[str, Corpus]
+THEMES = {
+    "harbour": "boat crane dock ferry harbour mast pier quay rope sail tide whale",
+    "kitchen": "bowl bread butter flour kettle lemon oven pepper plate salt spoon sugar",
+    "orchard": "apple bee blossom cherry hedge ladder leaf orchard pear plum root twig",
+    "winter": "blizzard coat frost glove ice mitten scarf sledge snow stove thaw wool",
+}
+
+
+def like_the_demo() -> tuple[Study, Corpora]:
+    """ProdLDA of texts: what each client writes about, and what it shares with the others."""
+    rng = np.random.default_rng(0)
+    habits = {"north": ["harbour", "winter"], "east": ["kitchen", "winter"], "south": ["orchard"]}
+    corpora = {}
+    for name, own in habits.items():
+        texts = []
+        for _ in range(90):
+            words = np.array(THEMES[own[rng.integers(len(own))]].split())
+            texts.append(" ".join(rng.choice(words, 9)).capitalize() + ".")
+        texts[7] += f" The {CANARY} of {name}."
+        texts[11] = ""
+        corpora[name] = Corpus.of(texts)
+    method = {"n_components": 5, "max_rounds": 40, "batch_size": 90, "learning_rate": 0.02}
+    limits = {"min_document_frequency": 2}
+    return Study.make(name="demo", method=method, vocabulary=limits), corpora
+
+
+def synthetic() -> tuple[Study, Corpora]:
+    """LDA of 50 topics and 20 clients."""
+    drawn = synthetic_lda(
+        20, n_words=400, n_topics=50, shared_topics=10, eta=0.02, n_documents=150, n_validation=1,
+        lengths=(20, 40),
+    )  # fmt: skip
+    method = {"name": "lda", "n_components": 50, "max_rounds": 5, "coherence": "nothing"}
+    corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
+    return Study.make(name="synthetic", method=method), {
+        name: with_canary(corpus) for name, corpus in corpora.items()
+    }
+
+
+def drifting() -> tuple[Study, Corpora]:
+    """F-LDA of documents whose themes change: one vanishes, one is new."""
+    corpora = {name: with_canary(corpus) for name, corpus in stream(DRIFT).items()}
+    return flda(coherence="documents"), corpora
+
+
+def clustered() -> tuple[Study, Corpora]:
+    """FSTC of short texts."""
+    corpora = {name: with_canary(corpus) for name, corpus in spread(blobs(300), 3).items()}
+    return planned("fstc", coherence="documents"), corpora
+
+
+def with_canary(corpus: Corpus) -> Corpus:
+    """The same documents, of which one has a word of its own."""
+    texts = texts_of(corpus)
+    texts[7] = [*texts[7], CANARY]
+    return replace(corpus, documents=Corpus.of(texts).documents)
+
+
+RUNS: dict[str, Callable[[], tuple[Study, Corpora]]] = {
+    "demo": like_the_demo,
+    "synthetic": synthetic,
+    "flda": drifting,
+    "fstc": clustered,
+}
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A run and its report, or a model's."""
+
+    model: TopicModel
+    summary: Summary
+    page: Path
+    facts: RunFacts = field(default_factory=lambda: RunFacts(name=""))
+    corpora: Corpora = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The run's."""
+        return self.page.parent
+
+    @cached_property
+    def html(self) -> str:
+        """The page."""
+        return self.page.read_text(encoding="utf-8")
+
+    @cached_property
+    def markdown(self) -> str:
+        """Its twin."""
+        return self.page.with_suffix(".md").read_text(encoding="utf-8")
+
+    @property
+    def csv(self) -> list[dict[str, str]]:
+        """The rows of the table that the page has to download."""
+        return list(csv.DictReader(StringIO(csv_of(self.html))))
+
+    @property
+    def tables(self) -> dict[str, list[list[str]]]:
+        """The page's tables."""
+        return tables_of(self.html)
+
+
+_known: dict[str, Reported] = {}
+
+
+def reported(name: str, places: pytest.TempPathFactory) -> Reported:
+    """A run of `RUNS` and its report, made when they are first asked for."""
+    if name not in _known:
+        if name == "flda":
+            pytest.importorskip("tomotopy")
+        plan, corpora = RUNS[name]()
+        folder = places.mktemp(name)
+        train(plan, corpora, out=folder)
+        _known[name] = report_of(folder, corpora)
+    return _known[name]
+
+
+def report_of(run: Path, corpora: Corpora | None = None, **how: Any) -> Reported:
+    """Write the report of a folder, as the command does."""
+    folder, facts = find_run(run)
+    model = TopicModel.from_pretrained(folder)
+    summary = summarise(model, facts, **how)
+    page = write_report(summary, run / "report.html")
+    return Reported(model, summary, page, facts, corpora or {})
+
+
+def reported_model(model: TopicModel, folder: Path, **how: Any) -> Reported:
+    """Write the report of a model that is of no run."""
+    summary = summarise(model, **how)
+    return Reported(model, summary, write_report(summary, folder / "report.html"))
+
+
+HOSTILE_WORDS = (
+    "<script>alert(1)</script>", "a|b", "R&D", "`tick`", "\"quoted\" 'word'", "</script><b>",
+    "&lt;", "<!--", "\u2028line", "[link](http://example.org)", "<img/src=x/onerror=alert(2)>",
+)  # fmt: skip
+HOSTILE_LABEL = '</title><script>alert(3)</script> & "x" | `y` *z*'
+
+
+def hostile() -> TopicModel:
+    """A model whose words and labels look like markup."""
+    n = len(HOSTILE_WORDS)
+    beta = np.random.default_rng(0).dirichlet(np.ones(n), 3)
+    model = made()
+    return replace(
+        model,
+        inference=replace_words(model.inference, n),
+        weights={"pseudo_counts": model.weights["pseudo_counts"].new_tensor(beta.T * 10)},
+        vocabulary=replace(
+            model.vocabulary,
+            words=HOSTILE_WORDS,
+            document_frequency=np.full(n, 9),
+            occurrences=np.arange(n, 0, -1),
+        ),
+        word_sums=beta * 100,
+        labels={1: HOSTILE_LABEL},
+    )
+
+
+def replace_words(inference: Any, n_words: int) -> Any:
+    """The same inference, of a vocabulary of another size."""
+    return type(inference)(n_words, inference.settings)
+
+
+# What is in a page
+
+
+def embedded(html: str) -> dict[str, Any]:
+    """What the page's script has: by topic, its words and their orders."""
+    found = re.search(r'<script type="application/json" id="words">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    content: dict[str, Any] = json.loads(found[1])
+    return content
+
+
+def csv_of(html: str) -> str:
+    """The table that a page has to download."""
+    found = re.search(r'href="data:text/csv;base64,([^"]*)"', html)
+    assert found is not None
+    return base64.b64decode(found[1]).decode()
+
+
+def tables_of(html: str) -> dict[str, list[list[str]]]:
+    """The rows of each table, by what it is called."""
+    reader = _Tables()
+    reader.feed(html)
+    return {
+        name: [[" ".join(cell.split()) for cell in row] for row in rows]
+        for name, rows in reader.tables.items()
+    }
+
+
+class _Tables(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[str, list[list[str]]] = {}
+        self._rows: list[list[str]] = []
+        self._in_cell = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "div" and given.get("class") == "scroll":
+            self._rows = self.tables.setdefault(given["aria-label"] or "", [])
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th"):
+            self._rows[-1].append("")
+            self._in_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_cell:
+            self._rows[-1][-1] += data

@@ -1,0 +1,257 @@
+"""How clusters are found among new documents, by hand; and models of them, saved and read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from fedtopics.errors import DataError, ModelError
+from fedtopics.inference import points as clustering
+from fedtopics.inference.clusters import (
+    SMOOTHING,
+    Adapted,
+    AdapterShape,
+    Centres,
+    ClusterInference,
+    ClusterShape,
+    Discriminants,
+    centred,
+    weighted,
+)
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+from tests.helpers.clusters import (
+    CLUSTERS,
+    DIMENSION,
+    blobs,
+    corpus_of,
+    half,
+    planned,
+    spread,
+    texts_of,
+    trained,
+)
+from tests.helpers.federation import assert_same
+
+COUNTS = sparse.csr_array(np.array([[1, 0, 2], [0, 0, 0], [0, 3, 0]], np.float32))
+WORD_WEIGHTS = np.array([1.0, 2.0, 0.5])
+
+
+def shape(**given: Any) -> dict[str, Any]:
+    return {"n_components": 3, "embedding": {"dimension": 2}, "temperature": 0.5} | given
+
+
+def shares_of(inference: ClusterInference, weights: dict[str, Any], points: Any) -> Any:
+    return np.concatenate([shares for _, shares in inference.memberships(weights, points)])
+
+
+def softmax_of(scores: Any) -> Any:
+    exponential = np.exp(np.asarray(scores))
+    return exponential / exponential.sum(1, keepdims=True)
+
+
+# Points
+
+
+def test_embeddings_less_their_mean_are_of_unit_length() -> None:
+    embeddings = np.array([[1.0, 1.0], [4.0, 5.0], [1.0, 0.0]], np.float32)
+    points = centred(embeddings, np.array([1.0, 1.0]))
+    np.testing.assert_allclose(points, [[0, 0], [0.6, 0.8], [0, -1]], rtol=1e-6)
+    assert points.dtype == np.float32
+
+
+def test_what_is_the_mean_but_for_its_last_bits_has_no_direction() -> None:
+    embeddings = np.array([[0.6, 0.8], [0.6 + 1e-7, 0.8 - 1e-7], [0.6 + 1e-4, 0.8]], np.float32)
+    points = centred(embeddings, np.array([0.6, 0.8]))
+    assert not points[:2].any()
+    np.testing.assert_allclose(points[2], [1, 0], atol=1e-3)
+
+
+@pytest.mark.parametrize("block", [1, 2, 4096])
+def test_points_do_not_depend_on_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    whole = centred(embeddings, np.full(4, 0.1))
+    monkeypatch.setattr(clustering, "BLOCK", block)
+    assert_same(centred(embeddings, np.full(4, 0.1)), whole)
+
+
+def test_words_have_weights() -> None:
+    bow = weighted(COUNTS, WORD_WEIGHTS, of_unit_length=False)
+    np.testing.assert_allclose(bow.toarray(), [[1, 0, 1], [0, 0, 0], [0, 6, 0]])
+    tfidf = weighted(COUNTS, WORD_WEIGHTS, of_unit_length=True)
+    half_root = np.sqrt(0.5)
+    np.testing.assert_allclose(tfidf.toarray(), [[half_root, 0, half_root], [0, 0, 0], [0, 1, 0]])
+    assert bow.indices.dtype == bow.indptr.dtype == np.int32, "scikit-learn takes no other"
+
+
+def test_what_a_document_is() -> None:
+    found = {
+        name: Centres(3, ClusterShape(**shape(representation=name)))
+        for name in ("embedding", "bow", "tfidf")
+    }
+    assert [each.sees_embedding for each in found.values()] == [True, False, False]
+    assert [each.sees_words for each in found.values()] == [False, True, True]
+    assert [each.n_dimensions for each in found.values()] == [2, 3, 3]
+    embeddings = np.array([[3.0, 4.0]] * 3, np.float32)
+    given = COUNTS, embeddings
+    np.testing.assert_allclose(
+        found["embedding"].points(np.zeros(2), *given), [[0.6, 0.8]] * 3, rtol=1e-6
+    )
+    for name in ("bow", "tfidf"):
+        points = found[name].points(WORD_WEIGHTS, *given)
+        np.testing.assert_allclose(
+            points.toarray(), weighted(COUNTS, WORD_WEIGHTS, name == "tfidf").toarray()
+        )
+
+
+# Memberships
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_memberships_by_the_nearest_centre(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clustering, "BLOCK", 2)
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
+    centres = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    inference = Centres(3, ClusterShape(**shape()))
+    squares = ((points[:, None] - centres) ** 2).sum(2)
+    expected = softmax_of(-squares / 2 / 0.5)
+    np.testing.assert_allclose(shares_of(inference, {"centres": centres}, kind(points)), expected)
+
+
+def test_memberships_by_discriminants() -> None:
+    points = np.array([[3.0, 0.0], [0.0, 0.5], [0.0, 0.0]])
+    weights = {
+        "projection": np.array([[2.0, 0.0], [0.0, 1.0]]),
+        "directions": np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]),
+        "bias": np.array([0.0, 0.0, 1.0]),
+    }
+    scores = np.array([[2, 0, 0], [0, 2, -2], [0, 0, 0]]) + weights["bias"]
+    inference = Discriminants(3, ClusterShape(**shape()))
+    np.testing.assert_allclose(shares_of(inference, weights, points), softmax_of(scores))
+    assert inference.shapes() == {
+        "origin": (2,), "projection": (2, 2), "directions": (3, 2), "bias": (3,)
+    }  # fmt: skip
+
+
+def test_memberships_by_a_network() -> None:
+    inference = Adapted(3, AdapterShape(**shape(hidden=1)))
+    weights = {
+        "origin": np.zeros(2),
+        "adapter_in": np.array([[1.0], [-1.0]]),
+        "adapter_bias": np.array([0.5]),
+        "adapter_out": np.array([[2.0, 0.0]]),
+        "head": np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
+        "head_bias": np.array([0.0, 0.0, -1.0]),
+    }
+    assert {name: weight.shape for name, weight in weights.items()} == inference.shapes()
+    # 1 + 2 relu(1 - 0 + 0.5) = 4; relu(0 - 1 + 0.5) = 0
+    represented = np.array([[4.0, 0.0], [0.0, 1.0]])
+    scores = np.stack([represented[:, 0], represented[:, 1], represented.sum(1) - 1], 1)
+    found = shares_of(inference, weights, np.eye(2))
+    np.testing.assert_allclose(found, softmax_of(scores / 0.5))
+
+
+def test_the_words_of_clusters() -> None:
+    inference = Centres(2, ClusterShape(**shape()))
+    given = {"origin": np.zeros(2), "centres": np.zeros((3, 2))}
+    found = inference.with_words(given, np.array([[3.0, 1.0], [0.0, 0.0], [0.0, 2.0]]))
+    total = 4 + 2 * SMOOTHING
+    np.testing.assert_allclose(found["beta"][0], [(3 + SMOOTHING) / total, (1 + SMOOTHING) / total])
+    np.testing.assert_allclose(found["beta"][1], 0.5)
+    np.testing.assert_allclose(found["beta"].sum(1), 1)
+    empty = inference.initial_weights(0)
+    assert {name: weight.shape for name, weight in empty.items()} == {
+        name: weight.shape for name, weight in found.items()
+    }
+    assert inference.beta(found, {}) is found["beta"]
+
+
+# Models
+
+
+METHODS: list[Any] = [
+    pytest.param("kmeans", {}, Centres, id="kmeans"),
+    pytest.param("kmeans", {"preset": "ftfidf"}, Centres, id="ftfidf"),
+    pytest.param("discriminative", {}, Discriminants, id="discriminative"),
+    pytest.param("fstc", {"max_rounds": 1}, Adapted, id="fstc"),
+]
+
+
+@pytest.mark.parametrize(("name", "method", "kind"), METHODS)
+def test_a_saved_model_comes_back_to_the_bit(
+    name: str, method: Any, kind: type[ClusterInference], tmp_path: Path
+) -> None:
+    corpus = blobs(100)
+    plan = planned(name, **method)
+    model = trained(plan, spread(corpus, 2))
+    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
+    assert type(back.inference) is kind
+    assert back.inference.settings == model.inference.settings
+    assert back.inference.settings.n_components == CLUSTERS
+    for key, weight in model.weights.items():
+        assert torch.equal(weight, back.weights[key])
+    assert_same(back.transform(corpus), model.transform(corpus))
+    assert_same(back.main_topics(corpus), model.main_topics(corpus))
+    assert back.topics() == model.topics()
+    assert {"sizes", "unclear", "method", "rounds", "seed"} <= back.info.keys()
+
+
+@pytest.mark.parametrize(("name", "method", "kind"), METHODS)
+def test_a_model_says_of_documents_what_their_client_says(
+    name: str, method: Any, kind: type[ClusterInference]
+) -> None:
+    plan, corpus = planned(name, **method), blobs(80)
+    model = trained(plan, {"a": corpus})
+    client, _ = half(plan, corpus)
+    client.adopt(list(model.vocabulary.words), len(corpus), 3.0)
+    own = {name: weight.numpy() for name, weight in model.weights.items() if name != "beta"}
+    ((rows, theta),) = client.thetas(weights=own)
+    assert rows.tolist() == list(range(80))
+    np.testing.assert_allclose(model.transform(corpus), theta, rtol=1e-5, atol=1e-7)
+    labels = theta.argmax(1)
+    clear = theta.max(1) >= 0.5
+    sizes = np.bincount(labels[clear], minlength=CLUSTERS)
+    assert model.info["sizes"] == {"a": sizes.tolist()}
+    assert model.info["unclear"] == {"a": int((~clear).sum())}
+    np.testing.assert_allclose(model.shares["a"], theta.mean(0))
+    counts = model.count(corpus).toarray()
+    np.testing.assert_allclose(model.word_sums, theta.T @ counts, rtol=1e-5)
+
+
+def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
+    corpus = blobs(300)
+    texts = [[*text, "everywhere"] for text in texts_of(corpus)]
+    model = trained(planned("kmeans"), {"a": corpus_of(corpus.embeddings, None, texts)})
+    for words in model.topics(4):
+        assert len({word.rstrip("0123456789") for word in words} - {"everywhere"}) == 1
+        assert words[0] != "everywhere"
+    assert all("everywhere" in words for words in model.topics(1, lambda_=1.0))
+
+
+def test_documents_of_which_nothing_is_known() -> None:
+    model = trained(planned("discriminative"), {"a": blobs(100)})
+    embeddings = np.zeros((4, DIMENSION), np.float32)
+    embeddings[1] = np.arange(DIMENSION)
+    corpus = Corpus.of([["unheard"], ["of"], [], ["words"]]).with_embeddings(embeddings)
+    main, theta = model.main_topics(corpus), model.transform(corpus)
+    assert main.tolist() == [-1, theta[1].argmax(), -1, -1]
+    np.testing.assert_allclose(theta[[0, 2, 3]], 1 / CLUSTERS)
+    with pytest.raises(DataError, match=f"have 3 dimensions and the study's .* has {DIMENSION}"):
+        model.transform(Corpus.of([["a"]]).with_embeddings(np.ones((1, 3))))
+
+
+def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
+    model = trained(planned("kmeans"), {"a": blobs(100)})
+    model.save_pretrained(tmp_path)
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config.replace('"n_components": 5', '"n_components": 6'))
+    with pytest.raises(ModelError, match="are not those of the model"):
+        TopicModel.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(config.replace('"centres"', '"discriminants"'))
+    with pytest.raises(ModelError):
+        TopicModel.from_pretrained(tmp_path)

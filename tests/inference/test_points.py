@@ -1,0 +1,288 @@
+"""Numerics of clusters on arrays small enough to compute by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.metrics import pairwise_distances
+
+from fedtopics.inference import points as clustering
+from fedtopics.inference.points import (
+    Discriminant,
+    Moments,
+    blocks,
+    closeness,
+    discriminate,
+    move_together,
+    nearest,
+    ranked,
+    softmax,
+    sums_by_label,
+    unit_rows,
+    weighted_sums,
+)
+
+POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [4.0, 3.0], [4.0, 5.0], [0.0, 1.0]])
+CENTRES = np.array([[0.0, 0.0], [4.0, 4.0], [9.0, 9.0]])
+LABELS = np.array([0, 0, 1, 1, 0])
+
+
+@pytest.fixture(params=["whole", "two rows a block"])
+def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "whole":
+        monkeypatch.setattr(clustering, "BLOCK", 2)
+
+
+both = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+
+
+def dense(array: Any) -> NDArray[np.float64]:
+    return np.asarray(array.toarray() if sparse.issparse(array) else array)
+
+
+# Rows
+
+
+def test_rows_of_length_one_and_zeros() -> None:
+    rows = np.array([[3.0, 4.0], [0.0, 0.0], [0.0, -1e-3]])
+    np.testing.assert_allclose(unit_rows(rows), [[0.6, 0.8], [0, 0], [0, -1]])
+
+
+def test_softmax_of_small_and_of_huge_scores() -> None:
+    scores = np.array([[0.0, np.log(3)], [1e4, 0.0], [-1e4, -1e4], [0.0, 0.0]])
+    np.testing.assert_allclose(softmax(scores), [[0.25, 0.75], [1, 0], [0.5, 0.5], [0.5, 0.5]])
+
+
+@both
+def test_blocks_are_all_rows_in_order(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clustering, "BLOCK", 2)
+    found = list(blocks(kind(POINTS.astype(np.float32))))
+    assert [(rows.start, rows.stop) for rows, _ in found] == [(0, 2), (2, 4), (4, 5)]
+    assert {block.dtype for _, block in found} == {np.dtype(np.float64)}
+    np.testing.assert_array_equal(np.concatenate([dense(block) for _, block in found]), POINTS)
+    assert list(blocks(kind(np.zeros((0, 2))))) == []
+
+
+# Nearest centres and sums
+
+
+@both
+@pytest.mark.usefixtures("_blocks")
+def test_nearest_centres(kind: Any) -> None:
+    labels, distances = nearest(kind(POINTS), CENTRES)
+    assert labels.tolist() == LABELS.tolist()
+    np.testing.assert_allclose(distances, [0, 1, 1, 1, 1])
+    close = closeness(POINTS, CENTRES)
+    np.testing.assert_allclose(  # the order of distances, whatever a point's own length
+        -2 * close + (POINTS**2).sum(1)[:, None], pairwise_distances(POINTS, CENTRES) ** 2
+    )
+
+
+def test_a_point_between_two_centres_is_of_the_first() -> None:
+    labels, distances = nearest(np.array([[2.0, 2.0]]), CENTRES[:2])
+    assert (labels.tolist(), distances.tolist()) == ([0], [8.0])
+    labels, distances = nearest(np.array([[0.1, 0.2, 0.3]]), np.array([[0.1, 0.2, 0.3]] * 2))
+    assert labels.tolist() == [0]
+    assert 0 <= distances[0] < 1e-15, "a square is never negative"
+
+
+@both
+@pytest.mark.usefixtures("_blocks")
+def test_sums_by_label(kind: Any) -> None:
+    sums, counts = sums_by_label(kind(POINTS), LABELS, 3)
+    np.testing.assert_allclose(sums, [[1, 1], [8, 8], [0, 0]])
+    np.testing.assert_array_equal(counts, [3, 2, 0])
+    assert sums.dtype == counts.dtype == np.float64
+
+
+@both
+@pytest.mark.usefixtures("_blocks")
+def test_weighted_sums(kind: Any) -> None:
+    shares = np.array([[1, 0], [0.5, 0.5], [0.25, 0.75], [0, 1], [0.5, 0.5]])
+    points = kind(POINTS)
+    members = ((rows, shares[rows]) for rows, _ in blocks(points))
+    sums, weights = weighted_sums(points, members, 2)
+    np.testing.assert_allclose(sums, [[1.5, 1.25], [7.5, 7.75]])
+    np.testing.assert_allclose(weights, [2.25, 2.75])
+
+
+def test_sums_of_no_points() -> None:
+    sums, counts = sums_by_label(np.zeros((0, 2)), np.zeros(0, np.int64), 2)
+    assert (sums.tolist(), counts.tolist()) == ([[0, 0], [0, 0]], [0, 0])
+    labels, distances = nearest(np.zeros((0, 2)), CENTRES)
+    assert labels.shape == distances.shape == (0,)
+
+
+def test_what_differs_by_rounding_is_a_draw() -> None:
+    assert ranked(np.array([3.0, 1.0 + 1e-12, 2.0, 1.0])).tolist() == [1, 3, 2, 0]
+    assert ranked(-np.array([3.0, 5.0, 5.0 + 1e-12])).tolist() == [1, 2, 0]
+    assert ranked(np.array([1.0, 0.99])).tolist() == [1, 0]
+    assert ranked(np.zeros(3)).tolist() == [0, 1, 2]
+
+
+# Moves
+
+
+def moved(before: list[int], now: list[int], least: int) -> list[int]:
+    n = max(*before, *now) + 1
+    return move_together(np.array(before), np.array(now), n, least).tolist()
+
+
+def test_a_group_moves_and_fewer_stay() -> None:
+    assert moved([0] * 5, [1, 1, 1, 0, 0], 3) == [1, 1, 1, 0, 0]
+    assert moved([0] * 5, [1, 1, 0, 0, 0], 3) == [0] * 5
+    assert moved([0, 0, 1, 1], [1, 1, 0, 0], 4) == [1, 1, 0, 0], "who joins and who leaves count"
+    assert moved([0] * 4, [1, 1, 2, 0], 2) == [1, 1, 0, 0], "a group may go without another"
+
+
+def test_who_is_left_behind_may_hold_others_back() -> None:
+    # 0 loses one, so it stays; then 1 loses one and gets none; 2 and 3 have two that move.
+    assert moved([0, 1, 2, 2], [1, 2, 3, 3], 2) == [0, 1, 3, 3]
+    assert moved([0, 1, 2, 3], [1, 2, 3, 4], 2) == [0, 1, 2, 3], "all of a chain"
+
+
+@pytest.mark.parametrize("least", [1, 2, 5, 10])
+def test_moves_of_random_labels(least: int) -> None:
+    rng = np.random.default_rng(least)
+    for share in (0.02, 0.1, 0.5):
+        before = rng.integers(0, 6, 200)
+        now = np.where(rng.random(200) < share, rng.integers(0, 6, 200), before)
+        found = move_together(before, now, 6, least)
+        assert ((found == before) | (found == now)).all()
+        for cluster in range(6):
+            changed = int(((found == cluster) != (before == cluster)).sum())
+            assert changed == 0 or changed >= least
+        # Asked again after this, the same: who was held back is as few as before.
+        np.testing.assert_array_equal(move_together(found, now, 6, least), found)
+        if least == 1:
+            np.testing.assert_array_equal(found, now)
+
+
+# Moments
+
+
+def moments_of(points: NDArray[np.float64]) -> Moments:
+    return Moments.of(len(points), points.sum(0), points.T @ points)
+
+
+def test_moments() -> None:
+    found = moments_of(POINTS)
+    assert found.count == 5
+    np.testing.assert_allclose(found.mean, [1.8, 1.8])
+    np.testing.assert_allclose(found.scatter, np.cov(POINTS.T, bias=True))
+
+
+def test_vectors_drawn_from_moments() -> None:
+    found = moments_of(np.array([[1.0, 2.0, 0.0], [3.0, 2.0, 1.0], [2.0, 2.0, 5.0]]))
+    drawn = found.draw(20_000, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.mean(0), found.mean, atol=0.05)
+    np.testing.assert_allclose(np.cov(drawn.T), found.scatter, atol=0.1)
+    np.testing.assert_allclose(drawn[:, 1], 2, atol=1e-6)  # what does not vary
+    again = found.draw(20_000, np.random.default_rng(0))
+    assert again.tobytes() == drawn.tobytes()
+
+
+# Discriminants
+
+
+def labelled(n: int = 300, n_clusters: int = 4, n_dimensions: int = 6) -> Any:
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, n_clusters, n)
+    points = 2 * rng.normal(size=(n_clusters, n_dimensions))[labels]
+    return points + rng.normal(size=(n, n_dimensions)) @ rng.normal(
+        size=(n_dimensions,) * 2
+    ), labels
+
+
+def scatters(points: Any, labels: Any, shrinkage: float) -> Any:
+    """S_B and S_W by their definitions."""
+    n_dimensions = points.shape[1]
+    between, within = np.zeros((2, n_dimensions, n_dimensions))
+    for k in np.unique(labels):
+        own = points[labels == k]
+        apart = own.mean(0) - points.mean(0)
+        between += len(own) / len(points) * np.outer(apart, apart)
+        within += (own - own.mean(0)).T @ (own - own.mean(0)) / len(points)
+    ball = shrinkage * np.trace(np.cov(points.T, bias=True)) / n_dimensions
+    return between, within + ball * np.eye(n_dimensions)
+
+
+@pytest.mark.parametrize("shrinkage", [1e-6, 0.3, 3.0])
+def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
+    points, labels = labelled()
+    between, within = scatters(points, labels, shrinkage)
+    values = scipy.linalg.eigh(between, within, eigvals_only=True)[::-1]
+    given = sums_by_label(points, labels, 4)
+    projection, directions, apart = discriminate(*given, moments_of(points), shrinkage)
+    assert apart == pytest.approx(values[:3].sum(), rel=1e-9)
+    assert apart == pytest.approx(np.trace(np.linalg.solve(within, between)), rel=1e-9)
+    assert projection.shape == (6, 3)
+    np.testing.assert_allclose(projection.T @ within @ projection, np.eye(3), atol=1e-8)
+    np.testing.assert_allclose(
+        projection.T @ between @ projection, np.diag(values[:3]), atol=1e-8 * values[0]
+    )
+    means = (given[0] / given[1][:, None]) @ projection
+    np.testing.assert_allclose(directions, unit_rows(means))
+
+
+def test_more_clusters_than_dimensions() -> None:
+    points, labels = labelled(n_clusters=5, n_dimensions=2)
+    given = sums_by_label(points, labels, 5)
+    projection, directions, apart = discriminate(*given, moments_of(points), 0.3)
+    assert (projection.shape, directions.shape) == ((2, 2), (5, 2))
+    between, within = scatters(points, labels, 0.3)
+    assert apart == pytest.approx(np.trace(np.linalg.solve(within, between)), rel=1e-9)
+
+
+def test_a_cluster_of_nothing_has_no_direction() -> None:
+    points, labels = labelled(n_clusters=3)
+    given = sums_by_label(points, labels, 4)
+    projection, directions, apart = discriminate(*given, moments_of(points), 0.3)
+    assert not directions[3].any()
+    assert projection.shape == (6, 3)
+    without = discriminate(given[0][:3], given[1][:3], moments_of(points), 0.3)
+    np.testing.assert_allclose(np.abs(projection[:, :2]), np.abs(without[0]))
+    np.testing.assert_allclose(projection[:, 2], 0, atol=1e-6)
+    assert apart == pytest.approx(without[2])
+
+
+def test_clusters_that_do_not_differ() -> None:
+    points = np.tile(labelled()[0], (2, 1))
+    half = len(points) // 2
+    given = sums_by_label(points, np.repeat([0, 1], half), 2)
+    projection, directions, apart = discriminate(*given, moments_of(points), 0.3)
+    assert apart == pytest.approx(0, abs=1e-9)
+    assert np.isfinite(projection).all()
+    assert np.isfinite(directions).all()
+
+
+def test_clusters_of_documents_that_the_moments_are_not_of() -> None:
+    """A client that came late: S_B is more than all scatter there was."""
+    points, labels = labelled()
+    moments = moments_of(points[labels != 3])
+    assert moments.count < len(points)
+    sums, weights = sums_by_label(10 * points, labels, 4)
+    apart_from_all = (sums / weights[:, None] - moments.mean) * np.sqrt(weights / moments.count)[
+        :, None
+    ]
+    assert np.linalg.eigvalsh(moments.scatter - apart_from_all.T @ apart_from_all)[0] < -100
+    projection, directions, apart = discriminate(sums, weights, moments, 0.1)
+    for found in (projection, directions):
+        assert np.isfinite(found).all()
+    assert apart > 0
+    np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1)
+
+
+def test_memberships_of_a_discriminant() -> None:
+    bias = np.array([0.0, 0.0, np.log(2)])
+    directions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    found = Discriminant(np.eye(2), directions, bias, 0.5)
+    ((rows, shares),) = found.memberships(np.array([[3.0, 0.0], [0.0, 0.0], [0.6, 0.8]]))
+    assert (rows.start, rows.stop) == (0, 3)
+    expected = np.array([[np.e**2, 1, 2], [1, 1, 2], [np.exp(1.2), np.exp(1.6), 2]])
+    np.testing.assert_allclose(shares, expected / expected.sum(1, keepdims=True))

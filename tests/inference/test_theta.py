@@ -1,0 +1,104 @@
+"""The topics of a document: the posterior of LDA, and theta refined and read out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import digamma, gammaln
+
+from fedtopics.errors import StudyError
+from fedtopics.estimators import LDA, ProdLDA
+from fedtopics.inference.variational import infer
+from fedtopics.text.corpus import Corpus
+from tests.helpers.federation import subjects, tokens_of
+
+
+def e_step(
+    x: NDArray[np.float64], weights: NDArray[np.float64], alpha: float, steps: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Blei, Ng and Jordan's loop as it stands in their paper, one document at a time."""
+    k = weights.shape[1]
+    counts, gammas, bound = np.zeros(weights.shape), [], 0.0
+    for row in x:
+        gamma = np.full(k, alpha + row.sum() / k)
+        for _ in range(steps):
+            phi = weights * np.exp(digamma(gamma))
+            phi /= phi.sum(1, keepdims=True)
+            gamma = alpha + row @ phi
+        theta = digamma(gamma) - digamma(gamma.sum())
+        phi = weights * np.exp(theta)
+        counts += row[:, None] * phi / phi.sum(1, keepdims=True)
+        bound += row @ np.log(phi.sum(1)) + (alpha - gamma) @ theta + gammaln(gamma).sum()
+        bound += gammaln(k * alpha) - k * gammaln(alpha) - gammaln(gamma.sum())
+        gammas.append(gamma)
+    return np.array(gammas), counts, bound
+
+
+def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x = sparse.csr_array(rng.poisson(0.3, (300, 40)).astype(float))
+    weights = rng.dirichlet(np.full(5, 0.3), 40)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr("torch.get_num_threads", lambda n=threads: n)
+        found.append(infer(x, weights, 0.2, 10).gamma.tobytes())
+    assert found[0] == found[1]
+
+
+def test_a_posterior_is_that_of_the_papers_loop() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.poisson(0.5, (30, 12)).astype(float)
+    x[4] = 0
+    weights = rng.dirichlet(np.full(3, 0.5), 12)
+    gamma, counts, bound = e_step(x, weights, 0.1, 15)
+    bag = sparse.csr_array(x)
+    posterior = infer(bag, weights, 0.1, 15)
+    np.testing.assert_allclose(posterior.gamma, gamma, rtol=1e-9)
+    words, found = posterior.word_counts(weights)
+    np.testing.assert_allclose(found, counts[words], rtol=1e-9)
+    np.testing.assert_allclose(found.sum(1), x.sum(0)[words], rtol=1e-12)
+    assert posterior.bound(bag, 0.1) == pytest.approx(bound, rel=1e-10)
+    np.testing.assert_allclose(posterior.read("mean")[4], 1 / 3)
+    roots = np.exp(gammaln(gamma + 0.5) - gammaln(gamma))
+    expected = roots**2 / (roots**2).sum(1, keepdims=True)
+    np.testing.assert_allclose(posterior.read("root"), expected, rtol=1e-9)
+
+
+def test_refined_theta_and_its_readouts() -> None:
+    corpora = subjects({"a": 120, "b": 120})
+    neural = ProdLDA(4, max_rounds=30, hidden=(16, 16)).fit_clients(corpora).model_
+    documents = [*tokens_of(corpora["a"])[:5], []]
+    plain, mean = neural.transform(documents), neural.transform(documents, refine=True)
+    root = neural.transform(documents, refine=True, readout="root")
+    bag = neural.count(Corpus.of(documents))[:5]
+    posterior = infer(bag, np.maximum(neural.beta.T, np.exp(-40)), 1.0, 20, plain[:5])
+    np.testing.assert_allclose(mean[:5], posterior.read("mean"), rtol=1e-5)
+    np.testing.assert_allclose(root[:5], posterior.read("root"), rtol=1e-5)
+    assert (mean[5] == root[5]).all() and (mean[5] == 0.25).all()
+    with pytest.raises(StudyError, match="give refine=True"):
+        neural.transform(documents, readout="root")
+    with pytest.raises(StudyError, match="readout='median' is unknown; choose from mean, root"):
+        neural.transform(documents, refine=True, readout="median")
+
+
+def test_readouts_of_lda() -> None:
+    corpora = subjects({"a": 120, "b": 120})
+    model = LDA(4, max_rounds=5).fit_clients(corpora).model_
+    documents = tokens_of(corpora["a"])[:5]
+    plain = model.transform(documents)
+    for theta in (
+        model.transform(documents, readout="mean"),
+        model.transform(documents, refine=True),
+    ):
+        assert theta.tobytes() == plain.tobytes()
+    root = model.transform(documents, readout="root")
+    assert (root.max(1) > plain.max(1)).all(), "the mean is drawn to the middle"
+
+
+def test_many_topics_and_short_documents_do_not_underflow() -> None:
+    x = sparse.csr_array(np.eye(3, 5))
+    posterior = infer(x, np.full((5, 2000), 1e-6), 1e-4, 20)
+    np.testing.assert_allclose(posterior.read("mean"), 1 / 2000, rtol=1e-6)
+    assert np.isfinite(posterior.bound(x, 1e-4))

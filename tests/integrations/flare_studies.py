@@ -1,0 +1,110 @@
+"""Small studies as files, for FLARE's processes to read, and what comes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtopics.federation.privacy import find_ledgers
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.encoders import PACKAGED
+from tests.helpers.federation import DIMENSION, subjects, tokens_of
+
+SIZES = {"north": 60, "south": 40}
+SMALL = {"n_components": 3, "max_rounds": 4}
+NETWORK = {**SMALL, "name": "gfedntm", "hidden": [16, 12], "batch_size": 32}
+METHODS: dict[str, dict[str, Any]] = {
+    "gfedntm, local steps": {**NETWORK, "norm": "server", "optimizer": "fedadam", "local_steps": 5},
+    "gfedntm, several exchanges a round": {**NETWORK, "norm": "sync"},
+    "lda": {**SMALL, "name": "lda"},
+    "flda": {
+        "name": "flda",
+        "n_components": 3,
+        "max_rounds": 2,
+        "threshold": 0.01,
+        "min_new_documents": 1,
+        "keep_unmatched": True,
+    },
+    "fstc": {
+        "name": "fstc",
+        "n_components": 3,
+        "max_rounds": 2,
+        "local_steps": 5,
+        "batch_size": 20,
+        "hidden": 8,
+        "transports": 5,
+        "starts": 2,
+        "coherence": "nothing",
+        "embedding": {"dimension": DIMENSION},
+    },
+}
+
+
+def write_documents(folder: Path) -> dict[str, Path]:
+    """Write each client's documents, with embeddings."""
+    rng = np.random.default_rng(0)
+    files = {}
+    for name, corpus in subjects(SIZES).items():
+        vectors = rng.normal(size=(len(corpus), DIMENSION))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        rows = [
+            {"text": " ".join(words), "vector": vector.tolist()}
+            for words, vector in zip(tokens_of(corpus), vectors, strict=True)
+        ]
+        files[name] = folder / f"{name}.jsonl"
+        files[name].write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return files
+
+
+def make_study(method: dict[str, Any], files: dict[str, Path], **more: Any) -> Study:
+    """The study of a method on those documents."""
+    clients = {name: {"data": str(file), "text": "text"} for name, file in files.items()}
+    if "embedding" in method:
+        clients = {
+            n: c | {"embedding": "vector", "embedding_model": PACKAGED} for n, c in clients.items()
+        }
+    vocabulary = {"min_document_frequency": 1}
+    given = {"name": "tried", "checkpoint_every": 2, "vocabulary": vocabulary, **more}
+    return Study.make(method=method, clients=clients, **given)
+
+
+def written(study: Study, file: Path) -> Path:
+    file.write_text(study.to_toml(), encoding="utf-8")
+    return file
+
+
+def fedtopics(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    command = [sys.executable, "-m", "fedtopics", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+
+
+def left(run: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """What left each client of a run, by its ledger."""
+    ledgers = {}
+    for name, path in find_ledgers(run).items():
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        ledgers[name] = [(r["round"], r["function"], r["bytes"], r["documents"]) for r in rows]
+    return ledgers
+
+
+def assert_same_model(found: TopicModel, expected: TopicModel) -> None:
+    """The same topics, whatever the engine did."""
+    assert found.vocabulary.words == expected.vocabulary.words
+    np.testing.assert_allclose(found.beta, expected.beta, rtol=1e-6, atol=1e-12)
+    for name, shares in expected.shares.items():
+        np.testing.assert_allclose(found.shares[name], shares, rtol=1e-6, atol=1e-12)
+
+
+def trained_here(study: Study, folder: Path) -> TopicModel:
+    """The same study with all clients in this process."""
+    return train(study, out=folder)

@@ -1,0 +1,438 @@
+"""Studies through NVIDIA FLARE: its simulator, and a system of processes on this machine.
+
+Skipped without nvflare, unless FEDTOPICS_ENGINE is "flare".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtopics.errors import FederationError, RunError, StudyError
+from fedtopics.federation.privacy import Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.model.topic_model import TopicModel
+from tests.integrations.flare_studies import (
+    METHODS,
+    NETWORK,
+    assert_same_model,
+    fedtopics,
+    left,
+    make_study,
+    trained_here,
+    write_documents,
+    written,
+)
+
+try:
+    import nvflare  # noqa: F401
+except ImportError:
+    if os.environ.get("FEDTOPICS_ENGINE") == "flare":
+        raise
+    pytest.skip("nvflare is missing: make test-flare", allow_module_level=True)
+
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.message_server import from_message, to_message
+from fedtopics.integrations.flare import (
+    FAILURE,
+    SITE_FILE,
+    Lead,
+    Site,
+    make_study_job,
+    site_settings,
+)
+from fedtopics.integrations.flare_carrier import FlareCarrier, Place
+from fedtopics.integrations.flare_jobs import ALLOWED, allow
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
+PORTS = (8002, 8003)  # of FLARE's proof of concept
+PATIENCE = 180.0
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_documents(tmp_path_factory.mktemp("documents"))
+
+
+# The carrier, and what FLARE calls, without FLARE.
+
+
+class Context:
+    """What a server's main function knows of its sites."""
+
+    def __init__(self, **sites: Callable[[bytes], bytes | None]) -> None:
+        self.clients = [Proxy(name, answer) for name, answer in sites.items()]
+        self.aborted = False
+
+    def is_aborted(self) -> bool:
+        return self.aborted
+
+
+class Proxy:
+    def __init__(self, name: str, answer: Callable[[bytes], bytes | None]) -> None:
+        self.name = name
+        self.answer = answer
+
+    def __call__(self, timeout: float) -> Proxy:
+        assert timeout == PATIENCE
+        return self
+
+
+def place(folder: Path, simulated: bool = False, **settings: Any) -> Place:
+    (folder / "local").mkdir(parents=True, exist_ok=True)
+    return Place("north", simulated, folder, folder / "job", folder / "job", settings)
+
+
+def test_a_carrier_brings_answers_as_they_come() -> None:
+    def fail(_: bytes) -> bytes:
+        raise TimeoutError
+
+    context = Context(east=bytes.upper, north=fail, south=lambda _: None)
+    carrier = FlareCarrier(context, PATIENCE)
+    assert carrier.addresses() == ["east", "north", "south"]
+    assert carrier.receive(0.0) == []
+    for address in carrier.addresses():
+        carrier.send(address, b"abc")
+    came: dict[str, bytes | None] = {}
+    while len(came) < 3:
+        came.update(carrier.receive(5.0))
+    assert came == {"east": b"ABC", "north": None, "south": None}
+
+
+def test_a_carrier_says_once_that_flare_ended_the_job() -> None:
+    context = Context(east=bytes.upper)
+    carrier = FlareCarrier(context, PATIENCE)
+    context.aborted = True
+    with pytest.raises(FederationError, match="--resume when all sites are back"):
+        carrier.receive(5.0)
+    carrier.send("east", b"goodbye")
+    assert carrier.receive(5.0) == [("east", b"GOODBYE")]
+
+
+def test_a_site_settles_what_it_uses_itself(tmp_path: Path) -> None:
+    there = place(tmp_path, data="/etc/passwd", policy="/open.toml")
+    with pytest.raises(StudyError, match=r"'north'.*fedtopics\.toml.*flare allow"):
+        site_settings(there)
+    (tmp_path / "local" / SITE_FILE).write_text('data = "own.csv"\ntext = "text"\n')
+    found = site_settings(there)
+    assert (found.data, found.policy) == (tmp_path / "local" / "own.csv", None)
+    (tmp_path / "local" / SITE_FILE).write_text('dta = "own.csv"\n')
+    with pytest.raises(StudyError, match="no key 'dta'"):
+        site_settings(there)
+    simulated = place(tmp_path / "simulator", simulated=True, data="a.csv")
+    assert site_settings(simulated).data == Path("a.csv")
+
+
+def test_a_server_that_plays_simulator_does_not_choose_the_documents(tmp_path: Path) -> None:
+    spoofed = place(tmp_path, simulated=True, data="/etc/passwd")
+    (tmp_path / "startup").mkdir()
+    (tmp_path / "startup/client.crt").touch()
+    with pytest.raises(StudyError, match="settings of site 'north'"):
+        site_settings(spoofed)
+    (tmp_path / "local").mkdir(exist_ok=True)
+    (tmp_path / "local/fedtopics.toml").write_text('data = "own.csv"')
+    assert site_settings(spoofed).data == (tmp_path / "local/own.csv").resolve()
+
+
+@pytest.mark.parametrize("run", ["../startup", "/root", "", "a/b", "x" * 101])
+def test_a_run_is_named_as_a_folder(run: str) -> None:
+    for part in (Lead, Site):
+        with pytest.raises(StudyError, match="no name for a folder"):
+            part(run)
+
+
+def test_a_site_without_documents_declines_and_keeps_the_reason(tmp_path: Path) -> None:
+    site, there = Site("run-1"), place(tmp_path)
+    (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
+    frame, _ = from_message(site.work(to_message(wire.Frame(offer=wire.Offer())), there))
+    assert frame.refusal.reason == "north"
+    said = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
+    assert "nowhere.csv" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_defect_at_a_site_says_nothing_to_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def quote(*_: object) -> bytes:
+        raise ValueError("the text of a document")
+
+    monkeypatch.setattr("fedtopics.integrations.flare_carrier._place", lambda _: place(tmp_path))
+    monkeypatch.setattr(
+        "fedtopics.integrations.flare_carrier.collab", type("C", (), {"get_app_prop": dict})
+    )
+    monkeypatch.setattr(Site, "work", quote)
+    assert Site("run-1").answer(b"message") is None
+
+
+def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, Path]) -> None:
+    study = make_study(METHODS["lda"], documents, text={"token_pattern": r"[a-z]{2,}\d*"})
+    job = make_study_job(study, "run-1", tmp_path, resume=True)
+    job.export(str(tmp_path / "jobs"))
+    files = {p.relative_to(tmp_path / "jobs"): p for p in (tmp_path / "jobs").rglob("*.*")}
+    assert not [file for file in files if "custom" in file.parts or file.suffix == ".py"]
+    found = Study.read(next(path for file, path in files.items() if file.name == "study.toml"))
+    assert found.fingerprint == study.fingerprint
+    for path in files.values():
+        assert str(documents["north"].parent) not in path.read_text(encoding="utf-8")
+    server = json.loads(next(p for f, p in files.items() if "server" in f.name).read_text())
+    assert server["components"][0]["args"] == {"run": "run-1", "resume": True}
+
+
+def test_a_site_is_made_to_allow_fedtopics(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is no folder of a FLARE site"):
+        allow(tmp_path)
+    (tmp_path / "local").mkdir()
+    default = {"format_version": 2, "class_allow_list": ["a.B"], "components": [1]}
+    (tmp_path / "local" / "resources.json.default").write_text(json.dumps(default))
+    for _ in range(2):
+        file = allow(tmp_path)
+    assert json.loads(file.read_text()) == default | {"class_allow_list": ["a.B", *ALLOWED]}
+
+
+def test_where_documents_are_is_checked_before_it_is_written(
+    tmp_path: Path, documents: dict[str, Path]
+) -> None:
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "resources.json.default").write_text("{}")
+    wrong = fedtopics("flare", "allow", tmp_path, "--data", documents["north"], "--text", "txt")
+    assert wrong.returncode == 2
+    assert len(wrong.stderr.splitlines()) == 1
+    assert "'txt'" in wrong.stderr
+    assert not (tmp_path / "local" / SITE_FILE).exists()
+    right = fedtopics("flare", "allow", tmp_path, "--data", documents["north"], "--text", "text")
+    assert right.returncode == 0, right.stderr
+    settings = site_settings(place(tmp_path))
+    assert (settings.data, settings.text) == (documents["north"], "text")
+
+
+def test_no_startup_kit_is_one_sentence(tmp_path: Path, documents: dict[str, Path]) -> None:
+    study = written(make_study(METHODS["lda"], documents), tmp_path / "study.toml")
+    run = fedtopics("flare", "run", study, "--startup-kit", tmp_path, "--out", tmp_path / "run")
+    assert run.returncode == 2
+    assert "is no startup kit of FLARE that can submit jobs" in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+
+
+# In FLARE's simulator.
+
+
+@pytest.mark.parametrize("case", METHODS)
+def test_the_result_is_that_of_the_local_engine(
+    case: str, documents: dict[str, Path], tmp_path: Path
+) -> None:
+    if METHODS[case]["name"] == "flda":
+        pytest.importorskip("tomotopy")
+    study = make_study(METHODS[case], documents)
+    expected = trained_here(study, tmp_path / "here")
+    file = written(study, tmp_path / "study.toml")
+    run = fedtopics("flare", "run", file, "--out", tmp_path / "there")
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert_same_model(TopicModel.from_pretrained(tmp_path / "there" / "model"), expected)
+    assert left(tmp_path / "there") == left(tmp_path / "here")
+    assert (tmp_path / "there" / "report.html").exists()
+    for name in documents:
+        given = TopicModel.from_pretrained(tmp_path / "there" / "clients" / name / "model")
+        assert_same_model(given, expected)
+
+
+def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
+    documents: dict[str, Path], tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('methods = ["flda"]\n')
+    Policy.read(policy)
+    study = make_study(METHODS["lda"], documents)
+    client = study.clients["north"].model_copy(update={"policy": policy})
+    study = study.model_copy(update={"clients": {**study.clients, "north": client}})
+    file = written(study, tmp_path / "study.toml")
+    run = fedtopics("flare", "run", file, "--out", tmp_path / "run")
+    assert run.returncode == 4
+    assert len(run.stderr.splitlines()) == 1
+    assert "policy" in run.stderr
+    assert "'south'" not in run.stderr
+    assert not any(left(tmp_path / "run").values())
+
+
+# A FLARE system of processes, as the documentation makes it.
+
+
+class System:
+    """The documentation's FLARE system, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kits = folder / "poc" / "example_project" / "prod_00"
+        self.environment = {
+            **os.environ,
+            "HOME": str(folder),  # FLARE notes there where its last system is
+            "NVFLARE_POC_WORKSPACE": str(folder / "poc"),
+            "OMP_NUM_THREADS": "1",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+
+    def shell(self, commands: str, timeout: float = 600.0) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # noqa: S602
+            commands, shell=True, cwd=self.folder, env=self.environment,
+            capture_output=True, text=True, timeout=timeout,
+        )  # fmt: skip
+
+    def submit(self, study: Path, out: str, *more: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "fedtopics", "flare", "run", str(study), "--out", out]
+        command += ["--startup-kit", str(self.kits / "admin@nvidia.com"), *more]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run_folder(self, out: str) -> Path:
+        run = json.loads((self.folder / out / "flare.json").read_text())["run"]
+        return self.kits / "server" / "fedtopics" / str(run)
+
+    def wait_for_round(self, out: str, number: int) -> None:
+        ends = time.monotonic() + PATIENCE
+        while time.monotonic() < ends:
+            if (self.folder / out / "flare.json").exists():
+                events = self.run_folder(out) / "events.jsonl"
+                if events.exists() and f'"round": {number},' in events.read_text():
+                    return
+            time.sleep(0.3)
+        raise TimeoutError(f"round {number}")
+
+    def processes(self, module: str, party: str) -> list[int]:
+        """Processes of a party of this system, by the module that they run."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and (entry / "cmdline").exists():
+                line = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                ours = any(part.startswith(str(self.kits / party)) for part in line)
+                if ours and any(part.endswith(module) for part in line):
+                    found.append(int(entry.name))
+        return found
+
+    def kill(self, *running: tuple[str, str]) -> None:
+        for module, party in running:
+            found = self.processes(module, party)
+            assert found, module
+            for process in found:
+                os.kill(process, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """As startup/stop_fl.sh: `nvflare poc stop` refuses after the death of a server."""
+        parties = [kit for kit in self.kits.glob("*") if "@" not in kit.name]
+        for kit in parties:
+            (kit / "shutdown.fl").touch()
+        ends = time.monotonic() + 60
+        while time.monotonic() < ends and any(self.processes("", kit.name) for kit in parties):
+            time.sleep(0.5)
+        for process in {p for kit in parties for p in self.processes("", kit.name)}:
+            os.kill(process, signal.SIGKILL)
+
+    def sentence(self, job: subprocess.Popen[str]) -> str:
+        """What a job that failed says."""
+        _, said = job.communicate(timeout=PATIENCE)
+        assert job.returncode == 4
+        assert len(said.splitlines()) == 1
+        assert "--resume" in said
+        return said
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    if not Path("/proc/self/cmdline").exists():
+        pytest.skip("looks for processes in /proc")
+    for port in PORTS:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                pytest.skip(f"port {port} of FLARE's proof of concept is taken")
+    system = System(tmp_path_factory.mktemp("system"))
+    try:
+        yield system
+    finally:
+        system.stop()
+
+
+@pytest.fixture(scope="module")
+def walked(system: System) -> System:
+    """The system after the documentation's commands."""
+    for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL):
+        # Each block is a shell of its own here; what one says counts in the next.
+        run = system.shell(f"set -e\nsystem=poc/example_project/prod_00\n{block}")
+        assert run.returncode == 0, run.stdout + run.stderr
+    return system
+
+
+def slow_study(system: System, name: str) -> tuple[Path, Study]:
+    """A study of many rounds on the system's documents, with a pause to die in."""
+    files = {site: system.folder / "data" / f"{site}.jsonl" for site in ("north", "south")}
+    method = {**NETWORK, "max_rounds": 40, "norm": "server"}
+    study = make_study(method, files, checkpoint_every=5, federation={"pause": 0.2})
+    return written(study, system.folder / f"{name}.toml"), study
+
+
+def test_from_an_empty_folder_to_topics(walked: System) -> None:
+    run = walked.folder / "runs" / "first"
+    model = TopicModel.from_pretrained(run / "model")
+    study = Study.read(walked.folder / "study.toml")
+    corpora = {n: f"{walked.folder}/data/{n}.jsonl" for n in ("north", "south")}
+    clients = {name: {"data": file, "text": "text"} for name, file in corpora.items()}
+    here = Study.make(**{**study.model_dump(mode="json"), "clients": clients})
+    assert_same_model(model, train(here, out=walked.folder / "here"))
+    assert (run / "report.html").exists()
+    for name, rows in left(walked.folder / "here").items():
+        found = left(next((walked.kits / name / "fedtopics").glob("first-*")))
+        assert list(found.values()) == [rows]
+
+
+def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
+    """Nor is a word of few documents; each number at the end of one is in two."""
+    for path in walked.folder.rglob("*"):
+        known = path.parts[len(walked.folder.parts)] in ("data", "here")
+        if path.is_file() and not known and path.suffix not in (".lock", ".fl"):
+            content = path.read_bytes()
+            assert b"council budget vote" not in content, path
+            assert b"wheat rain north" not in content, path
+
+
+def test_a_dead_worker_ends_the_job_and_the_run_goes_on(walked: System) -> None:
+    file, study = slow_study(walked, "worker")
+    job = walked.submit(file, "runs/worker")
+    walked.wait_for_round("runs/worker", 12)
+    walked.kill(("client.worker_process", "north"))
+    assert walked.sentence(job).startswith("fedtopics: FLARE has ended the job")
+    goes_on(walked, file, study, "runs/worker")
+
+
+def test_a_dead_server_ends_the_command_and_the_run_goes_on(walked: System) -> None:
+    file, study = slow_study(walked, "server")
+    job = walked.submit(file, "runs/server")
+    walked.wait_for_round("runs/server", 12)
+    # FLARE begins its server anew by itself, but not the job.
+    walked.kill(("server.runner_process", "server"), ("server.server_train", "server"))
+    assert walked.sentence(job).startswith("fedtopics: The connection to FLARE's server was lost")
+    goes_on(walked, file, study, "runs/server")
+
+
+def goes_on(system: System, file: Path, study: Study, out: str) -> None:
+    """Resume a run: its model is that of one that was not interrupted."""
+    again = system.submit(file, out, "--resume")
+    _, said = again.communicate(timeout=PATIENCE)
+    assert again.returncode == 0, said
+    assert_same_model(TopicModel.from_pretrained(system.folder / out / "model"), train(study))
+    events = (system.folder / out / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    kinds = [json.loads(line)["event"] for line in events]
+    assert kinds.count("resumed") == 1

@@ -1,0 +1,365 @@
+"""Through Flower: the same results as in one process, and what happens when parts of it fail.
+
+Needs flwr, in an environment of its own (make test-flower), and is skipped without it unless
+FEDTOPICS_ENGINE is flower.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.engines.resident_process import ask
+from fedtopics.errors import FederationError, StudyError
+from fedtopics.federation.server import lead
+from fedtopics.federation.study import Study
+from fedtopics.model.topic_model import TopicModel
+from tests.integrations.flower_federation import (
+    METHODS,
+    NAMES,
+    FakeGrid,
+    Machine,
+    documented,
+    left,
+    local,
+    study_text,
+    write_documents,
+)
+
+REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
+if importlib.util.find_spec("flwr") is None and not REQUIRED:
+    pytest.skip("flwr is not installed; see make test-flower", allow_module_level=True)
+
+from fedtopics.integrations.flower import client_app, client_data  # noqa: E402
+from fedtopics.integrations.flower_carrier import GridCarrier  # noqa: E402
+
+
+def assert_alike(found: TopicModel, expected: TopicModel) -> None:
+    assert found.topics() == expected.topics()
+    assert found.info == expected.info
+    np.testing.assert_allclose(found.beta, expected.beta, rtol=1e-6)
+    for name, weights in expected.weights.items():
+        np.testing.assert_allclose(found.weights[name], weights, rtol=1e-6, atol=1e-12)
+
+
+def needs(method: str) -> None:
+    if method == "flda":
+        pytest.importorskip("tomotopy")
+
+
+# In this process
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documents")
+    write_documents(folder)
+    (folder / "closed.toml").write_text('methods = ["kmeans"]\n')
+    return folder
+
+
+def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]:
+    """Node configurations; no process stays, so each message is answered from the journal."""
+    columns = {"text": "text", "embedding": "embedding", "stay": 0}
+    return {
+        node: {"name": name, "data": str(documents / f"{name}.parquet"), "out": str(out / name)}
+        | columns
+        | given
+        for node, name in enumerate(NAMES, 11)
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_message_in_a_process_of_its_own(method: str, documents: Path, tmp_path: Path) -> None:
+    needs(method)
+    path = tmp_path / "study.toml"
+    path.write_text(study_text(method, "of processes"))
+    plan = Study.read(path)
+    grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
+    model = lead(plan, GridCarrier(grid), tmp_path / "run")  # type: ignore[arg-type]
+    assert_alike(model, local(plan, documents, tmp_path / "local"))
+    for name in NAMES:
+        folder = tmp_path / name / "of-processes"
+        assert left(folder / "ledger.jsonl") == left(
+            tmp_path / "local/clients" / name / "ledger.jsonl"
+        )
+        assert TopicModel.from_pretrained(folder / "model").topics() == model.topics()
+
+
+def asked_once(
+    documents: Path, tmp_path: Path, **given: Any
+) -> tuple[FakeGrid, list[dict[str, Any]]]:
+    """A study that nobody can take part in, and its events."""
+    events: list[dict[str, Any]] = []
+    path = tmp_path / "study.toml"
+    path.write_text(study_text("gfedntm", "s", gather=0, wait=0))
+    grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
+    with pytest.raises(FederationError):
+        lead(
+            Study.read(path),
+            GridCarrier(grid),  # type: ignore[arg-type]
+            tmp_path / "run",
+            on_event=events.append,
+        )
+    return grid, events
+
+
+def test_a_policy_that_forbids_the_method(
+    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, events = asked_once(documents, tmp_path, policy=str(documents / "closed.toml"))
+    said = capsys.readouterr().out
+    assert "The policy of client 'north' does not allow the method 'gfedntm'" in said
+    assert not list(tmp_path.rglob("ledger.jsonl"))
+    declined = {event["client"] for event in events if event["event"] == "declined"}
+    assert declined == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"data": "nowhere.csv"}, "nowhere.csv"),
+        ({"name": "north pole"}, "cannot name a client"),
+        ({"name": 7}, "needs the client's name"),
+        ({"txt": "text"}, "txt"),
+        ({"policy": "nowhere.toml"}, "The policy nowhere.toml cannot be used"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence_and_stays_there(
+    given: dict[str, Any],
+    sentence: str,
+    documents: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    grid, _ = asked_once(documents, tmp_path, **given)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fedtopics")]
+    assert lines
+    assert sentence in lines[0]
+    assert not any(sentence in reason for reason in grid.reasons)
+
+
+def test_unknown_settings_are_named() -> None:
+    with pytest.raises(StudyError, match="colour"):
+        client_data({"name": "north", "colour": "red"})
+
+
+def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
+    grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
+    grid.deaf = {11, 12}
+    carrier = GridCarrier(grid)  # type: ignore[arg-type]
+    assert sorted(carrier.addresses()) == ["11", "12"]
+    carrier.send("12", b"anybody?")
+    assert carrier.receive(5) == [("12", None)]
+    before = time.monotonic()
+    assert carrier.receive(0.2) == []
+    assert time.monotonic() - before < 1
+
+
+def test_a_supernode_that_begins_anew_has_lost_its_message(documents: Path, tmp_path: Path) -> None:
+    grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
+    grid.slow = {11}
+    carrier = GridCarrier(grid)  # type: ignore[arg-type]
+    carrier.addresses()
+    carrier.send("11", b"anybody?")
+    carrier.addresses()
+    assert carrier.receive(0) == []
+    grid.begun[11] = "again"
+    carrier.addresses()
+    assert carrier.receive(5) == [("11", None)]
+    carrier.addresses()
+    assert carrier.receive(0) == []
+
+
+# The process that stays
+
+ECHO = """
+import os, sys
+from pathlib import Path
+from fedtopics.engines.resident_process import stay
+def answer(message):
+    if message == b"die":
+        os._exit(1)
+    return message * 2 + str(os.getpid()).encode()
+stay(Path(sys.argv[1]), answer, lambda: Path(sys.argv[1], "left").touch(), float(sys.argv[2]))
+"""
+
+
+def test_a_process_stays_is_killed_and_leaves(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ECHO, str(tmp_path), "3"]
+    large = bytes(9 << 20)
+    first = ask(tmp_path, large, command)
+    assert first.startswith(large * 2)
+    assert ask(tmp_path, large, command) == first
+    assert (tmp_path / "standby.json").stat().st_mode & 0o077 == 0
+    with pytest.raises(FederationError, match="was ended"):
+        ask(tmp_path, b"die", command)
+    again = ask(tmp_path, large, command)
+    assert again != first
+    os.kill(int(again[2 * len(large) :]), signal.SIGKILL)
+    assert ask(tmp_path, large, command) not in (first, again)
+    ends = time.monotonic() + 30
+    while not (tmp_path / "left").exists():
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+    assert not (tmp_path / "standby.json").exists()
+    with pytest.raises(FederationError, match="did not start"):
+        ask(tmp_path, b"", [sys.executable, "-c", "raise SystemExit(3)"])
+
+
+# The app's folder
+
+
+def test_flower_init(tmp_path: Path, documents: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.run("fedtopics flower init app")
+    assert Study.read(tmp_path / "app/study.toml").clients.keys() == {"north", "south"}
+    (tmp_path / "empty.toml").write_text("")
+    for command, sentence in (
+        ("app", "app is no empty folder"),
+        ("other --study nowhere.toml", "No such file"),
+        ("other --study empty.toml", "names no clients"),
+    ):
+        done = subprocess.run(
+            ["fedtopics", "flower", "init", *command.split()],  # noqa: S607
+            cwd=tmp_path,
+            env=machine.environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2
+        assert sentence in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "other").exists()
+    machine.run("cd app && flwr build")
+    (bundle,) = (tmp_path / "app").glob("*.fab")
+    assert bundle.stat().st_size < 10_000
+
+
+# Deployed: SuperLink and SuperNodes as processes
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """The federation of docs/flower.md, after its walk-through."""
+    machine = Machine(tmp_path_factory.mktemp("flower"))
+    write_documents(machine.folder)
+    (machine.folder / "flwr").mkdir()
+    files, commands = documented()
+    for name, content in files.items():
+        text = machine.adapted(content).replace("localhost", "127.0.0.1")
+        text = text.replace("/home/me", str(machine.folder))
+        for client in NAMES:  # CSV has no embeddings, which one of the methods needs
+            data = f'data = "{client}.parquet"\nembedding = "embedding"\nstay = 60'
+            text = text.replace(f'data = "{client}.csv"', data)
+        folder = machine.folder / "flwr" if name == "config.toml" else machine.folder
+        (folder / name).write_text(text)
+    try:
+        for command in commands:
+            step(machine, command)
+        yield machine
+    finally:
+        machine.end()
+
+
+def step(machine: Machine, command: str) -> None:
+    command = command.replace("localhost", "127.0.0.1")
+    if command.startswith("flower-superlink"):
+        machine.start("superlink", command, "Uvicorn running")
+    elif command.startswith("flower-supernode"):
+        name = next(name for name in NAMES if f"{name}.toml" in command)
+        machine.start(name, command, "SuperNode ID")
+    else:
+        with (machine.folder / "walk.txt").open("a") as file:
+            file.write(machine.run(command))
+
+
+def test_the_walk_through(walked: Machine) -> None:
+    assert (walked.folder / "runs/walk/report.html").exists()
+    plan = Study.read(walked.folder / "study.toml")
+    model = TopicModel.from_pretrained(walked.folder / "runs/walk/model")
+    assert_alike(model, local(plan, walked.folder, walked.folder / "local/walk"))
+    said = (walked.folder / "walk.txt").read_text()
+    assert "round 2 of 2" in said
+    for name in NAMES:
+        folder = walked.folder / f"at-{name}/walk"
+        ledger = walked.folder / f"local/walk/clients/{name}/ledger.jsonl"
+        assert left(folder / "ledger.jsonl") == left(ledger)
+        assert (folder / "theta.parquet").exists()
+        assert (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "gfedntm"])
+def test_the_contract(method: str, walked: Machine) -> None:
+    needs(method)
+    run = walked.begin(method, study_text(method, method))
+    assert walked.finish(run) == "finished:completed"
+    plan = Study.read(walked.folder / f"{method}.toml")
+    model = TopicModel.from_pretrained(walked.folder / f"runs/{method}/model")
+    assert_alike(model, local(plan, walked.folder, walked.folder / "local" / method))
+    for name in NAMES:
+        ledger = walked.folder / f"local/{method}/clients/{name}/ledger.jsonl"
+        assert left(walked.folder / f"at-{name}/{method}/ledger.jsonl") == left(ledger)
+
+
+def test_a_policy_ends_the_run_with_a_sentence(walked: Machine) -> None:
+    text = study_text("gfedntm", "forbidden", wait=1, gather=60)
+    text = text.replace('name = "gfedntm"', 'name = "kmeans"').partition("n_components")
+    rest = text[2].partition("[vocabulary]")
+    run = walked.begin("forbidden", f"{text[0]}n_components = 3\n[vocabulary]{rest[2]}")
+    assert walked.finish(run).startswith("finished:failed")
+    said = walked.run(f"flwr log {run} ours --show")
+    assert said.count("does not take part: its policy or its settings keep it") == 2
+    for name in NAMES:
+        assert "does not allow the method 'kmeans'" in (walked.folder / f"{name}.log").read_text()
+        assert not (walked.folder / f"at-{name}/forbidden/ledger.jsonl").exists()
+
+
+def test_a_supernode_dies_and_the_run_goes_on(walked: Machine) -> None:
+    text = study_text("lda", "dying", min_clients=1, deadline=60)
+    run = walked.begin("dying", text.replace("max_rounds = 2", "max_rounds = 4\ntolerance = 0.0"))
+    walked.wait(lambda: walked.events("dying", "round"), "the first round")
+    walked.kill("south")
+    assert walked.finish(run) == "finished:completed"
+    last = walked.events("dying", "round")[-1]
+    assert last["clients"] == ["north"]
+    assert walked.events("dying", "finished")[0]["received"] == ["north"]
+
+
+# Simulated
+
+
+def test_the_simulation(tmp_path: Path) -> None:
+    names = (*NAMES, "west")
+    write_documents(tmp_path, names)
+    text = study_text("gfedntm", "simulated", names)
+    for name in names:
+        table = (
+            f'[clients.{name}]\ndata = "{name}.parquet"\ntext = "text"\nembedding = "embedding"\n'
+        )
+        text = text.replace(f"[clients.{name}]\n", table)
+    (tmp_path / "study.toml").write_text(text)
+    machine = Machine(tmp_path)
+    machine.run("fedtopics flower init app --study study.toml")
+    try:
+        said = machine.run(
+            "flwr run app local --stream --federation-config "
+            "'num-supernodes=3 client-resources-num-cpus=1' "
+            f"""--run-config 'out="{tmp_path}/run"'"""
+        )
+    finally:
+        machine.end()
+    assert (tmp_path / "run/model").exists(), said
+    plan = Study.read(tmp_path / "study.toml")
+    model = TopicModel.from_pretrained(tmp_path / "run/model")
+    assert_alike(model, local(plan, tmp_path, tmp_path / "local"))

@@ -1,0 +1,430 @@
+"""Sums that do not depend on the order of arrival, and the server's optimisers."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedtopics.errors import FedTopicsError
+from fedtopics.methods.aggregation import (
+    OptimizerName,
+    Rows,
+    RunningSum,
+    ServerOptimizer,
+    add_up,
+    find_fault,
+)
+from tests.helpers.federation import assert_same
+
+
+def rows(index: list[int], values: list[list[float]], n_rows: int = 4) -> Rows:
+    return Rows(np.array(index, np.int64), np.array(values, np.float32), n_rows)
+
+
+# Sums
+
+
+def test_numbers() -> None:
+    total = add_up({"a": {"n": 2, "loss": 0.5}, "b": {"n": 3, "loss": 0.25}})
+    assert total == {"n": 5, "loss": 0.75}
+    assert isinstance(total["n"], int)
+
+
+def test_arrays() -> None:
+    a, b = np.array([[1.0, 2.0]], np.float32), np.array([[0.5, 0.25]], np.float32)
+    total = add_up({"a": {"x": a}, "b": {"x": b}})["x"]
+    assert total.tolist() == [[1.5, 2.25]]
+    assert total.dtype == np.float64
+    assert a.tolist() == [[1.0, 2.0]]  # what a client sent is not changed
+
+
+def test_arrays_of_integers_stay_exact() -> None:
+    total = add_up({"a": {"x": np.array([2**53], np.int64)}, "b": {"x": np.array([1], np.int32)}})
+    assert total["x"].tolist() == [2**53 + 1]
+    assert total["x"].dtype == np.int64
+
+
+def test_float64_arrays_are_not_changed() -> None:
+    a = np.array([1.0, 2.0])
+    add_up({"a": {"x": a}, "b": {"x": a}})
+    assert a.tolist() == [1.0, 2.0]
+
+
+def test_arrays_without_dimension() -> None:
+    assert add_up({"a": {"x": np.array(1.0)}, "b": {"x": np.array(2.0)}})["x"].shape == ()
+
+
+def test_maps() -> None:
+    total = add_up({"a": {"m": {"x": 1, "y": {"z": 2}}}, "b": {"m": {"x": 10, "y": {"z": 20}}}})
+    assert total == {"m": {"x": 11, "y": {"z": 22}}}
+
+
+def test_rows() -> None:
+    total = add_up(
+        {
+            "a": {"x": rows([0, 3], [[1, 2], [3, 4]])},
+            "b": {"x": rows([2, 3], [[5, 6], [7, 8]])},
+            "c": {"x": Rows(np.zeros(0, np.int64), np.zeros((0, 2), np.float32), 4)},
+        }
+    )["x"]
+    assert total.index.tolist() == [0, 2, 3]
+    assert total.values.tolist() == [[1, 2], [5, 6], [10, 12]]
+    assert total.n_rows == 4
+    assert total.dense().tolist() == [[1, 2], [0, 0], [5, 6], [10, 12]]
+
+
+def test_sums_are_of_double_precision() -> None:
+    """In float32 the small values vanish beside the large one, whatever the order."""
+    values = {"a": 2.0**24, "b": 1.0, "c": 1.0}
+    arrays = {name: {"x": np.array([v], np.float32)} for name, v in values.items()}
+    assert add_up(arrays)["x"].tolist() == [2.0**24 + 2]
+    sparse = {name: {"x": rows([1], [[v]])} for name, v in values.items()}
+    assert add_up(sparse)["x"].values.tolist() == [[2.0**24 + 2]]
+
+
+def test_the_order_of_arrival_changes_no_bit() -> None:
+    values = {"a": 1e30, "b": 3.0, "c": -1e30, "d": 1 / 3, "e": 7e-9}  # any two orders differ
+    replies = {
+        name: {"n": v, "x": np.array([v, -v]), "r": rows([1], [[v]]), "m": {"y": np.array(v)}}
+        for name, v in values.items()
+    }
+    seen = set()
+    for names in permutations(replies):
+        total = add_up({name: replies[name] for name in names})
+        seen.add(
+            (
+                np.float64(total["n"]).tobytes(),
+                total["x"].tobytes(),
+                total["r"].values.tobytes(),
+                total["m"]["y"].tobytes(),
+            )
+        )
+    assert len(seen) == 1
+
+
+def test_the_reply_of_one_client_is_returned_as_it_is() -> None:
+    reply = {"x": np.array([1.5], np.float32), "r": rows([1], [[2]]), "name": "not a number"}
+    total = add_up({"a": reply})
+    assert total == reply
+    assert total["x"] is reply["x"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"x": np.zeros(2)}, {"x": np.zeros(3)}),
+        ({"x": np.zeros((1, 2))}, {"x": np.zeros(2)}),
+        ({"x": np.zeros(1)}, {"x": np.zeros(3)}),
+        ({"x": rows([0], [[1, 2]])}, {"x": rows([1], [[1, 2, 3]])}),
+        ({"x": rows([0], [[1]], n_rows=4)}, {"x": rows([1], [[1]], n_rows=5)}),
+        ({"x": rows([0], [[1]], n_rows=4)}, {"x": rows([4], [[1]], n_rows=5)}),
+    ],
+)
+def test_shapes_must_agree(first: dict[str, Any], second: dict[str, Any]) -> None:
+    with pytest.raises(FedTopicsError, match="different shapes"):
+        add_up({"a": first, "b": second})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"x": 1, "y": 1}, {"x": 1}),
+        ({"x": 1}, {"x": 1, "y": 1}),
+        ({"x": {"y": 1}}, {"x": {"z": 1}}),
+        ({"x": np.zeros(2)}, {"x": 1.0}),
+        ({"x": np.zeros(2, np.int64)}, {"x": np.zeros(2)}),
+        ({"x": "one"}, {"x": "two"}),
+    ],
+)
+def test_fields_must_agree(first: dict[str, Any], second: dict[str, Any]) -> None:
+    with pytest.raises(FedTopicsError, match=r"do not run the same study|cannot be added up"):
+        add_up({"a": first, "b": second})
+
+
+# One reply at a time
+
+
+def many_replies(clients: int) -> dict[str, dict[str, Any]]:
+    rng = np.random.default_rng(0)
+
+    def some_rows() -> Rows:
+        index = np.flatnonzero(rng.random(9) < 0.4)
+        return Rows(index, rng.normal(size=(len(index), 2)).astype(np.float32), 9)
+
+    return {
+        f"client{i:02}": {
+            "n": int(rng.integers(1, 50)),
+            "loss": float(rng.normal() * 10.0 ** rng.integers(-9, 9)),
+            "single": rng.normal(size=(3, 2)).astype(np.float32),
+            "double": rng.normal(size=4) * 10.0 ** rng.integers(-9, 9),
+            "counts": rng.integers(0, 2**40, 5),
+            "bytes": rng.integers(0, 250, 3).astype(np.uint8),
+            "unsigned": rng.integers(0, 2**40, 3).astype(np.uint64),
+            "flags": rng.random(3) < 0.5,
+            "scalar": np.array(rng.normal()),
+            "nothing": np.zeros((0, 3)),
+            "map": {"rows": some_rows(), "deeper": {"x": rng.normal(size=2)}},
+            "whole rows": Rows(np.array([1]), np.array([[int(rng.integers(9))]]), 3),
+        }
+        for i in range(clients)
+    }
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3, 17])
+def test_a_running_sum_is_the_sum_of_all(clients: int) -> None:
+    replies = many_replies(clients)
+    total = RunningSum()
+    for reply in replies.values():
+        total.add(reply)
+    assert_same(total.total(), add_up(replies))
+    assert_same(replies, many_replies(clients))  # nothing that came was changed
+
+
+def test_numbers_are_added_one_after_the_other() -> None:
+    """Not by Python's `sum`, which from 3.12 on has another result for all than for some."""
+    values = [1e16, 1.0, 1.0, -1e16]
+    replies = {name: {"x": value} for name, value in zip("abcd", values, strict=True)}
+    total = RunningSum()
+    for reply in replies.values():
+        total.add(reply)
+    assert total.total()["x"] == add_up(replies)["x"] == 0.0
+
+
+def test_a_running_sum_refuses_other_shapes() -> None:
+    total = RunningSum()
+    for length in (2, 2):
+        total.add({"x": np.zeros(length)})
+    with pytest.raises(FedTopicsError, match="different shapes"):
+        total.add({"x": np.zeros(3)})
+
+
+# Faults of a reply
+
+TEMPLATE = {
+    "n": (),
+    "x": (2, "words"),
+    "words": ["words"],
+    "rows": ("words", 2),
+    "map": {"y": ("other",), "z": ()},
+}
+
+
+def fitting(**other: Any) -> dict[str, Any]:
+    reply = {
+        "n": 3,
+        "x": np.zeros((2, 4)),
+        "words": ["a", "b", "c", "d"],
+        "rows": rows([1], [[1, 2]], n_rows=4),
+        "map": {"y": np.zeros(7), "z": 0.5},
+    }
+    return reply | other
+
+
+def test_a_reply_without_fault() -> None:
+    assert find_fault(fitting(), TEMPLATE) == ""
+    none = {"x": np.zeros((2, 0)), "words": [], "rows": rows([], np.zeros((0, 2)).tolist(), 0)}
+    none["rows"] = Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 0)
+    assert find_fault(fitting(**none), TEMPLATE) == ""
+    assert find_fault(fitting(n=2**70, map={"y": np.zeros(0), "z": -1}), TEMPLATE) == ""
+    assert find_fault(fitting(x=np.zeros((2, 4), np.int8)), TEMPLATE) == ""
+    assert find_fault({}, {}) == find_fault({"a": {"b": "any"}}, None) == ""
+
+
+FAULTS = {
+    "no map": (
+        [1, 2],
+        "the reply has list instead of the fields ['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "missing field": (
+        {"n": 3},
+        "the reply has ['n'] instead of the fields ['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "another field": (
+        fitting(extra=1),
+        "the reply has ['extra', 'map', 'n', 'rows', 'words', 'x'] instead of the fields "
+        "['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "missing inside": (
+        fitting(map={"y": np.zeros(7)}),
+        "its field 'map' has ['y'] instead of the fields ['y', 'z']",
+    ),
+    "number for map": (
+        fitting(map=3),
+        "its field 'map' has int instead of the fields ['y', 'z']",
+    ),
+    "array for number": (
+        fitting(n=np.zeros(1)),
+        "its field 'n' has the shape (1,) instead of ()",
+    ),
+    "string for number": (fitting(n="3"), "its field 'n' has the shape None instead of ()"),
+    "nothing for number": (fitting(n=None), "its field 'n' has the shape None instead of ()"),
+    "map for number": (fitting(n={}), "its field 'n' has the shape None instead of ()"),
+    "list for array": (
+        fitting(x=[[0.0]]),
+        "its field 'x' has the shape None instead of (2, 'words')",
+    ),
+    "fewer dimensions": (
+        fitting(x=np.zeros(2)),
+        "its field 'x' has the shape (2,) instead of (2, 'words')",
+    ),
+    "more dimensions": (
+        fitting(x=np.zeros((2, 4, 1))),
+        "its field 'x' has the shape (2, 4, 1) instead of (2, 'words')",
+    ),
+    "other length": (
+        fitting(x=np.zeros((3, 4))),
+        "its field 'x' has the shape (3, 4) instead of (2, 'words')",
+    ),
+    "one length, two values": (
+        fitting(words=["a", "b", "c"]),
+        "its field 'words' has the shape (3,) instead of ('words',)",
+    ),
+    "length of rows": (
+        fitting(rows=rows([1], [[1, 2]], n_rows=5)),
+        "its field 'rows' has the shape (5, 2) instead of ('words', 2)",
+    ),
+    "columns of rows": (
+        fitting(rows=rows([1], [[1]], n_rows=4)),
+        "its field 'rows' has the shape (4, 1) instead of ('words', 2)",
+    ),
+    "numbers for words": (fitting(words=[1, 2, 3, 4]), "its field 'words' is no list of strings"),
+    "some numbers": (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of strings"),
+    "text for words": (fitting(words="abcd"), "its field 'words' is no list of strings"),
+    "array for words": (
+        fitting(words=np.zeros(4)),
+        "its field 'words' is no list of strings",
+    ),
+    "NaN": (fitting(n=float("nan")), "its field 'n' holds NaN or infinite numbers"),
+    "infinity": (fitting(n=float("-inf")), "its field 'n' holds NaN or infinite numbers"),
+    "NaN in array": (
+        fitting(x=np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]], np.float32)),
+        "its field 'x' holds NaN or infinite numbers",
+    ),
+    "infinity in array": (
+        fitting(x=np.array([[0, 0, 0, 0], [0, 0, 0, np.inf]])),
+        "its field 'x' holds NaN or infinite numbers",
+    ),
+    "NaN in rows": (
+        fitting(rows=rows([1], [[1, float("nan")]], n_rows=4)),
+        "its field 'rows' holds NaN or infinite numbers",
+    ),
+    "NaN inside": (
+        fitting(map={"y": np.zeros(7), "z": float("nan")}),
+        "its field 'map.z' holds NaN or infinite numbers",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_faults(case: str) -> None:
+    reply, sentence = FAULTS[case]
+    assert find_fault(reply, TEMPLATE) == sentence
+
+
+def test_without_a_template_only_numbers_are_looked_at() -> None:
+    assert find_fault(fitting(extra="x", n="many"), None) == ""
+    for reply, field in (
+        ({"a": {"b": np.array([np.inf])}}, "a.b"),
+        ({"a": 1, "b": float("nan")}, "b"),
+        ({"a": {"b": {"c": rows([0], [[np.nan]])}}}, "a.b.c"),
+    ):
+        assert find_fault(reply, None) == f"its field '{field}' holds NaN or infinite numbers"
+
+
+def test_a_fault_never_quotes_a_word() -> None:
+    found = [find_fault(fitting(words=["quetzal", 1]), TEMPLATE)]
+    found += [find_fault(fitting(n="quetzal"), TEMPLATE), find_fault("quetzal", TEMPLATE)]
+    assert all(found)
+    assert not any("quetzal" in fault for fault in found)
+
+
+# Optimisers
+
+START = {"w": [[1.0, -2.0], [0.5, 0.0], [3.0, 1.0]], "b": [0.25, -0.5]}
+
+
+def weights() -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(values) for name, values in START.items()}
+
+
+def gradients(step: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(step)
+    return {name: rng.normal(size=np.shape(values)) for name, values in START.items()}
+
+
+@pytest.mark.parametrize("name", ["sgd", "fedavg"])
+def test_sgd_by_hand(name: OptimizerName) -> None:
+    w = {"w": torch.tensor([1.0, 2.0])}
+    optimizer = ServerOptimizer(name, w, 0.5, 0.9)
+    optimizer.step({"w": np.array([4.0, -8.0])}, documents=4)  # the mean is 1, -2
+    assert w["w"].tolist() == [0.5, 3.0]
+    optimizer.step({"w": np.array([2.0, 0.0])}, documents=2)
+    assert w["w"].tolist() == [0.0, 3.0]
+
+
+def test_the_first_adam_step_by_hand() -> None:
+    w = {"w": torch.tensor([1.0, 2.0, 3.0])}
+    ServerOptimizer("adam", w, 0.5, 0.9).step({"w": np.array([4.0, -0.01, 0.0])}, documents=2)
+    assert w["w"].tolist() == pytest.approx([0.5, 2.5, 3.0], abs=1e-5)  # the rate, by the sign
+
+
+@pytest.mark.parametrize("name", ["adam", "fedadam"])
+@pytest.mark.parametrize("beta1", [0.9, 0.99])
+def test_adam_is_that_of_torch(name: OptimizerName, beta1: float) -> None:
+    ours, theirs = weights(), weights()
+    optimizer = ServerOptimizer(name, ours, 0.01, beta1)
+    parameters = [torch.nn.Parameter(tensor) for tensor in theirs.values()]
+    adam = torch.optim.Adam(parameters, lr=0.01, betas=(beta1, 0.999))
+    for step in range(5):
+        found = gradients(step)
+        optimizer.step({key: value * 8 for key, value in found.items()}, documents=8)
+        for parameter, value in zip(parameters, found.values(), strict=True):
+            parameter.grad = torch.from_numpy(value).float()
+        adam.step()
+    for parameter, tensor in zip(parameters, ours.values(), strict=True):
+        torch.testing.assert_close(tensor, parameter.data, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_rows_are_a_dense_gradient_with_zeros(name: OptimizerName) -> None:
+    """The other rows have gradient zero: Adam's moments still move them."""
+    dense, sparse = weights(), weights()
+    of_dense = ServerOptimizer(name, dense, 0.1, 0.9)
+    of_rows = ServerOptimizer(name, sparse, 0.1, 0.9)
+    for step, index in enumerate([[0, 2], [1], [], [0, 1, 2]]):
+        found = gradients(step)
+        part = Rows(np.array(index, np.int64), found["w"][index], 3)
+        of_rows.step({"w": part, "b": found["b"]}, documents=2)
+        of_dense.step({"w": part.dense(), "b": found["b"]}, documents=2)
+        assert sparse["w"].tolist() == dense["w"].tolist()
+        assert sparse["b"].tolist() == dense["b"].tolist()
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "fedavg", "fedadam"])
+def test_a_restored_optimiser_goes_on_identically(name: OptimizerName) -> None:
+    first = weights()
+    optimizer = ServerOptimizer(name, first, 0.1, 0.9)
+    for step in range(3):
+        optimizer.step(gradients(step), documents=2)
+    second = {key: tensor.clone() for key, tensor in first.items()}
+    again = ServerOptimizer(name, second, 0.1, 0.9)
+    again.restore({key: tensor.clone() for key, tensor in optimizer.state().items()})
+    for step in range(3, 6):
+        optimizer.step(gradients(step), documents=2)
+        again.step(gradients(step), documents=2)
+    assert {key: tensor.tolist() for key, tensor in first.items()} == {
+        key: tensor.tolist() for key, tensor in second.items()
+    }
+
+
+def test_names_of_the_state() -> None:
+    optimizer = ServerOptimizer("adam", weights(), 0.1, 0.9)
+    assert optimizer.state() == {}
+    optimizer.step(gradients(0), documents=1)
+    expected = {f"{name}.{key}" for name in "wb" for key in ("step", "exp_avg", "exp_avg_sq")}
+    assert set(optimizer.state()) == expected
+    assert float(optimizer.state()["w.step"]) == 1.0

@@ -1,0 +1,138 @@
+"""First topics from anchors: sums of clients, hand-made and drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from fedtopics.datasets import synthetic_lda
+from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.simulation import train
+from fedtopics.methods.anchors import WIDTH, first_topics, project
+from fedtopics.methods.registry import GFedNTMClient
+from fedtopics.metrics import topic_similarity
+from tests.helpers.federation import study, subjects
+
+
+def summed(parts: list[sparse.csr_array]) -> dict[str, Any]:
+    sums = [project(part, 0) for part in parts]
+    return {field: sum(one[field] for one in sums) for field in sums[0]}
+
+
+def test_projections_are_those_of_the_co_occurrence() -> None:
+    x = np.random.default_rng(0).poisson(0.7, (40, 9)).astype(float)
+    x[3], x[4], x[5, 1:] = 0, np.eye(9)[2], 0  # no pair: nothing, one word, perhaps one word
+    expected, mass = np.zeros((9, 9)), np.zeros(9)
+    for row in x:
+        n = row.sum()
+        if n > 1:
+            expected += (np.outer(row, row) - np.diag(row)) / (n * (n - 1))
+            mass += row / n
+    rng = np.random.default_rng([0, WIDTH])
+    directions = rng.standard_normal((9, WIDTH)) / np.sqrt(WIDTH)
+    found = project(sparse.csr_array(x), 0)
+    np.testing.assert_allclose(found["projections"], expected @ directions, atol=1e-12)
+    np.testing.assert_allclose(found["mass"], mass)
+    np.testing.assert_allclose(found["mass"], expected.sum(1))
+    several = x[x.sum(1) > 1]
+    np.testing.assert_array_equal(found["frequency"], (several > 0).sum(0))
+
+
+def test_clients_sums_are_those_of_all_documents() -> None:
+    x = sparse.csr_array(np.random.default_rng(0).poisson(0.5, (60, 12)).astype(float))
+    pooled, split = summed([x]), summed([x[:7], x[7:40], x[40:]])
+    for field, values in pooled.items():
+        np.testing.assert_allclose(split[field], values, atol=1e-12)
+
+
+def test_topics_with_a_word_of_their_own_are_recovered() -> None:
+    """Two topics: each has an anchor, and they share the other words in known parts."""
+    rng = np.random.default_rng(0)
+    beta = np.array([[0.3, 0.0, 0.4, 0.2, 0.1], [0.0, 0.2, 0.1, 0.2, 0.5]])
+    theta = rng.dirichlet(np.full(2, 0.3), 20_000)
+    x = sparse.csr_array(rng.multinomial(30, theta @ beta).astype(float))
+    found = first_topics(lambda *_: summed([x]), 2, 5, 20_000)
+    np.testing.assert_allclose(found.sum(1), 1)
+    order = np.argsort(-found[:, 0])
+    np.testing.assert_allclose(found[order], beta, atol=0.02)
+
+
+def test_they_are_near_the_true_topics_of_a_drawn_corpus() -> None:
+    drawn = synthetic_lda(3, 400, 12, 3, eta=0.02, n_documents=1500, n_validation=1, seed=2)
+    sums = summed([documents.counts for documents in drawn.training.values()])
+    found = first_topics(lambda *_: sums, 12, 400, 4500)
+    assert topic_similarity(drawn.beta, found) > 11
+
+
+def test_rare_words_are_no_anchors_where_there_are_others() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.multinomial(20, np.full(12, 1 / 12), 500).astype(float)
+    odd = np.zeros((500, 3))
+    odd[[0, 1, 2], [0, 1, 2]] = 5  # each in one document: as far from all others as can be
+    counts = sparse.csr_array(np.hstack([x, odd]))
+    rows = first_topics(lambda *_: summed([counts]), 2, 15, 500)
+    assert (rows[:, 12:].sum(1) < 0.05).all()
+
+
+def test_a_word_that_stands_alone_is_no_anchor() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.multinomial(20, np.full(12, 1 / 12), 500).astype(float)
+    alone = np.zeros((100, 12))
+    counts = sparse.csr_array(
+        np.hstack([np.vstack([x, alone]), np.repeat([0, 1], [500, 100])[:, None]])
+    )
+    assert summed([counts])["frequency"][12] == 0
+    found = first_topics(lambda *_: summed([counts]), 3, 13, 600)
+    np.testing.assert_allclose(found.sum(1), 1)
+    assert (found[:, 12] == 0).all()
+
+
+def test_topics_that_no_word_is_left_for_differ() -> None:
+    counts = sparse.csr_array(np.full((30, 2), [3.0, 0.0]))
+    found = first_topics(lambda *_: summed([counts]), 2, 2, 30)
+    np.testing.assert_allclose(found.sum(1), 1)
+    assert not np.allclose(found[0], found[1])
+
+
+def client(**method: Any) -> tuple[GFedNTMClient, str]:
+    plan = study(initialisation="anchors", **method)
+    given = plan.method, plan.text, plan.vocabulary, plan.seed
+    half = GFedNTMClient("a", subjects({"a": 60})["a"], *given, 1, 20)
+    half.adopt(sorted({*half._counts.words}), 60, 10.0)
+    return half, half._fingerprint
+
+
+def test_rare_words_of_a_client_are_left_out() -> None:
+    half, vocabulary = client()
+    reply = half.projections(vocabulary)
+    frequency = np.bincount(half.bag.indices, minlength=half.bag.shape[1])
+    rare = frequency < 20
+    assert rare.any() and not rare.all()
+    assert reply["documents"] == 60
+    np.testing.assert_array_equal(reply["frequency"], np.where(rare, 0, frequency))
+    assert not reply["projections"][rare].any() and not reply["mass"][rare].any()
+
+
+@pytest.mark.parametrize("network", ["prodlda", "neurallda"])
+def test_networks_begin_with_them(network: str) -> None:
+    corpora = subjects(dict.fromkeys("abc", 200))
+    plan = study(
+        network=network, initialisation="anchors", n_components=3, max_rounds=1,
+        learning_rate=1e-9, normalise_topics=False, word_bias=False, coherence="nothing",
+    )  # fmt: skip
+    model = train(plan, corpora, policies=dict.fromkeys("abc", OPEN_POLICY))
+    logits = model.weights["beta_logits"].double().numpy()
+    np.testing.assert_allclose(logits.mean(1), 0, atol=1e-6)
+    topics = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    names = np.array([word.rstrip("0123456789") for word in model.vocabulary.words])
+    own = np.array([topics[:, names == name].sum(1) for name in "abc"])
+    assert sorted(own.argmax(0)) == [0, 1, 2], "a topic a client: each has words of its own"
+
+
+def test_the_schedule_says_when() -> None:
+    plan = study(initialisation="anchors")
+    assert GFedNTMClient.schedule(plan.method)["projections"] == "once, before the first round"
+    assert "projections" not in GFedNTMClient.schedule(study().method)

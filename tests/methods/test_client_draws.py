@@ -1,0 +1,207 @@
+"""Training rounds of some of the clients, drawn by the seed: of every method, on every engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.engines.local import LocalClients
+from fedtopics.errors import StudyError
+from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.base import EVERYONE, Draw
+from fedtopics.methods.kmeans.method import lloyd
+from fedtopics.methods.minibatches import MinibatchClient
+from fedtopics.text.vocabulary import Vocabulary
+from tests.helpers.carriers import led
+from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.grpc_federation import Half, Notes, answering, door, federated
+from tests.helpers.streams import flda, stream
+from tests.methods.test_exactness import assert_same_bits
+
+NAMES = [f"c{i}" for i in range(6)]
+SIZES = dict.fromkeys(NAMES, 30)
+POLICIES = dict.fromkeys(NAMES, OPEN_POLICY)
+CLUSTERS = {"n_components": 3, "max_rounds": 6, "embedding": {"dimension": 7}}
+METHODS: dict[str, dict[str, Any]] = {
+    "gfedntm": {"max_rounds": 6},
+    "gfedntm, local steps": {
+        "max_rounds": 6,
+        "norm": "server",
+        "optimizer": "fedavg",
+        "local_steps": 2,
+    },
+    "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
+    "lda, batch": {"name": "lda", "n_components": 4, "max_rounds": 6, "learning": "batch"},
+    "kmeans": {"name": "kmeans", **CLUSTERS},
+    "discriminative": {"name": "discriminative", **CLUSTERS},
+    "fstc": {"name": "fstc", **CLUSTERS},
+    "fsccl": {"name": "fsccl", "deletion": 0, **CLUSTERS},
+}
+
+
+def planned(case: str, size: int | None = 2) -> Study:
+    method = METHODS[case] | {"clients_per_round": size}
+    if "name" not in method:
+        return study(**method)
+    return Study.make(method=method, vocabulary={"min_document_frequency": 1})
+
+
+def test_draws_are_a_function_of_seed_and_round() -> None:
+    draw = Draw(2, seed=3)
+    rounds = [draw.members(n, NAMES, NAMES) for n in range(1, 200)]
+    assert rounds == [Draw(2, seed=3).members(n, NAMES[::-1], set(NAMES)) for n in range(1, 200)]
+    assert rounds != [Draw(2, seed=4).members(n, NAMES, NAMES) for n in range(1, 200)]
+    assert all(len(set(members)) == 2 and members == sorted(members) for members in rounds)
+    times = Counter(name for members in rounds for name in members)
+    assert min(times.values()) > 45, "each is drawn about 66 times"
+
+
+def test_who_is_away_is_replaced_by_the_next_drawn() -> None:
+    draw = Draw(3, seed=0)
+    for number in range(1, 20):
+        members = draw.members(number, NAMES, NAMES)
+        without = draw.members(number, NAMES, [name for name in NAMES if name != members[0]])
+        assert set(members[1:]) < set(without)
+        assert len(without) == 3
+        assert members[0] not in without
+    assert draw.members(1, NAMES, ["c5"]) == ["c5"]
+    assert EVERYONE.members(1, NAMES, NAMES) == NAMES
+
+
+def test_the_share_of_the_clients() -> None:
+    assert EVERYONE.share(6) == 1.0
+    assert Draw(2, 0).share(6) == pytest.approx(1 / 3)
+    assert Draw(9, 0).share(6) == 1.0
+
+
+@pytest.mark.parametrize("engine", ["local", "grpc"])
+def test_a_round_asks_only_those_who_are_drawn(engine: str) -> None:
+    halves = {name: Half({"ask": lambda **_: {"documents": 1}}) for name in "abcde"}
+    draw = Draw(2, seed=1)
+    expected = [draw.members(n, list("abcde"), "abcde") for n in (1, 2, 3)]
+
+    def work(clients: Any) -> None:
+        for number, members in enumerate(expected, 1):
+            found, report = clients.round(number, lambda: clients.sum("ask", round=1), draw)
+            assert found == {"documents": 2}
+            assert report["clients"] == members
+            assert not report.get("missing"), "who is not drawn is not missing"
+        assert clients.sum("ask") == {"documents": 5}
+
+    if engine == "local":
+        work(LocalClients({name: door(name, half) for name, half in halves.items()}))
+    else:
+        with answering(halves) as federation:
+            work(federation.clients)
+    for name, half in halves.items():
+        assert len(half.calls) == 1 + sum(name in members for members in expected)
+
+
+@pytest.mark.parametrize("case", METHODS)
+def test_every_method_trains_with_those_who_are_drawn(case: str, tmp_path: Path) -> None:
+    plan, corpora, events = planned(case), embedded(subjects(SIZES)), Notes()
+    model = train(plan, corpora, policies=POLICIES, on_event=events.append)
+    rounds = [event for event in events.of("round") if event["round"] > 0]
+    draw = Draw(2, plan.seed)
+    assert rounds
+    for event in rounds:
+        assert event["clients"] == draw.members(event["round"], NAMES, NAMES)
+    assert sorted(model.shares) == NAMES, "of the model in the end, all say what they have"
+    again, _ = led(plan, corpora, tmp_path)
+    assert again.topics() == model.topics()
+    assert_same(dict(again.shares), dict(model.shares))
+
+
+def test_flda_hears_of_the_drawn_clients_topics() -> None:
+    pytest.importorskip("tomotopy")
+    themes = [["apple", "bread", "cloud"]] * 2
+    corpora = stream(themes, clients="".join(name[1] for name in NAMES))
+    events = Notes()
+    train(flda(clients_per_round=3, max_rounds=2), corpora, on_event=events.append)
+    assert [len(event["clients"]) for event in events.of("round")] == [3, 3]
+
+
+@pytest.mark.parametrize("case", ["kmeans", "discriminative", "lda, batch"])
+def test_to_draw_all_changes_nothing(case: str) -> None:
+    corpora = embedded(subjects(SIZES))
+    every = train(planned(case, 6), corpora, policies=POLICIES)
+    assert every.topics() == train(planned(case, None), corpora, policies=POLICIES).topics()
+
+
+def test_sums_run_on_where_few_are_drawn() -> None:
+    """One of three clients a round: two thirds of what was known stay."""
+    told = iter([(4.0, 2.0), (30.0, 3.0)])
+
+    def cluster_sums(**_: Any) -> dict[str, Any]:
+        total, count = next(told)
+        sums = np.full((1, 1, 2), total)
+        return {
+            "sums": sums,
+            "counts": np.array([[count]]),
+            "distances": np.ones(1),
+            "documents": 3,
+        }
+
+    halves = {name: Half({"cluster_sums": cluster_sums}) for name in "abc"}
+    clients = LocalClients({name: door(name, half) for name, half in halves.items()})
+    words = Vocabulary(["w"], np.ones(1, np.int64), np.ones(1, np.int64))
+    agreement = Agreement(clients, words, 9, 9, 1.0, Draw(1, seed=0))
+    found = lloyd(agreement, np.zeros(2), np.ones((1, 1, 2)), [1, 2])
+    assert found.counts == pytest.approx(3 + 2 / 3 * 2)
+    assert found.sums == pytest.approx(30 + 2 / 3 * 4)
+    assert found.centres == pytest.approx((30 + 2 / 3 * 4) / (3 + 2 / 3 * 2))
+    assert found.distances == pytest.approx(1 + 2 / 3)
+
+
+def test_minibatches_are_of_the_clients_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    adopt = MinibatchClient.adopt
+
+    def noting(self: Any, *given: Any, **named: Any) -> Any:
+        found = adopt(self, *given, **named)
+        sizes.append(self._size)
+        return found
+
+    monkeypatch.setattr(MinibatchClient, "adopt", noting)
+    plan = study(max_rounds=1, batch_size=24, clients_per_round=2)
+    events = Notes()
+    train(plan, subjects(SIZES), policies=POLICIES, on_event=events.append)
+    assert sizes == [12] * 6
+    assert events.of("round")[0]["documents"] == 24
+
+
+def test_the_bits_are_the_same_over_the_network(tmp_path: Path) -> None:
+    plan, corpora = planned("gfedntm"), subjects(SIZES)
+    here = train(plan, corpora, policies=POLICIES)
+    assert_same_bits(federated(plan, corpora, tmp_path).model, here)
+
+
+def test_a_quorum_of_those_who_are_drawn() -> None:
+    plan = Study.make(method={"clients_per_round": 3}).with_clients(NAMES)
+    assert plan.min_clients == 2
+    assert Study.make().with_clients(NAMES).min_clients == 4
+    with pytest.raises(StudyError, match=r"min_clients = 4 is more than method.clients_per_round"):
+        Study.make(method={"clients_per_round": 3}, federation={"min_clients": 4})
+
+
+def test_runs_resume_with_the_same_draws(tmp_path: Path) -> None:
+    plan, corpora = planned("gfedntm"), subjects(SIZES)
+    plan = plan.model_copy(update={"checkpoint_every": 1})
+    whole = train(plan, corpora, policies=POLICIES)
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, corpora, policies=POLICIES, out=tmp_path, on_event=stop)
+    resumed = train(plan, corpora, policies=POLICIES, out=tmp_path, resume=True)
+    assert_same_bits(resumed, whole)
+    assert np.isfinite(resumed.beta).all()

@@ -1,0 +1,530 @@
+"""A model that training begins with: its own words kept, or words agreed on anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedtopics.errors import PolicyError, RunError, StudyError
+from fedtopics.federation.privacy import OPEN_POLICY, Policy, summarise_ledger
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.methods.gfedntm.method import GFedNTM
+from fedtopics.methods.gfedntm.warm_start import AVERAGES, begin
+from fedtopics.methods.warm_start import Start, Words, fingerprint_of
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.networks import NeuralLDA, Tensors, register
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+from tests.helpers.federation import DIMENSION, embedded, study, subjects
+from tests.helpers.grpc_federation import federated
+from tests.helpers.streams import ABC, STEADY, coming, flda, stream
+from tests.methods.test_exactness import NETWORKS, assert_same_bits
+
+SIZES = {"east": 80, "north": 60}
+Events = list[dict[str, Any]]
+
+
+@register
+class Embedded(NeuralLDA):
+    """One of somebody's own, without beta_logits."""
+
+    name = "of-ones-own"
+
+    def draw_decoder(self, generator: torch.Generator) -> Tensors:
+        k, n_words = self.settings.n_components, self.n_words
+        return {
+            "topic_embeddings": self.uniform(generator, 1.0, k, 5),
+            "word_embeddings": self.uniform(generator, 1.0, n_words, 5),
+        }
+
+    def rows(self, weights: Tensors) -> torch.Tensor:
+        return weights["topic_embeddings"] @ weights["word_embeddings"].T
+
+
+ALL = (*NETWORKS, Embedded.name)
+
+
+def loaded(model: TopicModel, folder: Path) -> TopicModel:
+    return TopicModel.from_pretrained(model.save_pretrained(folder))
+
+
+def of(kind: str, events: Events) -> Events:
+    return [event for event in events if event["event"] == kind]
+
+
+# The same words, the same network: it goes on as it is
+
+
+NORMS = {
+    "sync": {"norm": "sync"},
+    "local": {"norm": "local"},
+    "server": {"norm": "server"},
+    "fedavg": {"norm": "server", "local_steps": 2, "optimizer": "fedavg"},
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("network", ALL)
+def test_twelve_rounds_are_six_and_six(network: str, norm: str, tmp_path: Path) -> None:
+    """To the bit, where the server's optimiser has no memory: minibatches and noise go on."""
+    corpora = embedded(subjects(SIZES))
+    given = {"optimizer": "sgd", "learning_rate": 0.02, "network": network} | NORMS[norm]
+    whole = train(study(max_rounds=12, **given), corpora)
+    half = loaded(train(study(max_rounds=6, **given), corpora), tmp_path)
+    events: Events = []
+    plan = study(max_rounds=6, **given)
+    more = train(plan, corpora, start=half, vocabulary="keep", on_event=events.append)
+    assert_same_bits(more, whole)
+    for stage, total in whole.shared[AVERAGES].items():
+        assert torch.equal(more.shared[AVERAGES][stage], total)
+    assert [event["round"] for event in of("round", events)] == [7, 8, 9, 10, 11, 12]
+    origin = {
+        "model": fingerprint_of(half), "method": "gfedntm", "rounds": 6, "vocabulary": "keep",
+    }  # fmt: skip
+    assert more.info == {**whole.info, "continued": origin}
+    told = of("continued", events)
+    assert [{key: event[key] for key in origin} for event in told] == [origin]
+
+
+@pytest.mark.parametrize("learning", ["stochastic", "batch"])
+def test_twelve_rounds_of_lda_are_six_and_six(learning: str, tmp_path: Path) -> None:
+    corpora = subjects(SIZES)
+
+    def plan(rounds: int) -> Study:
+        method = {"name": "lda", "n_components": 4, "learning": learning, "batch_size": 32}
+        return Study.make(method=method | {"max_rounds": rounds})
+
+    whole = train(plan(12), corpora)
+    half = loaded(train(plan(6), corpora), tmp_path)
+    more = train(plan(6), corpora, start=half, vocabulary="keep")
+    assert_same_bits(more, whole)
+    assert {key: more.info[key] for key in whole.info} == whole.info
+
+
+def test_adam_goes_on_from_the_loss_there_was() -> None:
+    """Its moments begin anew, the weights do not: the loss does not go up again."""
+    corpora, plan = subjects(SIZES), study(max_rounds=60, learning_rate=0.02)
+    first: Events = []
+    model = train(plan, corpora, on_event=first.append)
+    further: Events = []
+    train(plan, corpora, start=model, vocabulary="keep", on_event=further.append)
+    losses, more = ([event["loss"] for event in of("round", e)] for e in (first, further))
+    learned = losses[0] - np.mean(losses[-10:])
+    assert learned > 5
+    assert abs(more[0] - np.mean(losses[-10:])) < learned / 3
+    assert np.mean(more[-10:]) < np.mean(losses[-10:])
+
+
+def test_a_linear_decay_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedtopics.methods.aggregation import ServerOptimizer
+
+    parts: list[float] = []
+    step = ServerOptimizer.step
+
+    def watched(self: Any, gradients: Any, documents: int, part: float = 1.0) -> None:
+        parts.append(part)
+        step(self, gradients, documents, part)
+
+    monkeypatch.setattr(ServerOptimizer, "step", watched)
+    plan = study(max_rounds=4, learning_rate_decay="linear")
+    model = train(plan, subjects(SIZES))
+    train(plan, subjects(SIZES), start=model, vocabulary="keep")
+    assert parts == [1, 0.75, 0.5, 0.25] * 2
+
+
+def test_new_documents_in_the_words_there_are(tmp_path: Path) -> None:
+    """No word leaves, whatever the new documents have; a client may be new."""
+    model = train(study(max_rounds=5), subjects(SIZES))
+    new = subjects({"east": 50, "west": 30}, seed=1)
+    plan = study(max_rounds=3)
+    more = train(plan, new, out=tmp_path, start=model, vocabulary="keep")
+    assert more.vocabulary.words == model.vocabulary.words
+    assert not any(word.startswith("west") for word in more.vocabulary.words)
+    assert more.info["rounds"] == 8
+    assert more.documents.keys() == {"east", "west"}
+    for name in new:
+        rows = summarise_ledger(tmp_path / "clients" / name / "ledger.jsonl")
+        asked = {row["function"]: row["fields"] for row in rows}
+        assert asked["size"] == ["documents"]
+        assert "vocabulary" not in asked
+
+
+def test_kept_words_are_subject_to_the_policy() -> None:
+    model = train(study(max_rounds=2), subjects(SIZES))
+    plan, corpora = study(max_rounds=2), subjects({"east": 30, "north": 5})
+    strict = {"policies": dict.fromkeys(SIZES, Policy(min_documents=10))}
+    with pytest.raises(PolicyError, match="'size' of client 'north' sums over 5 documents"):
+        train(plan, corpora, start=model, vocabulary="keep", **strict)
+    few = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, max_rounds=3))}
+    with pytest.raises(PolicyError, match="ends at round 3"):
+        train(plan, corpora, start=model, vocabulary="keep", **few)
+    rare = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, min_document_frequency=31))}
+    more = train(study(max_rounds=1), corpora, start=model, vocabulary="keep", **rare)
+    assert not more.word_sums.any(), "no word is in so many documents"
+
+
+def test_a_model_of_before_has_no_running_sums() -> None:
+    """It goes on with those of the first minibatches."""
+    plan = study(max_rounds=3, norm="server", network="prodlda")
+    model = train(plan, subjects(SIZES))
+    shared = {stage: values for stage, values in model.shared.items() if stage != AVERAGES}
+    info = {key: value for key, value in model.info.items() if key != "length"}
+    old = replace(model, shared=shared, info=info)
+    more = train(plan, subjects(SIZES), start=old, vocabulary="keep")
+    assert more.info["rounds"] == 6
+    told = model.vocabulary.occurrences.sum() / sum(model.documents.values())
+    assert more.info["length"] == pytest.approx(told)
+
+
+@pytest.mark.parametrize("vocabulary", ["keep", "agree"])
+def test_a_run_that_began_with_a_model_is_resumed_with_it(
+    vocabulary: Words, tmp_path: Path
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    def kill(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == event_of_death:
+            raise KilledError
+
+    corpora, plan = subjects(SIZES), study(max_rounds=9).model_copy(update={"checkpoint_every": 4})
+    models = [train(study(max_rounds=n), corpora) for n in (5, 6)]
+    whole = train(plan, corpora, start=models[0], vocabulary=vocabulary)
+    event_of_death = 12 if vocabulary == "keep" else 7
+    with pytest.raises(KilledError):
+        train(plan, corpora, out=tmp_path, start=models[0], vocabulary=vocabulary, on_event=kill)
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines[:3]] == ["started", "study", "continued"]
+    assert lines[2]["model"] == fingerprint_of(models[0])
+
+    other: Words = "agree" if vocabulary == "keep" else "keep"
+    for start, words in ((models[1], vocabulary), (models[0], other), (None, vocabulary)):
+        with pytest.raises(RunError, match="with the model that it began with"):
+            train(plan, corpora, out=tmp_path, resume=True, start=start, vocabulary=words)
+    events: Events = []
+    again = train(
+        plan, corpora, out=tmp_path, resume=True, start=models[0], vocabulary=vocabulary,
+        on_event=events.append,
+    )  # fmt: skip
+    assert_same_bits(again, whole)
+    assert again.info == whole.info
+    assert not of("continued", events)
+    assert len(of("round", events)) < 9
+
+
+# Words agreed on anew
+
+
+THEMES = {
+    name: [f"{name}{i}" for i in range(12)] for name in ("apple", "bread", "cloud")
+}  # fmt: skip
+SOME = range(8), range(4, 12)  # of a theme's words: before, and after
+
+
+def themed(part: range, seed: int = 0, size: int = 120) -> dict[str, Corpus]:
+    """Two clients whose documents are of one theme each, which its embedding tells."""
+    rng = np.random.default_rng(seed)
+    names, corpora = list(THEMES), {}
+    for client in ("east", "north"):
+        chosen = rng.integers(len(names), size=size)
+        words = [np.array([THEMES[names[k]][i] for i in part]) for k in chosen]
+        corpus = Corpus.of([rng.choice(some, 10).tolist() for some in words])
+        vectors = np.eye(DIMENSION)[chosen] + rng.normal(size=(size, DIMENSION)) / 20
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        corpora[client] = corpus.with_embeddings(vectors.astype(np.float32))
+    return corpora
+
+
+def on_themes(network: str, rounds: int, **more: Any) -> Study:
+    given = {
+        "n_components": 3,
+        "learning_rate": 0.02,
+        "max_rounds": rounds,
+        "relevance": 1.0,
+        "initialisation": "anchors",
+    }
+    return study(network=network, **given | more)
+
+
+def themes_of(model: TopicModel) -> list[str]:
+    """What each topic is about, by most of its first words."""
+    found = []
+    for words in model.topics(5):
+        names = [word.rstrip("0123456789") for word in words]
+        found.append(max(THEMES, key=names.count))
+    return found
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, TopicModel]:
+    """A model of each network, whose topics are the themes."""
+    at_random = {Embedded.name: {"initialisation": "random"}}
+    models = {n: train(on_themes(n, 80, **at_random.get(n, {})), themed(SOME[0])) for n in ALL}
+    for name, model in models.items():
+        assert set(themes_of(model)) == set(THEMES), name
+    return models
+
+
+@pytest.mark.parametrize("network", ALL)
+def test_topics_stay_when_words_come_and_go(network: str, trained: dict[str, TopicModel]) -> None:
+    model = trained[network]
+    more = train(on_themes(network, 60), themed(SOME[1], seed=1), start=model)
+    assert themes_of(more) == themes_of(model)
+    assert {*more.vocabulary.words} == {THEMES[name][i] for name in THEMES for i in SOME[1]}
+    for topic, name in zip(more.topics(8), themes_of(model), strict=True):
+        assert {*THEMES[name][8:]} <= {*topic}, "what is new is in its topic"
+    assert more.info["rounds"] == 60
+    assert more.info["continued"]["vocabulary"] == "agree"
+
+
+@pytest.mark.parametrize("network", ALL)
+def test_what_a_document_is_about_stays(network: str, trained: dict[str, TopicModel]) -> None:
+    """A step of no length: known words tell the encoder what they told it, new ones nothing."""
+    model = trained[network]
+    plan = on_themes(network, 1, optimizer="sgd", learning_rate=1e-12)
+    corpora = themed(SOME[0], size=40)
+    with_new = {}
+    for name, corpus in corpora.items():
+        texts = corpus.documents.to_pylist()
+        texts = [
+            [*text, *("fresh", "novel")[: max(row % 6 - 3, 0)]] for row, text in enumerate(texts)
+        ]
+        with_new[name] = Corpus.of(texts).with_embeddings(corpus.embeddings)
+    more = train(plan, with_new, start=model)
+    assert {"fresh", "novel"} <= {*more.vocabulary.words}
+    theta = [m.transform(with_new["east"]) for m in (model, more)]
+    # The running statistics move with the one minibatch there is.
+    np.testing.assert_allclose(theta[0], theta[1], atol=0.05)
+
+
+def carried(network: str, words: list[str]) -> tuple[Tensors, TopicModel]:
+    """First weights in some words, after a model of a to f."""
+    corpora = embedded({"a": Corpus.of([list("abc"), list("bde"), list("fac"), ["f"]] * 10)})
+    plan = study(network=network, n_components=3, max_rounds=2, coherence="nothing")
+    model = train(plan, corpora, policies={"a": OPEN_POLICY})
+    built = plan.method.build(len(words))
+    state = GFedNTM(plan.method, TextRules(), VocabularyLimits(), 1)._first_state(built)
+    begin(state, built, Start.of(model), words)
+    return state.weights, model
+
+
+@pytest.mark.parametrize("network", ALL)
+def test_numbers_go_with_their_words(network: str) -> None:
+    weights, model = carried(network, ["new", "f", "a", "other", "c"])
+    known = [model.vocabulary.index[word] for word in "fac"]
+    by_word = {"encoder_words": 0, "beta_logits": 1, "word_embeddings": 0, "word_bias": 0}
+    for name, weight in weights.items():
+        old = model.weights[name]
+        if name not in by_word:
+            assert torch.equal(weight, old), name
+            continue
+        rows, before = weight.movedim(by_word[name], 0), old.movedim(by_word[name], 0)
+        assert torch.equal(rows[[1, 2, 4]], before[known]), name
+        new = before.mean() if name == "word_bias" else torch.zeros(())
+        assert torch.equal(rows[[0, 3]], new.expand_as(rows[[0, 3]])), name
+
+
+def test_words_in_another_order_are_the_same_model() -> None:
+    weights, model = carried("prodlda", list("fedcba"))
+    order = [model.vocabulary.index[word] for word in "fedcba"]
+    assert torch.equal(weights["beta_logits"], model.weights["beta_logits"][:, order])
+    assert torch.equal(weights["word_bias"], model.weights["word_bias"][order])
+
+
+# Topics of another model
+
+
+@pytest.mark.parametrize("network", ["prodlda", "neurallda"])
+@pytest.mark.parametrize("other", ["combinedtm", "lda", "pair"])
+def test_topics_of_another_model(network: str, other: str, trained: dict[str, TopicModel]) -> None:
+    start: Any = trained["combinedtm"]
+    order = themes_of(start)
+    if other == "lda":
+        method = {"name": "lda", "n_components": 3, "max_rounds": 30}
+        start = train(Study.make(method=method), themed(SOME[0]))
+        order = themes_of(start)
+    elif other == "pair":
+        start = (start.beta, start.vocabulary.words)
+    more = train(on_themes(network, 40), themed(SOME[0], seed=1), start=start)
+    assert themes_of(more) == order
+    assert more.info["rounds"] == 40
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_topics_are_where_other_units_begin(network: str, trained: dict[str, TopicModel]) -> None:
+    model, words = trained[network], [word for name in THEMES for word in THEMES[name]]
+    settings = on_themes(network, 1, hidden=[20, 12]).method
+    built = settings.build(len(words))
+    state = GFedNTM(settings, TextRules(), VocabularyLimits(), 0)._first_state(built)
+    begin(state, built, Start.of(model), words)
+    for logits, name in zip(state.weights["beta_logits"], themes_of(model), strict=True):
+        first = {words[column] for column in logits.topk(8).indices}
+        assert len(first & {*THEMES[name][:8]}) >= 7
+        new = [words.index(THEMES[each][11]) for each in THEMES]
+        assert logits[new].max() == logits.min(), "it has no word that is new"
+
+
+# F-LDA
+
+
+def test_flda_goes_on_for_several_rounds() -> None:
+    pytest.importorskip("tomotopy")
+    plan = flda(coherence="documents")
+    model = train(plan, stream(STEADY)).with_labels({0: "first", 2: "last"})
+    events: Events = []
+    plan = flda(coherence="documents", max_rounds=2, documents_per_round=None)
+    new = {name: coming({4: (60, ABC), 5: (60, ABC)}, seed=seed) for seed, name in enumerate("abc")}
+    more = train(plan, new, start=model, vocabulary="keep", on_event=events.append)
+    assert [event["round"] for event in of("round", events)] == [4, 5]
+    assert len(more.info["history"]) == more.info["rounds"] == 5
+    before, after = ({i: n for n, i in enumerate(m.info["ids"])} for m in (model, more))
+    named = {model.info["ids"][number]: name for number, name in model.labels.items()}
+    assert before.keys() == after.keys()
+    assert more.labels == {after[id_]: name for id_, name in named.items()}
+
+
+def test_labels_stay_with_their_topics() -> None:
+    model = train(study(max_rounds=2), subjects(SIZES)).with_labels({1: "harbours", 4: "trees"})
+    for vocabulary in ("keep", "agree"):
+        more = train(study(max_rounds=1), subjects(SIZES), start=model, vocabulary=vocabulary)
+        assert more.labels == model.labels
+
+
+# What cannot be begun with
+
+
+def refusal(plan: Study, start: Any, vocabulary: Words = "agree") -> str:
+    with pytest.raises(StudyError) as error:
+        train(plan, subjects(SIZES), start=start, vocabulary=vocabulary)
+    return str(error.value)
+
+
+@pytest.fixture(scope="module")
+def small() -> TopicModel:
+    return train(study(max_rounds=1, coherence="nothing"), subjects(SIZES))
+
+
+def test_another_number_of_topics(small: TopicModel) -> None:
+    for vocabulary in ("keep", "agree"):
+        assert refusal(study(n_components=7), small, vocabulary) == (
+            "There are 6 topics to begin with, the study asks for 7; set n_components to their "
+            "number."
+        )
+
+
+def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
+    ending = (
+        ", so it cannot go on as it is; make the study like it, or set vocabulary to "
+        '"agree" to begin with its topics.'
+    )
+    for given, what in (
+        ({"network": "neurallda"}, "network = 'prodlda', the study's 'neurallda'"),
+        ({"precision": "float64"}, "precision = 'float32', the study's 'float64'"),
+        ({"hidden": [16, 13]}, "hidden = (16, 12), the study's (16, 13)"),
+        ({"word_bias": False}, "word_bias = True, the study's False"),
+        ({"posterior_gain": 2.0}, "posterior_gain = None, the study's 'learned'"),
+        (
+            {"encoder_input": "counts", "layer_norm": True},
+            "encoder_input = 'log', the study's 'counts'; layer_norm = False, the study's True",
+        ),
+    ):
+        assert refusal(study(**given), small, "keep") == f"The model has {what}{ending}"
+    dropped = train(study(dropout=0.5, max_rounds=1), subjects(SIZES), start=small)
+    assert dropped.info["rounds"] == 1, "what changes no shape may change"
+
+
+def test_other_embeddings_are_another_network(trained: dict[str, TopicModel]) -> None:
+    model, other = trained["zeroshottm"], {"dimension": DIMENSION, "model": "some/other"}
+    plan = on_themes("zeroshottm", 1, embedding=other)
+    assert "embedding.model = 'all-MiniLM-L6-v2', the study's 'some/other'" in refusal(
+        plan, model, "keep"
+    )
+    words = model.vocabulary.words
+    settings = plan.method
+    built = settings.build(len(words))
+    state = GFedNTM(settings, TextRules(), VocabularyLimits(), 0)._first_state(built)
+    begin(state, built, Start.of(model), words)
+    assert not torch.equal(state.weights["hidden"], model.weights["hidden"])
+    same = {"dimension": DIMENSION, "model": "/elsewhere/all-MiniLM-L6-v2"}
+    plan = on_themes("zeroshottm", 1, embedding=same, optimizer="sgd", learning_rate=1e-12)
+    moved = train(plan, themed(SOME[0]), start=model, vocabulary="keep")
+    torch.testing.assert_close(moved.weights["hidden"], model.weights["hidden"])
+
+
+def test_a_method_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
+    plan = Study.make(method={"name": "lda", "n_components": 6})
+    assert refusal(plan, small, "keep") == (
+        "The model is one of gfedntm, the study trains lda, so it cannot go on as it is; set "
+        'vocabulary to "agree" to begin with its topics.'
+    )
+
+
+def test_methods_that_begin_with_no_model(small: TopicModel) -> None:
+    for name in ("kmeans", "discriminative", "fstc", "fsccl"):
+        plan = Study.make(method={"name": name, "n_components": 6})
+        assert refusal(plan, small) == (
+            f"The method {name!r} cannot begin with a model; use gfedntm, lda or flda."
+        )
+
+
+def test_clusters_begin_nothing() -> None:
+    method = {"name": "kmeans", "n_components": 3, "representation": "bow", "max_rounds": 2}
+    clusters = train(Study.make(method=method), subjects(SIZES))
+    for name in ("gfedntm", "lda"):
+        assert refusal(Study.make(method={"name": name, "n_components": 3}), clusters) == (
+            "The model to begin with has clusters of kmeans, not topics of words; begin with a "
+            "model of gfedntm, lda or flda."
+        )
+
+
+def test_words_that_nobody_has(small: TopicModel) -> None:
+    with pytest.raises(StudyError, match="no word that the clients agreed on"):
+        train(
+            study(), {"a": [["x", "y"], ["y", "z"], ["z", "x", "w"], ["v", "u"]] * 9}, start=small
+        )
+
+
+def test_a_network_that_no_topics_begin(small: TopicModel) -> None:
+    assert refusal(study(network=Embedded.name), small) == (
+        "The network 'of-ones-own' has no beta_logits to begin with; set initialisation = "
+        '"random", and begin without topics.'
+    )
+
+
+def test_a_pair_has_no_vocabulary_to_keep() -> None:
+    assert refusal(study(), (np.ones((6, 2)), ["a", "b"]), "keep") == (
+        "A pair of beta and words has no vocabulary to keep; set vocabulary to "
+        '"agree", or give a TopicModel.'
+    )
+    assert 'choose "keep" or "agree"' in refusal(study(), 3, "old")  # type: ignore[arg-type]
+
+
+# Between machines
+
+
+@pytest.mark.parametrize("vocabulary", ["keep", "agree"])
+def test_a_server_begins_with_a_model(vocabulary: Words, tmp_path: Path) -> None:
+    plan, corpora = study(max_rounds=4), subjects(SIZES)
+    model = loaded(train(plan, subjects(SIZES, seed=1)), tmp_path / "before")
+    outcome = federated(plan, corpora, tmp_path, start=model, vocabulary=vocabulary)
+    policies: Mapping[str, Policy] = dict.fromkeys(SIZES, OPEN_POLICY)
+    alone = train(plan, corpora, policies=policies, start=model, vocabulary=vocabulary)
+    assert_same_bits(outcome.model, alone)
+    assert outcome.model.info == alone.info
+    assert outcome.events.of("continued")[0]["model"] == fingerprint_of(model)
+    for name in SIZES:
+        rows = summarise_ledger(tmp_path / name / "ledger.jsonl")
+        asked = {row["function"] for row in rows}
+        assert ("size" in asked, "vocabulary" in asked) == (
+            vocabulary == "keep", vocabulary == "agree",
+        )  # fmt: skip
+        offered = outcome.partners[name].events.of("offer")[0]["leaves"]
+        assert asked <= offered.keys(), "what is asked for was said before"

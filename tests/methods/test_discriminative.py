@@ -1,0 +1,461 @@
+"""Discriminative clustering: the same wherever documents are, and only sums leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.points import Moments
+from fedtopics.methods.clusters import ALL
+from fedtopics.methods.discriminative import method as discriminative
+from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
+from fedtopics.methods.registry import CLIENT_HALVES
+from fedtopics.metrics import clustering_accuracy
+from fedtopics.model.shown_words import READINGS
+from tests.helpers.clusters import (
+    CLUSTERS,
+    DIMENSION,
+    ODD,
+    accuracy,
+    assert_not_worked_again,
+    assert_nothing_else_leaves,
+    assert_same_however_carried,
+    assert_same_result,
+    assert_sound,
+    blobs,
+    corpus_of,
+    empty,
+    gone_on,
+    half,
+    labels_of,
+    overheard,
+    planned,
+    spread,
+    trained,
+)
+
+CORPUS = blobs(600, 12, spread=2.0)  # that overlap: most documents are members of several
+TWELVE: dict[str, Any] = {
+    "n_components": 12, "max_rounds": 20, "starts": 2, "start_rounds": 10, "finalists": 2
+}  # fmt: skip
+
+
+def test_other_representations_are_refused() -> None:
+    with pytest.raises(StudyError, match="representation 'tfidf' is for the method kmeans"):
+        Study.make(method={"name": "discriminative", "representation": "tfidf"})
+
+
+# Exactness
+
+
+@pytest.fixture(scope="module")
+def at_one() -> NDArray[np.int64]:
+    """The labels, were all documents at one client."""
+    return trained(planned("discriminative", **TWELVE), {"all": CORPUS}).main_topics(CORPUS)
+
+
+@pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (50, None), (10, 0.1)])
+def test_labels_do_not_depend_on_where_documents_are(
+    n_clients: int, alpha: float | None, at_one: NDArray[np.int64]
+) -> None:
+    plan = planned("discriminative", **TWELVE)
+    model = trained(plan, spread(CORPUS, n_clients, alpha))
+    assert len(model.documents) == n_clients
+    np.testing.assert_array_equal(model.main_topics(CORPUS), at_one)
+
+
+def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> Any:
+    """The algorithm in a few lines, by scipy: memberships, and the trace of S_W^-1 S_B."""
+    method, n_clusters = plan.method, len(weights)
+    scatter, mean = np.cov(points.T, bias=True), points.mean(0)
+    bias, apart = np.zeros(n_clusters), []
+    for _ in range(rounds + 1):
+        means = sums / weights[:, None]
+        between = (means - mean).T @ ((means - mean) * weights[:, None]) / len(points)
+        ball = method.shrinkage * np.trace(scatter) / len(mean)
+        within = scatter - between + ball * np.eye(len(mean))
+        values, vectors = scipy.linalg.eigh(between, within)
+        projection = vectors[:, ::-1][:, : n_clusters - 1]
+        apart.append(values[::-1][: n_clusters - 1].sum())
+        bias = bias - np.log(weights / weights.mean())
+        directions, projected = means @ projection, points @ projection
+        for rows in (directions, projected):
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        exponential = np.exp(projected @ directions.T / method.temperature + bias)
+        shares = exponential / exponential.sum(1, keepdims=True)
+        sums, weights = shares.T @ points, shares.sum(0)
+    return shares, apart
+
+
+def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, begun = discriminative.begin, []
+
+    def noting(*given: Any) -> Any:
+        begun.append(begin(*given))
+        return begun[0]
+
+    monkeypatch.setattr(discriminative, "begin", noting)
+    plan = planned("discriminative", max_rounds=6, tolerance=0, finalists=1)
+    corpus, events = blobs(300, spread=2.0), list[dict[str, Any]]()
+    model = trained(plan, spread(corpus, 3), on_event=events.append)
+    (start,) = begun
+    embedded = np.asarray(plan.embedded(corpus).embeddings, np.float64)
+    np.testing.assert_allclose(start.origin, embedded.mean(0))
+    points = model.inference.points(start.origin, None, embedded).astype(np.float64)
+    expected, apart = pooled(points, start.split.sums[0], start.split.weights[0], plan, 6)
+    np.testing.assert_allclose(model.transform(corpus), expected, atol=1e-6)
+    losses = [event["loss"] for event in events if event["event"] == "round"]
+    np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
+
+
+def test_permuted_clients_and_another_engine_have_the_same_bits(tmp_path: Path) -> None:
+    corpora, plan = spread(blobs(150), 3), planned("discriminative", max_rounds=6, starts=2)
+    assert_same_however_carried(plan, corpora, tmp_path)
+
+
+def test_they_are_the_clusters_there_are() -> None:
+    corpus = blobs(600, spread=1.0)
+    model = trained(planned("discriminative"), spread(corpus, 3))
+    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
+
+
+# Sizes
+
+
+def split(*weights: list[float]) -> Split:
+    rng = np.random.default_rng(0)
+    shape = len(weights), len(weights[0])
+    sums = rng.normal(size=(*shape, 3)) * np.array(weights)[..., None]
+    return Split(sums, np.array(weights), np.full(shape, 0.5), np.zeros(len(weights)))
+
+
+def test_a_bias_brings_clusters_to_one_size() -> None:
+    moments = Moments(100, np.zeros(3), 10 * np.eye(3))
+    state = split([75.0, 25.0], [0.0, 100.0])
+    even = direct(state, moments, planned("discriminative").method)
+    expected = 0.5 - np.log([[1.5, 0.5], [RAREST, 2]])
+    np.testing.assert_allclose(even.bias, expected)
+    free = direct(state, moments, planned("discriminative", sizes="free").method)
+    np.testing.assert_array_equal(free.bias, state.bias)
+    np.testing.assert_array_equal(free.projection, even.projection)
+
+
+def test_sizes_of_clusters() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.choice(5, 1000, p=[0.6, 0.1, 0.1, 0.1, 0.1])
+    centres = rng.normal(size=(5, DIMENSION)) / 4
+    corpus = corpus_of(centres[labels] + rng.normal(size=(1000, DIMENSION)) / 4, labels)
+    largest = {
+        sizes: trained(planned("discriminative", sizes=sizes), spread(corpus, 2)).share.max()
+        for sizes in ("even", "free")
+    }
+    assert largest["even"] < 0.25
+    assert largest["free"] > 0.27
+
+
+def test_the_best_of_clusterings_that_are_the_same_is_the_first() -> None:
+    state = Split(
+        np.arange(3.0).reshape(3, 1, 1), *np.zeros((2, 3, 1)), np.array([1, 2, 2 + 1e-15])
+    )
+    assert state.best().sums.ravel().tolist() == [1]
+
+
+# Runs
+
+
+@pytest.mark.parametrize("stop", [1, 24])
+def test_an_interrupted_run_goes_on_with_the_same_bits(stop: int, tmp_path: Path) -> None:
+    corpora = spread(blobs(300, 12, spread=2.0), 2)
+    plan = planned("discriminative", n_components=12, max_rounds=26)
+    plan = plan.model_copy(update={"checkpoint_every": 2})
+    whole = trained(plan, corpora)
+    assert whole.info["rounds"] == 26, "not at rest before"
+    assert_same_result(gone_on(plan, corpora, tmp_path, stop), whole)
+
+
+@pytest.mark.parametrize("max_rounds", [22, 100])
+def test_a_run_that_is_done_is_not_worked_again(max_rounds: int, tmp_path: Path) -> None:
+    corpora = spread(blobs(200), 2)
+    plan = planned("discriminative", max_rounds=max_rounds, tolerance=1e-5)
+    plan = plan.model_copy(update={"checkpoint_every": 1})
+    whole = assert_not_worked_again(plan, corpora, tmp_path)
+    assert whole.info["rounds"] >= 22
+
+
+# What leaves
+
+
+@pytest.mark.parametrize("method", [{}, {"candidates": (3, 5)}])
+def test_what_a_study_announces_is_what_it_asks_for(
+    method: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = overheard(monkeypatch)
+    plan = planned("discriminative", starts=2, **method)
+    trained(plan, spread(blobs(100), 2))
+    asked = {function for _, function, _, _ in messages.calls}
+    assert asked == CLIENT_HALVES["discriminative"].schedule(plan.method).keys()
+
+
+def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
+    """Each of five documents has a direction of its own; all agree with none of four clusters."""
+    found: dict[str, Any] = client.class_sums(
+        vocabulary,
+        round=1,
+        origin=np.zeros(5),
+        projection=np.eye(5)[None],
+        directions=np.zeros((1, 4, 5)),
+        bias=np.array([bias]),
+        half=ALL,
+    )
+    return found
+
+
+def test_a_cluster_of_little_weight_is_not_told() -> None:
+    shares = np.array([0.5, 0.41, 0.08, 0.01])
+    weights = 5 * shares
+    plan = planned("discriminative", n_components=4, embedding={"dimension": 5})
+    for least, told in ((1, 4), (2, 2), (3, 0)):
+        client, vocabulary = half(plan, corpus_of(np.eye(5)), Policy(min_documents=least))
+        found = sums_of(client, vocabulary, np.log(shares).tolist())
+        enough = np.where(np.arange(4) < told, shares, 0)
+        np.testing.assert_allclose(found["weights"], [weights])
+        np.testing.assert_allclose(found["told"], [5 * enough])
+        np.testing.assert_allclose(found["sums"], np.repeat(enough, 5).reshape(1, 4, 5), rtol=1e-6)
+        assert found["documents"] == 5
+
+
+def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
+    before = Split(
+        sums=np.array([[[2.0, 4.0], [9.0, 0.0], [0.0, 0.0]]]),
+        weights=np.array([[2.0, 3.0, 0.0]]),
+        bias=np.zeros((1, 3)),
+        apart=np.zeros(1),
+    )
+    found = {
+        "sums": np.array([[[30.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]),
+        "told": np.array([[10.0, 0.0, 0.0]]),
+        "weights": np.array([[12.0, 5.0, 1.0]]),
+    }
+    np.testing.assert_allclose(complete(found, before), [[[36, 0], [15, 0], [0, 0]]])
+    all_told = found | {"told": found["weights"]}
+    np.testing.assert_allclose(complete(all_told, before)[:, :1], found["sums"][:, :1])
+
+
+def test_no_embedding_and_no_rare_word_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned("discriminative", candidates=(4, 5), starts=1, tolerance=0.05)
+    messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
+    told = messages.of("class_sums", "client-1")
+    assert len(told) > 5
+    for reply in told:
+        enough = reply["weights"] >= 10
+        np.testing.assert_array_equal(reply["sums"].any(2), enough)
+        np.testing.assert_array_equal(reply["told"], reply["weights"] * enough)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"projection": np.zeros((1, 4, 5))},
+        {"projection": np.full((1, 5, 5), np.nan)},
+        {"directions": np.zeros((1, 4, 4))},
+        {"directions": np.zeros((2, 4, 5))},
+        {"directions": np.zeros((1, 4, 5), np.float32)},
+        {"origin": np.zeros(4)},
+    ],
+)
+def test_clusters_that_are_none_get_no_reply(wrong: dict[str, Any]) -> None:
+    plan = planned("discriminative", n_components=4, embedding={"dimension": 5})
+    client, vocabulary = half(plan, corpus_of(np.eye(5)))
+    given: dict[str, Any] = {
+        "origin": np.zeros(5),
+        "projection": np.zeros((1, 5, 5)),
+        "directions": np.zeros((1, 4, 5)),
+        "bias": np.zeros((1, 4)),
+    }
+    client.class_sums(vocabulary, round=2, half=ALL, **given)
+    with pytest.raises(StudyError, match="'a' was sent clusters that are none in round"):
+        client.class_sums(vocabulary, round=2, half=ALL, **given | wrong)
+
+
+# How many clusters
+
+
+def test_the_number_of_clusters_is_chosen() -> None:
+    corpus, events = blobs(400), list[dict[str, Any]]()
+    plan = planned("discriminative", candidates=(3, 5, 8), starts=4, n_components=20)
+    model = trained(plan, spread(corpus, 2), on_event=events.append)
+    scores = {e["n_components"]: e["agreement"] for e in events if e["event"] == "candidate"}
+    assert scores.keys() == {3, 5, 8}
+    assert 1 >= scores[5] > 0.1 + max(scores[3], scores[8])
+    assert model.n_topics == 5
+    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
+
+
+def test_coherence_is_that_of_the_number_chosen() -> None:
+    """A client lets out pairs of words for as many clusters as may be chosen, and no more."""
+    method: dict[str, Any] = {"n_components": 2, "candidates": (5, 40), "coherence": "documents"}
+    plan, most = planned("discriminative", starts=4, **method), 40 * len(READINGS)
+    client, vocabulary = half(plan, blobs(30))
+    many, windows = np.zeros((most + 1, 2), np.int64), [0]
+    with pytest.raises(StudyError, match="does not ask for"):
+        client.pairs(vocabulary, ["apple0"], many, windows)
+    assert client.pairs(vocabulary, ["apple0"], many[1:], windows)["documents"] == 30
+
+    corpora = spread(blobs(400, 40, spread=0.3), 2)
+    model = trained(plan, corpora)
+    assert model.n_topics == 40 > 2 * len(READINGS)
+    assert len(model.coherence["npmi"]) == 40
+
+
+@pytest.mark.parametrize(("n", "in_half"), [(10, 0), (15, 0), (18, 0), (19, 0), (20, 10)])
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: int) -> None:
+    client, vocabulary = half(planned("discriminative"), blobs(n), Policy())
+    origin, clusters = np.zeros(DIMENSION), np.zeros((1, CLUSTERS, DIMENSION))
+    discriminants = {
+        "projection": np.eye(DIMENSION)[None], "directions": clusters,
+        "bias": np.zeros((1, CLUSTERS)),
+    }  # fmt: skip
+
+    def replies(of: int) -> list[dict[str, Any]]:
+        given: dict[str, Any] = {"round": 0, "origin": origin, "half": of}
+        return [
+            client.moments(vocabulary, origin, of),
+            client.cluster_sums(vocabulary, centres=clusters, starts=[0], **given),
+            client.class_sums(vocabulary, **given, **discriminants),
+        ]
+
+    assert [reply["documents"] for reply in replies(part)] == [in_half] * 3
+    for reply in replies(part):
+        assert any(np.any(value) for value in reply.values()) == (in_half > 0)
+    assert [reply["documents"] for reply in replies(ALL)] == [n] * 3
+
+
+def test_a_client_of_too_few_documents_for_two_halves_takes_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    corpus, messages = blobs(300), overheard(monkeypatch)
+    few = np.flatnonzero(labels_of(corpus) == 0)[:15]
+    corpora = spread(corpus.take(np.setdiff1d(np.arange(300), few)), 2)
+    corpora["client-3"] = corpus.take(few)
+    plan = planned("discriminative", candidates=(3, 5), starts=4)
+    model = train(plan, corpora, policies=dict.fromkeys(corpora, Policy()))
+    assert model.n_topics == 5
+    assert model.documents == {"client-1": 143, "client-2": 142, "client-3": 15}
+    assert accuracy(model, corpora) > 0.98
+    told: dict[tuple[str, int], set[int]] = {}
+    for name, function, given, reply in messages.calls:
+        if name == "client-3" and "half" in given:
+            told.setdefault((function, given["half"]), set()).add(reply["documents"])
+            assert given["half"] == ALL or not any(np.any(value) for value in reply.values())
+    functions = ("moments", "cluster_sums", "class_sums")
+    assert told == {
+        (f, part): {15 if part == ALL else 0} for f in functions for part in (0, 1, ALL)
+    }
+
+
+def test_agreeing_pairs() -> None:
+    plan = planned("discriminative", n_components=2, embedding={"dimension": 4})
+    client, vocabulary = half(plan, corpus_of(np.eye(4)[[0, 0, 1, 1, 2, 3]]))
+
+    def clusters(first: list[int]) -> dict[str, Any]:
+        """These directions are of the one cluster, the others of the other."""
+        line = np.where(np.isin(np.arange(4), first), 1.0, -1.0)
+        return {
+            "projection": line[:, None], "directions": np.array([[1.0], [-1.0]]),
+            "bias": np.zeros(2),
+        }  # fmt: skip
+
+    found = client.agreeing_pairs(vocabulary, np.zeros(4), clusters([0, 1]), clusters([0, 2]))
+    # {0, 0, 1, 1}, {2, 3} and {0, 0, 2}, {1, 1, 3}: together are 0, 0 and 1, 1.
+    assert {**found} == {"together": 2, "first": 7, "second": 6, "chance": 42 / 15, "documents": 6}
+
+
+# Corpora that are none, or hardly any
+
+
+@pytest.mark.parametrize("sizes", ["even", "free"])
+@pytest.mark.parametrize("case", ODD)
+def test_odd_corpora(case: str, sizes: str) -> None:
+    corpora = ODD[case]()
+    model = trained(planned("discriminative", sizes=sizes), corpora)
+    assert_sound(model, corpora)
+
+
+def test_two_clusters() -> None:
+    corpora = spread(blobs(60, 2), 2)
+    model = trained(planned("discriminative", n_components=2), corpora)
+    assert_sound(model, corpora)
+    assert accuracy(model, corpora) == 1
+
+
+@pytest.mark.parametrize("sizes", ["even", "free"])
+def test_more_clusters_than_documents_of_a_client(sizes: str) -> None:
+    corpora = spread(blobs(300), 3)
+    plan = planned("discriminative", n_components=200, sizes=sizes, starts=2, max_rounds=20)
+    assert_sound(trained(plan, corpora), corpora)
+
+
+@pytest.mark.parametrize("policy", [OPEN_POLICY, Policy()], ids=["open", "usual"])
+def test_more_clusters_than_documents(policy: Policy) -> None:
+    corpora = spread(blobs(120), 2)
+    message = r"have 120 documents together, fewer than n_components = 200; ask for fewer"
+    with pytest.raises(StudyError, match=message):
+        train(
+            planned("discriminative", n_components=200),
+            corpora,
+            policies=dict.fromkeys(corpora, policy),
+        )
+
+
+def test_clusters_of_which_no_client_has_enough_documents() -> None:
+    corpora = spread(blobs(120), 2)
+    plan = planned("discriminative", n_components=60, starts=2, sizes="even")
+    with pytest.raises(StudyError, match="as many documents of any cluster as its policy asks for"):
+        train(plan, corpora, policies=dict.fromkeys(corpora, Policy(min_documents=20)))
+
+
+def test_a_cluster_that_is_empty_at_the_start_gets_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin_with_kmeans = discriminative.begin_with_kmeans
+
+    def emptied(*given: Any) -> Any:
+        clusters = begin_with_kmeans(*given)
+        clusters.sums[:, 0] = clusters.counts[:, 0] = 0
+        return clusters
+
+    monkeypatch.setattr(discriminative, "begin_with_kmeans", emptied)
+    corpus = blobs(400)
+    model = trained(planned("discriminative"), spread(corpus, 2))
+    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
+
+
+def test_documents_that_are_all_the_same_or_empty() -> None:
+    same = corpus_of(np.tile(np.arange(DIMENSION), (40, 1)), texts=[["a", "b"]] * 40)
+    with pytest.raises(StudyError, match="all documents are empty, or the same"):
+        trained(planned("discriminative"), {"a": same, "b": same})
+    with pytest.raises(DataError, match="Client 'a': No word occurs in 1 or more of the 20"):
+        trained(planned("discriminative"), {"a": empty(20), "b": empty(20)})
+
+
+@pytest.mark.parametrize("method", [{}, {"candidates": (3, 5)}])
+def test_a_client_without_embeddings_among_others(method: dict[str, Any]) -> None:
+    nothing, corpus = corpus_of(np.zeros((20, DIMENSION))), blobs(80)
+    plan = planned("discriminative", starts=2, **method)
+    model = trained(plan, {"a": nothing, "b": corpus})
+    assert model.documents == {"a": 0, "b": 80}
+    assert model.main_topics(nothing).tolist() == [-1] * 20
+    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.5
+    assert model.n_topics in (3, CLUSTERS)

@@ -1,0 +1,413 @@
+"""Federated training with synchronised normalisation is the training of one process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.methods.registry import GFedNTMClient
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.networks import (
+    Batch,
+    NetworkSettings,
+    NeuralTopicModel,
+    Noise,
+    batch_weights,
+    find_network,
+)
+from fedtopics.networks.passes import run_through
+from tests.helpers.federation import embedded, study, subjects
+
+SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
+
+
+NETWORKS = ("prodlda", "neurallda", "combinedtm", "zeroshottm")
+
+
+class Ordinary(nn.Module):
+    """A network as one would write it for one process, with torch's batch normalisation."""
+
+    document_length = 1.0
+
+    def __init__(self, network: NeuralTopicModel, seed: int) -> None:
+        super().__init__()
+        k = network.settings.n_components
+        self.prior = network.prior_variance
+        self.settings = network.settings
+        self.embedding_weight = network.settings.embedding_weight
+        for name, tensor in network.initial_weights(seed).items():
+            self.register_parameter(name, nn.Parameter(tensor.clone()))
+        self.norm_mu, self.norm_log_variance = (
+            nn.BatchNorm1d(k, affine=False, dtype=network.dtype) for _ in range(2)
+        )
+
+    def forward(self, x: Tensor, noise: Noise, embedding: Tensor | None = None) -> Tensor:
+        words = x
+        if self.settings.encoder_input == "log":
+            words = x.log1p()
+        elif self.settings.encoder_input == "shares":
+            words = 50 * x / x.sum(1, keepdim=True)
+        hidden = functional.softplus(self.seen(words, embedding) + self.encoder_bias)
+        hidden = functional.softplus(hidden @ self.hidden + self.hidden_bias) * noise.keep_hidden
+        mu, log_variance = (hidden @ self.posterior).chunk(2, 1)
+        mu, log_variance = self.norm_mu(mu), self.norm_log_variance(log_variance)
+        if self.settings.posterior_gain is not None:
+            gain, shift = self.posterior_gain.chunk(2), self.posterior_shift.chunk(2)
+            mu, log_variance = gain[0] * mu + shift[0], gain[1] * log_variance + shift[1]
+        z = mu + noise.normal * (0.5 * log_variance).exp()
+        theta = torch.softmax(z, 1) * noise.keep_theta
+        reconstruction = -(x * self.log_probability(theta)).sum()
+        ratio = (log_variance.exp() + mu.square()) / self.prior
+        divergence = 0.5 * (ratio - 1 + np.log(self.prior) - log_variance).sum()
+        return (reconstruction + self.unlike(theta, embedding) + divergence) / len(x)
+
+    def unlike(self, theta: Tensor, embedding: Tensor | None) -> Tensor | float:
+        """Of the embeddings and what theta says they are."""
+        return 0.0
+
+    def seen(self, x: Tensor, embedding: Tensor | None) -> Tensor:
+        """The first layer's sums, of words alone."""
+        return x @ self.encoder_words
+
+    def log_probability(self, theta: Tensor) -> Tensor:
+        """Of each word in each document, shape (n, n_words)."""
+        raise NotImplementedError
+
+
+class OrdinaryProdLDA(Ordinary):
+    def __init__(self, network: NeuralTopicModel, seed: int) -> None:
+        super().__init__(network, seed)
+        self.norm_words = nn.BatchNorm1d(network.n_words, affine=False, dtype=network.dtype)
+
+    def log_probability(self, theta: Tensor) -> Tensor:
+        return torch.log_softmax(self.norm_words(theta @ self.beta_logits) + self.word_bias, 1)
+
+
+class OrdinaryZeroShotTM(OrdinaryProdLDA):
+    def seen(self, x: Tensor, embedding: Tensor | None) -> Tensor:
+        assert embedding is not None
+        return embedding * embedding.shape[1] ** 0.5 @ self.encoder_embedding
+
+    def unlike(self, theta: Tensor, embedding: Tensor | None) -> Tensor | float:
+        assert embedding is not None
+        unit = self.embedding_centres / self.embedding_centres.norm(dim=1, keepdim=True)
+        mixture = theta @ unit
+        length = mixture.norm(dim=1) * embedding.norm(dim=1)
+        distance = 1 - (mixture * embedding).sum(1) / length
+        return self.embedding_weight * self.document_length * distance.sum()
+
+
+class OrdinaryCombinedTM(OrdinaryZeroShotTM):
+    def seen(self, x: Tensor, embedding: Tensor | None) -> Tensor:
+        return x @ self.encoder_words + super().seen(x, embedding)
+
+
+class OrdinaryNeuralLDA(Ordinary):
+    def topics(self) -> Tensor:
+        over_topics = self.beta_logits
+        if self.settings.normalise_topics:
+            over_topics = functional.batch_norm(over_topics, None, None, training=True)
+        return torch.softmax(over_topics + self.word_bias, 1)
+
+    def log_probability(self, theta: Tensor) -> Tensor:
+        return (theta @ self.topics() + 1e-10).log()
+
+
+ORDINARY: dict[str, type[Ordinary]] = {
+    "prodlda": OrdinaryProdLDA,
+    "neurallda": OrdinaryNeuralLDA,
+    "combinedtm": OrdinaryCombinedTM,
+    "zeroshottm": OrdinaryZeroShotTM,
+}
+
+
+def dense(batch: Batch, n_words: int) -> Tensor:
+    flat = torch.zeros(len(batch) * n_words, dtype=batch.values.dtype)
+    flat[batch.places] = batch.values
+    return flat.view(len(batch), n_words)
+
+
+def united(batches: list[Batch], n_words: int) -> tuple[Tensor, Noise, Tensor | None]:
+    """The minibatches' words, noise and embeddings, one below the other."""
+    noises = [batch.noise for batch in batches if batch.noise is not None]
+    noise = Noise(
+        torch.cat([noise.normal for noise in noises]),
+        torch.cat([noise.keep_hidden for noise in noises]),
+        torch.cat([noise.keep_theta for noise in noises]),
+    )
+    embeddings = [batch.embedding for batch in batches if batch.embedding is not None]
+    words = torch.cat([dense(batch, n_words) for batch in batches])
+    return words, noise, torch.cat(embeddings) if embeddings else None
+
+
+@pytest.fixture
+def minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
+    return record_minibatches(monkeypatch)
+
+
+def record_minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
+    """The minibatches that the clients draw, by round."""
+    seen: dict[int, list[Batch]] = {}
+    draw = GFedNTMClient._minibatch
+
+    def drawn(self: GFedNTMClient, vocabulary: str, number: int) -> Batch:
+        batch = draw(self, vocabulary, number)
+        seen.setdefault(number, []).append(batch)
+        return batch
+
+    monkeypatch.setattr(GFedNTMClient, "_minibatch", drawn)
+    return seen
+
+
+def ordinary(
+    model: TopicModel,
+    plan: Study,
+    minibatches: dict[int, list[Batch]],
+    kind: type[Ordinary] | None = None,
+) -> dict[str, Tensor]:
+    """Train in one process on the union of the same minibatches."""
+    reference = (kind or ORDINARY[model.inference.name])(model.inference, plan.seed)
+    occurrences = model.vocabulary.occurrences.sum()
+    reference.document_length = float(occurrences / sum(SIZES.values()))
+    settings = plan.method
+    optimizer: torch.optim.Optimizer
+    if settings.optimizer == "adam":
+        betas = (settings.beta1, 0.999)
+        optimizer = torch.optim.Adam(reference.parameters(), settings.learning_rate, betas)
+    else:
+        optimizer = torch.optim.SGD(reference.parameters(), settings.learning_rate)
+    for number in sorted(minibatches):
+        optimizer.zero_grad()
+        reference(*united(minibatches[number], model.inference.n_words)).backward()
+        optimizer.step()
+    return {name: parameter.detach() for name, parameter in reference.named_parameters()}
+
+
+def difference(weights: dict[str, Tensor], reference: dict[str, Tensor]) -> float:
+    """Largest relative difference of a weight matrix."""
+    return max(
+        float((weights[name] - tensor).norm() / tensor.norm()) for name, tensor in reference.items()
+    )
+
+
+@pytest.mark.parametrize(("optimizer", "rate"), [("adam", 0.002), ("sgd", 0.02)])
+@pytest.mark.parametrize(
+    ("network", "split"),
+    [*((name, "proportional") for name in NETWORKS), ("prodlda", "fixed")],
+)
+def test_fifty_rounds_equal_one_process(
+    network: str, optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
+) -> None:
+    plan = study(
+        network=network,
+        optimizer=optimizer,
+        learning_rate=rate,
+        batch_split=split,
+        precision="float64",
+    )
+    model = train(plan, embedded(subjects(SIZES)))
+
+    assert len(minibatches) == 50
+    assert {len(batches) for batches in minibatches.values()} == {5}
+    weights = ordinary(model, plan, minibatches)
+    assert weights.keys() == model.weights.keys()
+    assert difference(model.weights, weights) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"encoder_input": "shares", "posterior_gain": 3.0, "alpha": 0.1},
+        {"network": "neurallda", "normalise_topics": False, "initialisation": "anchors"},
+    ],
+)
+def test_other_recipes_equal_one_process(
+    method: dict[str, Any], minibatches: dict[int, list[Batch]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[dict[str, Tensor]] = []
+    start = NeuralTopicModel.start_from
+
+    def remembered(self: NeuralTopicModel, weights: dict[str, Tensor], topics: Any) -> None:
+        start(self, weights, topics)
+        begun.append({name: weight.clone() for name, weight in weights.items()})
+
+    monkeypatch.setattr(NeuralTopicModel, "start_from", remembered)
+    plan = study(precision="float64", **method)
+    model = train(plan, subjects(SIZES))
+    if begun:
+        monkeypatch.setattr(NeuralTopicModel, "initial_weights", lambda *_: begun[0])
+    assert difference(model.weights, ordinary(model, plan, minibatches)) < 1e-6
+
+
+def test_float32_stays_near_one_process(minibatches: dict[int, list[Batch]]) -> None:
+    plan = study()
+    model = train(plan, subjects(SIZES))
+    assert difference(model.weights, ordinary(model, plan, minibatches)) < 1e-2
+
+
+def test_the_papers_normalisation_is_not_that_of_one_process(
+    minibatches: dict[int, list[Batch]],
+) -> None:
+    plan = study(norm="local", precision="float64")
+    model = train(plan, subjects(SIZES))
+    assert difference(model.weights, ordinary(model, plan, minibatches)) > 0.05
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_moving_documents_between_clients_changes_nothing(
+    network: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same 60 documents and their noise a round, dealt out to the clients in two ways."""
+    corpora = embedded(subjects(dict.fromkeys("abc", 40)))
+    plan = study(network=network, precision="float64", max_rounds=30, coherence="nothing")
+
+    def trained(owner_of: Callable[[int], np.ndarray[Any, Any]]) -> dict[str, Tensor]:
+        clients: list[GFedNTMClient] = []
+        monkeypatch.setattr(
+            GFedNTMClient, "_minibatch", lambda self, _, number: dealt(self, clients, number)
+        )
+
+        def dealt(client: GFedNTMClient, everyone: list[GFedNTMClient], number: int) -> Batch:
+            theirs = sorted(everyone, key=lambda c: c.name)
+            rng = np.random.default_rng(number)
+            rows = [rng.choice(40, 20, replace=False) for _ in theirs]
+            noise = client._network.draw(rng, 60)
+            mine = np.flatnonzero(owner_of(number) == "abc".index(client.name))
+            each = list(zip(theirs, rows, strict=True))
+            x = sparse.vstack([c.bag[index] for c, index in each], format="csr")[mine]
+            seen = [c._embeddings[index] for c, index in each if c._embeddings is not None]
+            part = Noise(noise.normal[mine], noise.keep_hidden[mine], noise.keep_theta[mine])
+            embedding = np.concatenate(seen)[mine] if seen else None
+            return client._network.batch(x, part, embedding)
+
+        build = GFedNTMClient.__init__
+
+        def remembered(self: GFedNTMClient, *given: Any) -> None:
+            build(self, *given)
+            clients.append(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(GFedNTMClient, "__init__", remembered)
+            policies = dict.fromkeys("abc", OPEN_POLICY)
+            return train(plan, corpora, policies=policies).weights
+
+    home = trained(lambda _: np.repeat([0, 1, 2], 20))
+    moved = trained(lambda number: np.random.default_rng(number).choice([0, 0, 0, 1, 2], 60))
+    assert difference(moved, home) < 1e-11
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_permuting_the_clients_changes_no_bit(network: str) -> None:
+    corpora, plan = embedded(subjects(SIZES)), study(network=network, max_rounds=20)
+    forth = train(plan, corpora)
+    back = train(plan, dict(reversed(corpora.items())))
+    assert_same_bits(forth, back)
+
+
+def assert_same_bits(one: TopicModel, other: TopicModel) -> None:
+    for name, tensor in one.weights.items():
+        assert torch.equal(tensor, other.weights[name]), name
+    np.testing.assert_array_equal(one.beta, other.beta)
+    np.testing.assert_array_equal(one.word_sums, other.word_sums)
+    assert one.reading == other.reading
+    assert one.coherence.keys() == other.coherence.keys()
+    for measure, scores in one.coherence.items():
+        np.testing.assert_array_equal(scores, other.coherence[measure])
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("network", "norm"),
+    [*((name, "sync") for name in NETWORKS), ("prodlda", "server"), ("zeroshottm", "server")],
+)
+def test_a_resumed_run_ends_with_the_same_bits(network: str, norm: str, tmp_path: Path) -> None:
+    corpora = embedded(subjects(SIZES))
+    plan = study(network=network, norm=norm, max_rounds=30, validation_share=0.25, validate_every=5)
+
+    def kill(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 23:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        train(plan, corpora, out=tmp_path / "killed", on_event=kill)
+    resumed = train(plan, corpora, out=tmp_path / "killed", resume=True)
+    assert_same_bits(resumed, train(plan, corpora))
+
+
+def rounds(events: Path) -> Iterator[int]:
+    for line in events.read_text().splitlines() if events.exists() else ():
+        event = json.loads(line) if line.endswith("}") else {}
+        if event.get("event") == "round":
+            yield event["round"]
+
+
+def test_a_killed_process_resumes_with_the_same_bits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
+        lines = [" ".join(rng.choice(words, 8)) for _ in range(60)]
+        (tmp_path / f"{name}.csv").write_text("text\n" + "\n".join(lines) + "\n")
+    (tmp_path / "study.toml").write_text(
+        "checkpoint_every = 10\n[method]\nn_components = 3\nmax_rounds = 100\n"
+        '[clients.north]\ndata = "north.csv"\n[clients.south]\ndata = "south.csv"\n'
+    )
+    command = [sys.executable, "-c", "from fedtopics.cli import main; main()", "run", "study.toml"]
+
+    killed = subprocess.Popen([*command, "--out", "killed"], cwd=tmp_path, stdout=subprocess.PIPE)
+    while max(rounds(tmp_path / "killed/events.jsonl"), default=0) <= 10:
+        assert killed.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    plan = Study.read(tmp_path / "study.toml")
+    assert_same_bits(train(plan, out=tmp_path / "killed", resume=True), train(plan))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_batch_agrees_with_autograd_without_cuts(name: str) -> None:
+    settings = NetworkSettings(n_components=4, hidden=(8, 8), embedding={"dimension": 5})
+    network = find_network(name)(60, settings, torch.float64)
+    reference = ORDINARY[name](network, 0)
+    rng = np.random.default_rng(0)
+    counts = sparse.csr_array(rng.poisson(0.3, (30, 60)).astype(float))
+    embedding = rng.normal(size=(30, 5)) if network.sees_embedding else None
+    batch = network.batch(counts, network.draw(rng, 30), embedding)
+    weights = batch_weights(network, network.initial_weights(0), batch)
+    loss, _ = run_through(network, weights, batch, None)
+    assert batch.noise is not None
+    expected = reference(dense(batch, 60), batch.noise, batch.embedding) * 30
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
+
+
+if __name__ == "__main__":  # the table of docs/exactness.md
+    for network, (optimizer, rate), precision in itertools.product(
+        NETWORKS, (("adam", 0.002), ("sgd", 0.02)), ("float64", "float32")
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            seen = record_minibatches(patch)
+            method = {"optimizer": optimizer, "learning_rate": rate, "precision": precision}
+            plan = study(network=network, **method)
+            model = train(plan, embedded(subjects(SIZES)))
+            error = difference(model.weights, ordinary(model, plan, seen))
+        sys.stdout.write(f"{network} {optimizer} {precision} {error:.1e}\n")

@@ -1,0 +1,568 @@
+"""FSTC that trains its encoder as well, on an encoder small enough to be made here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+
+from fedtopics.engines.local import LocalClients
+from fedtopics.errors import DataError, FedTopicsError, ModelError, StudyError
+from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.clusters import centred
+from fedtopics.methods.aggregation import add_up, find_fault
+from fedtopics.methods.cluster_settings import FSTCSettings
+from fedtopics.methods.fstc.training import DROPOUT, EncodedInputs, Told, Trainer
+from fedtopics.methods.site import Workplace
+from fedtopics.metrics import clustering_accuracy
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.networks import Adapter, represent, score
+from fedtopics.networks.trained_encoder import EncoderNetwork, digest, encoder_network, take
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.encoders import SentenceEncoder
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("sentence_transformers")
+
+DIMENSION = 24
+KINDS = ("apple", "bread", "cloud")
+WORDS = [f"{kind}{i}" for kind in KINDS for i in range(8)]
+
+
+def make_encoder(
+    folder: Path, seed: int = 0, dimension: int = DIMENSION, pooler: bool = True
+) -> Path:
+    """Write a small transformer that takes words of a kind to be a little alike."""
+    import tokenizers
+
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+    vocabulary = {word: i for i, word in enumerate([*special, *WORDS])}
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, special[1]))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    words.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), special, strict=True))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, **names).save_pretrained(folder)
+    shape = transformers.BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=dimension,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        initializer_range=0.3,
+    )
+    with torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        model = transformers.BertModel(shape, add_pooling_layer=pooler)
+        kinds = torch.randn(len(KINDS), dimension)
+    with torch.no_grad():
+        table = model.embeddings.word_embeddings.weight
+        table[len(special) :] += 0.3 * kinds.repeat_interleave(len(WORDS) // len(KINDS), 0)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(autouse=True)
+def _as_on_any_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDTOPICS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("fedtopics.networks.trained_encoder.fast_dtype", lambda: torch.float32)
+
+
+@pytest.fixture
+def network(folder: Path) -> EncoderNetwork:
+    return encoder_network(str(folder), 32)
+
+
+def texts_of(n: int, seed: int) -> list[str]:
+    """Texts of three to six words of one kind each, and now and then of another."""
+    rng = np.random.default_rng(seed)
+    return [
+        " ".join(
+            f"{KINDS[i % 3] if rng.random() < 0.8 else rng.choice(KINDS)}{rng.integers(8)}"
+            for _ in range(rng.integers(3, 7))
+        )
+        for i in range(n)
+    ]
+
+
+CLIENTS = {"north": texts_of(36, 1), "south": texts_of(24, 2), "west": texts_of(30, 3)}
+TRUTH = np.concatenate([np.arange(len(texts)) % 3 for texts in CLIENTS.values()])
+
+
+def planned(folder: Path, **method: Any) -> Study:
+    small: dict[str, Any] = {
+        "name": "fstc",
+        "n_components": 3,
+        "embedding": {"model": str(folder), "dimension": DIMENSION},
+        "coherence": "nothing",
+        "fine_tune": True,
+        "encoder_learning_rate": 1e-3,
+        "learning_rate": 0.01,
+        "max_rounds": 3,
+        "local_steps": 8,
+        "batch_size": 16,
+        "hidden": 8,
+        "transports": 4,
+        "starts": 2,
+    }
+    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    return Study.make(method=small | method, vocabulary=limits)
+
+
+def trained(study: Study, corpora: Mapping[str, Any] = CLIENTS, **how: Any) -> TopicModel:
+    return train(study, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), **how)
+
+
+def encoder_of(model: TopicModel) -> dict[str, torch.Tensor]:
+    return {name: w for name, w in model.weights.items() if name.startswith("encoder.")}
+
+
+def all_texts() -> list[str]:
+    return [text for texts in CLIENTS.values() for text in texts]
+
+
+class Run:
+    """One training with a folder, which several tests look at."""
+
+    def __init__(self, folder: Path, out: Path) -> None:
+        self.states = self.random_states()
+        self.out = out
+        self.model = trained(planned(folder), out=out)
+        self.states_after = self.random_states()
+
+    @staticmethod
+    def random_states() -> list[str]:
+        parts = random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state().tolist()
+        return [repr(part) for part in parts]
+
+    def states_of(self, client: str, round_: int = 3) -> dict[str, torch.Tensor]:
+        (file,) = (self.out / "clients" / client).glob(f"fstc-*-{round_:05d}.safetensors")
+        return load_file(file)
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDTOPICS_CACHE", "off")
+        patch.setattr("fedtopics.networks.trained_encoder.fast_dtype", lambda: torch.float32)
+        yield Run(folder, tmp_path_factory.mktemp("run"))
+
+
+# The encoder as a function of its weights
+
+
+def test_with_its_own_weights_it_is_the_model(
+    folder: Path, network: EncoderNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Some processors embed in bfloat16, which has three digits.
+    monkeypatch.setattr("fedtopics.text.encoders.fast_dtype", lambda: torch.float32)
+    texts = texts_of(300, 4)  # more than are embedded at a time
+    found = network.embed(network.first, network.tokens(texts)).numpy()
+    np.testing.assert_allclose(found, SentenceEncoder(str(folder))(texts), atol=1e-5)
+    assert network.dimension == DIMENSION
+
+
+def test_no_more_than_so_many_tokens_are_read(folder: Path) -> None:
+    network = EncoderNetwork(str(folder), 4)  # two words, and what is around them
+    tokens = network.tokens(["apple1 apple2 bread3", "apple1 apple2", "cloud1"])
+    assert tokens["input_ids"].shape == (3, 4)
+    first, second, third = network.embed(network.first, tokens)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+
+
+def test_what_fills_texts_up_is_left_out(network: EncoderNetwork) -> None:
+    tokens = network.tokens(["apple1", "apple1 apple2 bread3", "cloud1"])
+    assert tokens["input_ids"].shape == (3, 5)
+    assert take(tokens, np.array([2, 0]))["input_ids"].tolist() == [[2, 21, 3], [2, 5, 3]]
+
+
+def test_dropout_is_a_function_of_the_seed_alone(network: EncoderNetwork) -> None:
+    tokens = network.tokens(CLIENTS["north"])
+    before = torch.get_rng_state()
+    one, same, other = (network(network.first, tokens, [7, step]) for step in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert torch.equal(before, torch.get_rng_state())
+    plain = network(network.first, tokens)
+    assert torch.equal(plain, network(network.first, tokens))
+    assert not torch.equal(plain, one)
+
+
+def test_weights_that_files_lack_are_the_same_everywhere(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "tiny", pooler=False)
+    before = torch.get_rng_state()
+    one, other = (EncoderNetwork(str(folder), 8).first for _ in range(2))
+    assert "encoder.0.model.pooler.dense.weight" in one
+    assert digest(one) == digest(other)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_digest_is_of_names_shapes_and_numbers() -> None:
+    one = {"a": torch.arange(6.0), "b": torch.ones(1)}
+    others = [
+        {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(1)},
+        {"c": torch.arange(6.0), "b": torch.ones(1)},
+        {"a": torch.arange(6.0) + 1, "b": torch.ones(1)},
+    ]
+    assert digest(dict(reversed(one.items()))) == digest(one)
+    assert len({digest(weights) for weights in [one, *others]}) == 4
+
+
+# One step
+
+
+def by_hand(folder: Path, texts: list[str], seed: int, origin: NDArray[Any]) -> Any:
+    """The encoder as transformers has it, and the points of texts in one step of training."""
+    encoder = transformers.BertModel.from_pretrained(folder, local_files_only=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    encoder.train()
+    tokens = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        hidden = encoder(**tokens).last_hidden_state
+    mask = tokens["attention_mask"][..., None]
+    mean = (hidden * mask).sum(1) / mask.sum(1)
+    unit = mean / mean.norm(dim=1, keepdim=True)
+    moved = unit - torch.from_numpy(origin).float()
+    return encoder, moved / moved.norm(dim=1, keepdim=True)
+
+
+def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) -> None:
+    texts = CLIENTS["south"]
+    settings = FSTCSettings(
+        name="fstc", n_components=3, fine_tune=True, alignment=1.0, local_steps=1, batch_size=24,
+        warm_up=0.5, hidden=8, learning_rate=0.01, encoder_learning_rate=0.001,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    origin, centres = rng.normal(0, 0.1, DIMENSION), rng.normal(size=(3, DIMENSION))
+    labels = np.eye(3)[np.arange(24) % 3].astype(np.float32)
+    first = Adapter(DIMENSION, 8, 3).initial_weights(0)
+    inputs = EncodedInputs(network, network.tokens(texts), origin, (5, 6))
+    trainer = Trainer(
+        settings, inputs, {name: w.clone() for name, w in first.items()}, labels, (5, 6)
+    )
+    told = Told(1, centres, np.ones(3, bool), np.ones(3))
+    loss = trainer.train(told)
+
+    order = np.random.default_rng([5, 6, 1, 0]).permutation(
+        np.random.default_rng([5, 6, 0]).permutation(24)
+    )
+    drawn = np.random.SeedSequence([5, 6, DROPOUT, 0]).generate_state(1, np.uint64)[0]
+    encoder, points = by_hand(folder, [texts[i] for i in order], int(drawn), origin)
+    head = {name: weight.clone().requires_grad_() for name, weight in first.items()}
+    represented = represent(head, points)
+    targets = torch.from_numpy(labels[order])
+    own = torch.stack([represented[targets.argmax(1) == k].mean(0) for k in range(3)])
+    error = (targets - score(head, represented)).square().sum(1).mean()
+    expected = error + (own - torch.from_numpy(centres).float()).square().sum()
+    rates = [{"params": head.values(), "lr": 0.01}, {"params": encoder.parameters(), "lr": 0.001}]
+    optimizer = torch.optim.Adam(rates)
+    expected.backward()
+    optimizer.step()
+
+    assert loss == pytest.approx(float(expected.detach()), rel=1e-5)
+    for name, weight in head.items():
+        torch.testing.assert_close(trainer.weights[name], weight, atol=1e-5, rtol=0)
+    for name, weight in encoder.named_parameters():
+        found, before = (w[f"encoder.0.model.{name}"] for w in (trainer.weights, network.first))
+        if weight.grad is None:  # of the pooler, which nobody asks
+            assert torch.equal(found, before)
+            continue
+        clear = weight.grad.abs() > 1e-5  # Adam makes a whole step of rounding errors as well
+        torch.testing.assert_close(found[clear], weight[clear], atol=1e-5, rtol=0)
+        assert float((found - before).detach().abs().max()) < 0.00101
+    assert torch.equal(network.first["encoder.0.model.embeddings.LayerNorm.bias"], torch.zeros(24))
+
+
+# All of it
+
+
+def test_the_kinds_of_texts_are_found(run: Run) -> None:
+    found = run.model.main_topics(all_texts())
+    assert clustering_accuracy(TRUTH, found) > 0.8
+
+
+def test_the_model_has_the_weighted_mean_of_the_clients_encoders(
+    run: Run, network: EncoderNetwork
+) -> None:
+    states = {name: run.states_of(name) for name in CLIENTS}
+    encoder = encoder_of(run.model)
+    assert encoder.keys() == network.first.keys()
+    for name, weight in encoder.items():
+        parts = [states[c][f"weights/{name}"].double() * len(t) for c, t in CLIENTS.items()]
+        mean = torch.stack(parts).sum(0) / len(TRUTH)
+        torch.testing.assert_close(weight, mean.float())
+        assert weight.dtype == torch.float32
+        moved = float((weight - network.first[name]).abs().max())
+        assert moved == 0 if ".pooler." in name else moved > 1e-4
+
+
+def test_a_run_leaves_no_trace_in_what_is_drawn_elsewhere(run: Run) -> None:
+    assert run.states_after == run.states
+
+
+def test_the_same_seed_gives_the_same_bits(folder: Path, run: Run) -> None:
+    again = trained(planned(folder))
+    assert all(torch.equal(run.model.weights[name], w) for name, w in again.weights.items())
+
+
+def test_the_clients_say_how_much_they_write_by_the_trained_encoder(run: Run) -> None:
+    for client, texts in CLIENTS.items():
+        theta = run.model.transform(texts)
+        np.testing.assert_allclose(run.model.shares[client], theta.mean(0), atol=1e-6)
+
+
+def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
+    texts = CLIENTS["west"]
+    frozen = SentenceEncoder(str(folder))(texts)
+    found = run.model.embedded(Corpus.of(texts)).embeddings
+    assert found is not None
+    apart = found - frozen / np.linalg.norm(frozen, axis=1, keepdims=True)
+    assert np.abs(apart).max() > 1e-3
+    arrays = {name: weight.numpy() for name, weight in run.model.weights.items()}
+    points = centred(found, arrays["origin"])
+    ((_, theta),) = run.model.inference.memberships(arrays, points)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(run.model.transform(texts), theta, atol=1e-6)
+
+
+def test_the_cache_does_not_mix_models(folder: Path, run: Run, tmp_path: Path) -> None:
+    corpus = Corpus.of(CLIENTS["west"])
+    shifted = {n: w + 0.1 if "LayerNorm" in n else w for n, w in run.model.weights.items()}
+    one, other = (
+        model.embedded(corpus).embeddings
+        for model in (run.model, replace(run.model, weights=shifted))
+    )
+    assert not np.array_equal(one, other)
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_embeddings_that_documents_come_with_are_not_used(run: Run) -> None:
+    texts = CLIENTS["west"]
+    given = Corpus.of(texts).with_embeddings(np.ones((len(texts), DIMENSION), np.float32))
+    np.testing.assert_array_equal(run.model.transform(given), run.model.transform(texts))
+    with pytest.raises(DataError, match=r"embeddings and no texts.*give the texts"):
+        run.model.transform(Corpus.of([""] * 2).with_embeddings(np.ones((2, DIMENSION))))
+
+
+def test_what_the_model_embedded_is_taken_as_it_is(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
+    embedded = run.model.embedded(Corpus.of(CLIENTS["west"]))
+    expected = run.model.transform(CLIENTS["west"])
+    embedded = run.model.embedded(Corpus.of(CLIENTS["west"]))
+    monkeypatch.setattr(EncoderNetwork, "embed", None)  # nothing is computed again
+    np.testing.assert_array_equal(run.model.transform(embedded), expected)
+
+
+def test_saved_and_loaded_it_is_the_same(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run.model.transform(CLIENTS["south"])
+    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
+    path = run.model.save_pretrained(tmp_path / "model")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "fedtopics.networks.trained_encoder.encoder_network", None
+        )  # not needed to read a model
+        model = TopicModel.from_pretrained(path)
+    assert model.inference.name == "fine-tuned"
+    assert all(torch.equal(run.model.weights[name], w) for name, w in model.weights.items())
+    np.testing.assert_array_equal(model.transform(CLIENTS["south"]), expected)
+
+
+def test_a_saved_model_of_other_shapes_is_refused(run: Run, tmp_path: Path) -> None:
+    path = run.model.save_pretrained(tmp_path / "model")
+    config = path / "config.json"
+    config.write_text(config.read_text().replace("LayerNorm.bias", "LayerNorm.skew", 1))
+    with pytest.raises(ModelError, match="are not those of the model that its config"):
+        TopicModel.from_pretrained(path)
+
+
+def test_another_model_of_that_name_is_refused(run: Run, tmp_path: Path) -> None:
+    other = make_encoder(tmp_path / "tiny", dimension=16)
+    with pytest.raises(StudyError, match=r"is not the one that was trained.*Give the model"):
+        run.model.embedded(Corpus.of(["apple1"]), own_model=str(other))
+
+
+# What is asked of clients
+
+
+def test_replies_are_what_the_server_expects(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, int] = {}
+
+    def call(self: Any, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
+        replies = {n: door.call(function, payload) for n, door in self._doors.items()}
+        assert [find_fault(reply, template) for reply in replies.values()] == [""] * len(replies)
+        asked[function] = asked.get(function, 0) + 1
+        return replies
+
+    def total(self: Any, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
+        return add_up(call(self, function, template, **payload))
+
+    monkeypatch.setattr(LocalClients, "call", call)
+    monkeypatch.setattr(LocalClients, "sum", total)
+    study = planned(folder, average_every=2, start="kmeans")
+    model = trained(study)
+    assert asked["encoder"] == 1
+    assert asked["network"] == 2  # after the second round, and at the end
+    assert model.inference.name == "fine-tuned"
+
+
+def test_weights_travel_narrow(folder: Path) -> None:
+    half = study_half(planned(folder), CLIENTS["south"])
+    weights = half.network(half.vocabulary_print, 0)["weights"]
+    kinds = {name: array.dtype for name, array in weights.items()}
+    assert {dtype for n, dtype in kinds.items() if n.startswith("encoder.")} == {
+        np.dtype("float32")
+    }
+    assert kinds["head"] == np.float64
+
+
+def test_a_frozen_encoder_sends_nothing_of_it(folder: Path) -> None:
+    half = study_half(planned(folder, fine_tune=False), CLIENTS["south"])
+    assert half.encoder(half.vocabulary_print)["names"] == []
+    assert not any(n.startswith("enc") for n in half.network(half.vocabulary_print, 0)["weights"])
+
+
+def study_half(study: Study, texts: Any, name: str = "a", **workplace: Any) -> Any:
+    """A client's half that has labelled its documents."""
+    from fedtopics.text.vocabulary import fingerprint
+
+    corpus = Corpus.of(texts)
+    own_model = workplace.get("embedding_model")
+    half: Any = study.client_half(
+        name, study.embedded(corpus, own_model), OPEN_POLICY, Workplace(**workplace)
+    )
+    half.adopt(WORDS, len(corpus), 4.0)
+    half.vocabulary_print = fingerprint(WORDS)
+    rng = np.random.default_rng(0)
+    start = {"centres": rng.normal(size=(3, DIMENSION))}
+    half.first_labels(half.vocabulary_print, rng.normal(0, 0.1, DIMENSION), start)
+    return half
+
+
+def rounds(half: Any, first: int, last: int) -> Any:
+    """Train some rounds towards the same centres; return what the last one tells."""
+    centres, counts = np.random.default_rng(1).normal(size=(3, DIMENSION)), np.ones(3)
+    for number in range(first, last + 1):
+        told = half.train_locally(half.vocabulary_print, number, centres, counts, {})
+    return told
+
+
+def test_a_client_begun_anew_goes_on_to_the_same_bits(folder: Path, tmp_path: Path) -> None:
+    study, texts = planned(folder), CLIENTS["south"]
+    through = study_half(study, texts, folder=tmp_path / "one")
+    expected = rounds(through, 1, 3)
+    rounds(study_half(study, texts, folder=tmp_path / "two"), 1, 2)
+    again = study_half(study, texts, folder=tmp_path / "two")
+    told = rounds(again, 3, 3)
+    assert told["loss"] == expected["loss"]
+    assert told["sums"].tobytes() == expected["sums"].tobytes()
+    one, other = (half.network(half.vocabulary_print, 3)["weights"] for half in (through, again))
+    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) -> None:
+    def stop(event: dict[str, Any]) -> None:
+        if event.get("event") == "round" and event["round"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(planned(folder), out=tmp_path / "run", on_event=stop)
+    model = trained(planned(folder), out=tmp_path / "run", resume=True)
+    assert all(torch.equal(run.model.weights[name], w) for name, w in model.weights.items())
+
+
+# What cannot be
+
+
+def test_without_the_library_nothing_begins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24))
+    encoder_network.cache_clear()
+    monkeypatch.setattr("fedtopics.extras.find_spec", lambda _: None)
+    with pytest.raises(FedTopicsError, match=r"'north' cannot fine-tune.*pip install 'fedtopics"):
+        trained(planned(folder), {"north": corpus})
+    assert trained(planned(folder, fine_tune=False), {"north": corpus}).n_topics == 3
+
+
+def test_embeddings_do_not_replace_the_model(tmp_path: Path) -> None:
+    corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24))
+    with pytest.raises(
+        StudyError, match=r"'north' cannot fine-tune: The model .* cannot be loaded"
+    ):
+        trained(planned(tmp_path / "nowhere"), {"north": corpus})
+
+
+def test_a_model_of_another_dimension_is_refused(folder: Path) -> None:
+    corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24, 16))
+    study = planned(folder, embedding={"model": str(folder), "dimension": 16})
+    with pytest.raises(
+        StudyError, match=r"gives embeddings of 24 dimensions and the study says 16"
+    ):
+        trained(study, {"north": corpus})
+
+
+def test_embeddings_without_text_are_refused(folder: Path) -> None:
+    corpus = Corpus.of([*CLIENTS["south"][:-2], "", " "]).with_embeddings(np.eye(24))
+    with pytest.raises(DataError, match=r"2 of 24 documents have an embedding and no text"):
+        trained(planned(folder), {"north": corpus})
+
+
+def test_what_is_no_transformer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    static: Any = torch.nn.Linear(1, 1)
+    static.tokenizer = object()
+    monkeypatch.setattr(
+        "fedtopics.networks.trained_encoder.SentenceEncoder",
+        lambda _: SimpleNamespace(loaded=static),
+    )
+    with pytest.raises(StudyError, match=r"cannot be trained: it is no transformer"):
+        EncoderNetwork(str(folder), 8)
+
+
+def test_documents_without_a_text_are_left_out(folder: Path) -> None:
+    half = study_half(planned(folder), [*CLIENTS["south"], "", " "])
+    assert half.encoder(half.vocabulary_print)["documents"] == 24
+    assert rounds(half, 1, 1)["documents"] == 24
+
+
+def test_all_clients_begin_with_one_encoder(folder: Path, tmp_path: Path) -> None:
+    other = make_encoder(tmp_path / folder.name, seed=1)
+    clients = {name: {"embedding_model": str(folder)} for name in CLIENTS}
+    clients["south"]["embedding_model"] = str(other)
+    study = planned(folder)
+    study = Study.make(method=study.method, vocabulary=study.vocabulary, clients=clients)
+    with pytest.raises(
+        StudyError, match=r"encoders of south have other weights than that of north"
+    ):
+        trained(study)
+
+
+def test_a_client_says_where_it_has_the_model(folder: Path, tmp_path: Path) -> None:
+    study = planned(Path("/not/here") / folder.name)
+    half = study_half(study, CLIENTS["south"], embedding_model=str(folder))
+    rounds(half, 1, 1)
+    network = half.network(half.vocabulary_print, 1)["weights"]
+    weights = {name: array / 24 for name, array in network.items()}
+    weights |= {n: w.astype(np.float32) for n, w in weights.items() if n.startswith("encoder.")}
+    model = {"origin": np.zeros(DIMENSION), **weights}
+    assert half.sizes(half.vocabulary_print, model)["sizes"].sum() <= 24

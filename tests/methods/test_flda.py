@@ -1,0 +1,710 @@
+"""F-LDA: rounds of new documents, what is new and what is gone, and what never leaves a client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import DataError, RunError, StudyError
+from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.gibbs import Sampled, sample_topics
+from fedtopics.inference.theta import VariationalLDA
+from fedtopics.methods.flda import method
+from fedtopics.methods.flda.method import FLDA, FLDAClient
+from fedtopics.methods.flda.state import resumed
+from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
+from fedtopics.methods.warm_start import Start
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+from tests.helpers.federation import tokens_of
+from tests.helpers.streams import ABC, DRIFT, SIZE, STEADY, THEMES, coming, documents, flda, stream
+
+pytest.importorskip("tomotopy")
+
+CANARY = "quetzalcoatl"
+Events = list[dict[str, Any]]
+
+
+def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> tuple[TopicModel, Events]:
+    """The model, and the rounds' events."""
+    events: Events = []
+    model = train(plan, corpora, on_event=events.append, **how)
+    return model, of("round", events)
+
+
+def of(kind: str, events: Events) -> Events:
+    return [event for event in events if event["event"] == kind]
+
+
+def theme(words: list[str]) -> str:
+    """What words are about: all of them, or it is none."""
+    (found,) = {word.rstrip("0123456789") for word in words}
+    return found
+
+
+def themes(topics: list[dict[str, Any]]) -> set[str]:
+    """What topics that an event names are about."""
+    return {theme(topic["words"]) for topic in topics}
+
+
+def final(model: TopicModel) -> list[str]:
+    """What each topic of a model is about."""
+    return [theme(words) for words in model.topics(5)]
+
+
+def same(one: TopicModel, other: TopicModel) -> bool:
+    first, second = (model.weights["pseudo_counts"].numpy() for model in (one, other))
+    return one.vocabulary.words == other.vocabulary.words and first.tobytes() == second.tobytes()
+
+
+# The settings
+
+
+def test_the_papers_preset() -> None:
+    paper = Study.make(method={"name": "flda", "preset": "paper", "memory": 0.5}).method
+    assert (paper.linkage, paper.absent_words) == ("single", "ignored")
+    assert (paper.keep_unmatched, paper.refill, paper.stop) == (False, False, "coherence")
+    assert (paper.n_words, paper.spare_topics, paper.n_local) == (10, 0, 20)
+    assert (paper.memory, paper.relevance) == (0.5, 1.0), "what is given wins"
+    usual = Study.make(method={"name": "flda"}).method
+    assert (usual.linkage, usual.keep_unmatched, usual.stop) == ("average", True, "documents")
+    assert usual.n_words == 30
+    assert usual.n_local > 20
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"n_components": 2, "seed_topics": [["a"], ["b"], ["c"]]},
+            "there are 3 seed_topics, more than n_components = 2.",
+        ),
+        ({"seed_topics": [["a"], []]}, "each of seed_topics needs at least one word."),
+        (
+            {"stop": "coherence", "coherence": "nothing"},
+            'stop = "coherence" needs a coherence that is not "nothing".',
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError) as error:
+        Study.make(method={"name": "flda"} | given)
+    assert str(error.value).endswith(f": {message}")
+
+
+def test_how_often_which_function_is_called() -> None:
+    def schedule(**given: Any) -> dict[str, str]:
+        return FLDAClient.schedule(flda(coherence="documents", **given).method)
+
+    end = ("adopt", "word_counts", "shares", "word_sums", "pairs")
+    usual = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
+    assert schedule() == usual
+    assert schedule(stop="coherence")["adopt"] == "each round, and at the end"
+    assert FLDAClient.schedule(flda().method).keys() == usual.keys() - {"pairs"}
+
+
+# The same again
+
+
+def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
+    corpora, plan = stream(STEADY), flda()
+    model, events = trained(plan, corpora)
+    assert set(final(model)) == {"apple", "bread", "cloud"}
+    again = train(plan, corpora)
+    back = train(plan, dict(reversed(corpora.items())))
+    for other in (again, back):
+        assert same(other, model)
+        assert other.topics() == model.topics()
+        assert other.info == model.info
+    assert [event["clients"] for event in events] == [["a", "b", "c"]] * 3
+    another = train(plan.model_copy(update={"seed": 1}), corpora)
+    assert not same(another, model)
+
+
+def test_names_of_clients_do_not_matter_but_for_their_random_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def with_one_seed(*given: Any) -> Sampled:
+        return sample_topics(*given[:-1], 7)
+
+    monkeypatch.setattr(method, "sample_topics", with_one_seed)
+    corpora = stream(STEADY)
+    renamed = dict(zip(("north", "south", "west"), corpora.values(), strict=True))
+    model, events = trained(flda(), corpora)
+    other, others = trained(flda(), renamed)
+    assert same(other, model)
+    assert [event["new"] for event in events] == [event["new"] for event in others]
+
+
+def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    corpora, plan = stream(DRIFT), flda(coherence="documents", seed_topics=[["bread3", "bread4"]])
+    whole, rounds = trained(plan, corpora)
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, corpora, out=tmp_path, on_event=stop)
+    model, rest = trained(plan, corpora, out=tmp_path, resume=True)
+    # The event came before the checkpoint: the round is worked again, with the same documents.
+    assert [event["round"] for event in rest] == [1, 2, 3]
+    assert [event["arrived"] for event in rest] == [event["arrived"] for event in rounds]
+    assert same(model, whole)
+    assert model.info == whole.info
+    again = train(plan, corpora, out=tmp_path, resume=True)
+    assert same(again, whole)
+    assert again.info == whole.info
+
+
+def test_a_run_that_is_interrupted_between_rounds_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpora, plan = stream(DRIFT), flda()
+    whole, _ = trained(plan, corpora)
+    local_topics = FLDAClient.local_topics
+
+    def stop(self: FLDAClient, **payload: Any) -> Any:
+        if payload["round"] == 3 and self.name == "b":
+            raise KeyboardInterrupt
+        return local_topics(self, **payload)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FLDAClient, "local_topics", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(plan, corpora, out=tmp_path)
+    model, rest = trained(plan, corpora, out=tmp_path, resume=True)
+    assert [(event["round"], event["documents"]) for event in rest] == [(3, 3 * SIZE)]
+    assert same(model, whole)
+    assert model.info == whole.info
+
+
+# Documents as they come
+
+
+def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
+    corpora = stream(STEADY, clients="ab")
+    corpora["c"] = coming({1: (SIZE, ABC), 2: (10, ABC), 3: (15, ABC)})
+    events: Events = []
+    model = train(flda(), corpora, on_event=events.append)
+    arrived = [event["arrived"] for event in of("round", events)]
+    assert arrived == [
+        {"a": SIZE, "b": SIZE, "c": SIZE}, {"a": SIZE, "b": SIZE, "c": 0},
+        {"a": SIZE, "b": SIZE, "c": 25},
+    ]  # fmt: skip
+    assert of("skipped", events) == [
+        {"event": "skipped", "client": "c", "round": 2, "documents": 10, "least": 20}
+    ]
+    came = [event["documents"] for event in of("arrived", events) if event["client"] == "c"]
+    assert came == [SIZE, 25]
+    assert model.info["seen"] == 7 * SIZE + 25
+    assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": SIZE + 25}
+
+
+def test_a_client_that_never_had_enough_documents() -> None:
+    corpora = stream(STEADY, clients="ab") | stream(STEADY, clients="c", size=3)
+    model, events = trained(flda(), corpora)
+    assert [event["arrived"]["c"] for event in events] == [0, 0, 0]
+    assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": 0}
+    assert set(final(model)) == {"apple", "bread", "cloud"}
+    assert "c" not in model.info["optimal"]
+
+
+@pytest.mark.parametrize(("patience", "last"), [(1, 4), (2, 5)])
+def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
+    events: Events = []
+    plan = flda(max_rounds=20, patience=patience)
+    model = train(plan, stream(STEADY), on_event=events.append)
+    assert [event["round"] for event in of("round", events)] == list(range(1, last + 1))
+    (stopped,) = of("stopped", events)
+    assert stopped["reason"] == "no client has enough new documents"
+    assert set(final(model)) == {"apple", "bread", "cloud"}
+    idle = of("round", events)[-1]
+    assert (idle["documents"], idle["new"], idle["vanished"]) == (0, [], [])
+    assert len(idle["topics"]) == 3
+
+
+def test_without_any_topic() -> None:
+    with pytest.raises(StudyError, match=r"No topic is left: .* Lower threshold or min_new"):
+        train(flda(min_new_documents=1000), stream(STEADY))
+
+
+def test_a_run_of_the_papers_preset_without_partners() -> None:
+    corpora = stream({"a": [["apple", "bread"]] * 3, "b": [["cloud", "dance"]] * 3})
+    plan = flda(preset="paper", coherence="documents", n_components=2)
+    events: Events = []
+    with pytest.raises(StudyError, match="No topic is left: no two clients have one that is alike"):
+        train(plan, corpora, on_event=events.append)
+    assert [event["topics"] for event in of("round", events)] == [[], [], []]
+
+
+# What changes
+
+
+def test_a_topic_that_appears_and_one_that_vanishes() -> None:
+    model, (first, second, third) = trained(flda(), stream(DRIFT))
+    ids = {theme(topic["words"]): topic["id"] for topic in first["topics"]}
+    assert ids.keys() == {"apple", "bread", "cloud"}
+    assert sorted(first["new"]) == [0, 1, 2]
+    assert (second["new"], second["vanished"]) == ([], [])
+    assert {theme(topic["words"]): topic["id"] for topic in second["topics"]} == ids
+    assert third["new"] == [3]
+    assert themes(third["vanished"]) == {"cloud"}
+    assert third["vanished"][0]["id"] == ids["cloud"]
+    after = {theme(topic["words"]): topic["id"] for topic in third["topics"]}
+    assert after == {"apple": ids["apple"], "bread": ids["bread"], "dance": 3}
+    assert all(len(topic["words"]) == 5 for topic in third["topics"])
+    assert dict(zip(final(model), model.info["ids"], strict=True)) == after
+    assert not {*model.vocabulary.words} & {*THEMES["cloud"]}
+
+
+def test_what_appears_and_vanishes_with_topics_to_spare() -> None:
+    model, (*_, third) = trained(flda(n_components=5, spare_topics=None), stream(DRIFT))
+    new = [topic for topic in third["topics"] if topic["id"] in third["new"]]
+    assert "dance" in themes(new)
+    assert "cloud" in themes(third["vanished"])
+    assert themes(third["topics"]) == {"apple", "bread", "dance"}
+    assert not {*model.vocabulary.words} & {*THEMES["cloud"]}
+
+
+def test_what_only_an_absent_client_has_does_not_vanish() -> None:
+    most = ["apple", "bread", "dance"]
+    corpora = {
+        "a": coming(dict.fromkeys((1, 2, 3, 4), (SIZE, most))),
+        "b": coming(dict.fromkeys((1, 2, 3, 4), (SIZE, most)), seed=1),
+        "c": coming({1: (3 * SIZE, ["cloud"]), 4: (SIZE, ["apple"])}, seed=2),
+    }
+
+    def clouds(topics: list[dict[str, Any]]) -> list[int]:
+        return [topic["id"] for topic in topics if topic["words"][0] in THEMES["cloud"]]
+
+    model, events = trained(flda(n_components=4, max_rounds=4), corpora)
+    assert [event["arrived"]["c"] for event in events] == [3 * SIZE, 0, 0, SIZE]
+    for event in events[:3]:
+        assert not clouds(event["vanished"])
+        assert clouds(event["topics"])[0] == clouds(events[0]["topics"])[0]
+    assert clouds(events[3]["vanished"]) == clouds(events[2]["topics"])
+    assert not {*model.vocabulary.words} & {*THEMES["cloud"]}
+
+
+def test_given_topics_stay_first() -> None:
+    given = [THEMES["dance"][:8], THEMES["cloud"][:8]]
+    model, events = trained(flda(n_components=4, seed_topics=given, strength=0.5), stream(DRIFT))
+    for event in events:
+        assert [topic["id"] for topic in event["topics"][:2]] == [0, 1]
+        assert not {0, 1} & {topic["id"] for topic in event["vanished"]}
+        assert not {0, 1} & {*event["new"]}
+        assert theme(event["topics"][0]["words"]) == "dance"
+        assert theme(event["topics"][1]["words"]) == "cloud"
+    # The first waits for documents that have its words; the second is there after they ended.
+    for event in events[:2]:
+        assert event["topics"][0]["words"] == given[0][:5]
+        assert (event["topics"][0]["clients"], event["topics"][0]["occurrences"]) == ([], 0)
+    assert events[2]["topics"][0]["clients"] == ["a", "b", "c"]
+    assert events[2]["topics"][1]["occurrences"] < events[1]["topics"][1]["occurrences"]
+    assert (model.info["ids"][:2], model.info["seeds"]) == ([0, 1], 2)
+    assert final(model)[:2] == ["dance", "cloud"]
+
+
+def test_given_words_that_no_document_has() -> None:
+    # There are more topics than themes: what "yak" guides is any of them, and is not given.
+    given = [[*THEMES["cloud"][:8], "zebra"], ["yak"]]
+    plan = flda(n_components=4, n_words=30, seed_topics=given, strength=0.5)
+    model, events = trained(plan, stream(STEADY))
+    assert [event["topics"][1]["words"] for event in events] == [["yak"]] * 3
+    assert "zebra" not in model.vocabulary.words
+    topics = model.topics(3)
+    assert theme(topics[0]) == "cloud"
+    assert topics[1][0] == "yak"
+    assert not any("yak" in words for number, words in enumerate(topics) if number != 1)
+    assert (model.vocabulary.frequency > 0).all()
+
+
+def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = iter([0.5, 0.6, 0.4])
+    monkeypatch.setattr(FLDA, "_coherence", lambda *_: next(scores))
+    events: Events = []
+    plan = flda(stop="coherence", coherence="documents", max_rounds=9)
+    model = train(plan, stream(DRIFT), on_event=events.append)
+    assert [event["coherence"] for event in of("round", events)] == [0.5, 0.6, 0.4]
+    (stopped,) = of("stopped", events)
+    assert (stopped["round"], stopped["reason"]) == (
+        3, "the topics are less coherent than those of the round before, which stay",
+    )  # fmt: skip
+    before = train(flda(max_rounds=2, coherence="documents"), stream(DRIFT))
+    assert same(model, before)
+    assert (model.info["rounds"], model.info["ids"]) == (3, before.info["ids"])
+    assert set(final(model)) == {"apple", "bread", "cloud"}
+
+
+def test_coherence_is_asked_for_each_round() -> None:
+    plan = flda(stop="coherence", coherence="documents")
+    model, events = trained(plan, stream(STEADY))
+    scores = [event["coherence"] for event in events]
+    assert all(0 < score <= 1 for score in scores)
+    falls = [after < before for before, after in pairwise(scores)]
+    assert falls in ([True], [False, True], [False, False])
+    assert model.coherence.keys() == {"c_v", "npmi", "u_mass"}
+
+
+# What does not leave a client
+
+
+def with_canaries() -> dict[str, Corpus]:
+    """Documents of which four in each of a's rounds have a word, fewer than its policy asks for."""
+    corpora = stream(STEADY)
+    texts = tokens_of(corpora["a"])
+    for row, text in enumerate(texts):
+        if row % SIZE < 4:
+            text[:3] = [CANARY] * 3
+    return corpora | {"a": Corpus.of(texts)}
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """All that passes the clients' doors: of whom, the function, and its payload and reply."""
+    seen = []
+    call = Door.call
+
+    def watched(self: Door, function: str, payload: Any) -> Any:
+        reply = call(self, function, payload)
+        seen.append((self.client, function, repr((payload, reply))))
+        return reply
+
+    monkeypatch.setattr(Door, "call", watched)
+    return seen
+
+
+def content(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_word_that_few_documents_have_is_nowhere(
+    said: list[tuple[str, str, str]], tmp_path: Path
+) -> None:
+    plan = flda(coherence="documents", stop="coherence", n_words=30)
+    model = train(plan, with_canaries(), out=tmp_path / "run")
+    model.save_pretrained(tmp_path / "model")
+    assert {function for _, function, _ in said} == set(FLDAClient.published)
+    assert not any(CANARY in text for *_, text in said)
+    everything = content(tmp_path)
+    assert b"apple1" in everything
+    assert CANARY.encode() not in everything
+    # It is the policy that holds it back.
+    open_, _ = trained(plan, with_canaries(), policies=dict.fromkeys("abc", OPEN_POLICY))
+    assert CANARY in open_.vocabulary.words
+
+
+def test_of_a_word_that_others_have_a_client_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {name: tokens_of(corpus) for name, corpus in stream([ABC]).items()}
+    for row, text in enumerate(texts["a"]):
+        text[0] = "rare" if row < 4 else text[0]
+    for text in texts["b"][::2]:
+        text[:4] = ["rare"] * 4
+    replies: dict[tuple[str, str], Any] = {}
+    call = Door.call
+
+    def watched(self: Door, function: str, payload: Any) -> Any:
+        replies[self.client, function] = call(self, function, payload)
+        return replies[self.client, function]
+
+    monkeypatch.setattr(Door, "call", watched)
+    model = train(flda(max_rounds=1), {name: Corpus.of(each) for name, each in texts.items()})
+    column = model.vocabulary.index["rare"]
+    for name, documents_, occurrences in (("a", 0, 0), ("b", SIZE // 2, 2 * SIZE)):
+        counts = replies[name, "word_counts"]
+        assert (counts["containing"][column], counts["occurrences"][column]) == (
+            documents_, occurrences,
+        )  # fmt: skip
+        assert replies[name, "word_sums"]["sums"][:, column].sum() == pytest.approx(occurrences)
+    assert "rare" not in replies["a", "local_topics"]["words"]
+    assert "rare" in replies["b", "local_topics"]["words"]
+
+
+def client(
+    corpus: Corpus, policy: Policy = OPEN_POLICY, name: str = "a", **given: Any
+) -> FLDAClient:
+    return flda(**given).client_half(name, corpus, policy)  # type: ignore[return-value]
+
+
+def asked(half: FLDAClient, round_: int = 1, **other: Any) -> dict[str, Any]:
+    """Ask for topics as the server does when it has none."""
+    told: dict[str, Any] = {"ids": [], "seeds": {}, "first": [], **pack_topics([])}
+    return half.local_topics(round=round_, **(told | other))
+
+
+def test_a_topic_of_too_few_documents_stays_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["apple", "pear"]
+    beta = np.array([[0.9, 0.1], [0.1, 0.9], [0.8, 0.2]])
+
+    def sampled(*_: Any) -> Sampled:
+        return Sampled(words, beta, np.array([10, 9, 41]), np.array([100.0, 90.0, 410.0]))
+
+    monkeypatch.setattr(method, "sample_topics", sampled)
+    corpus = Corpus.of([words] * SIZE)
+    half = client(corpus, Policy())
+    guides = [{"fig": 1.0}, {"pear": 1.0}, {"apple": 1.0}]
+    known = {"ids": [5, 6, 7], "first": [7, 6, 5], **pack_topics(guides)}
+    reply = asked(half, **known)
+    assert unpack_topics(reply) == [{"apple": 0.9}, {"apple": 0.8}]
+    assert reply["seeds"].tolist() == [7, -1], "the last has no word that 5 has"
+    assert reply["occurrences"].tolist() == [100.0, 410.0]
+    assert reply["documents"] == SIZE
+
+
+def test_a_theme_of_too_few_documents_stays_at_home() -> None:
+    rng = np.random.default_rng(0)
+    texts = documents(["apple"], 80, rng) + documents(["dance"], 9, rng)
+    corpus = Corpus.of(texts)
+    given = {"n_components": 2, "documents_per_round": None}
+    words = {}
+    for least in (9, 10):
+        policy = Policy(min_documents=least, min_document_frequency=1)
+        words[least] = {*asked(client(corpus, policy, **given))["words"]}
+    assert words[9] & {*THEMES["dance"]}
+    assert words[10] <= {*THEMES["apple"]}
+
+
+def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
+    rng = np.random.default_rng(0)
+    few = client(Corpus.of(documents(ABC, 29, rng)), Policy(min_documents=30))
+    reply = asked(few)
+    assert reply["documents"] == 0
+    assert reply["words"] == []
+    assert not any(np.size(value) for name, value in reply.items() if name != "documents")
+    assert few.adopt(THEMES["apple"], 1, 1.0) == {
+        "documents": 0, "training": 0, "without_known_word": 0,
+    }  # fmt: skip
+
+
+def test_words_in_most_documents_are_in_no_topic() -> None:
+    rng = np.random.default_rng(0)
+    texts = [["the", *text] for text in documents(ABC, SIZE, rng)]
+    plan = flda()
+    for share, known in ((0.5, False), (1.0, True)):
+        limits = plan.vocabulary.model_copy(update={"max_document_share": share})
+        half = plan.model_copy(update={"vocabulary": limits}).client_half(
+            "a", Corpus.of(texts), OPEN_POLICY
+        )
+        assert ("the" in asked(half)["words"]) == known  # type: ignore[arg-type]
+
+
+def test_a_client_is_asked_about_no_more_lists_than_rounds() -> None:
+    half = client(stream(STEADY)["a"])
+    refused = (
+        "Client 'a' was asked about more lists of words than there were rounds; find out what the "
+        "server runs."
+    )
+    for round_ in (1, 2):
+        asked(half, round_)
+        half.adopt(THEMES["apple"][:round_], 1, 1.0)
+    half.adopt(THEMES["bread"], 1, 1.0)
+    half.adopt(THEMES["bread"], 1, 1.0)  # again after a break
+    with pytest.raises(StudyError) as error:
+        half.adopt(THEMES["cloud"], 1, 1.0)
+    assert str(error.value) == refused
+    new = client(stream(STEADY)["a"])  # which hears of the last list first
+    new.adopt(THEMES["bread"], 1, 1.0)
+    with pytest.raises(StudyError, match="more lists of words than there were rounds"):
+        new.adopt(THEMES["cloud"], 1, 1.0)
+
+
+def test_a_client_is_asked_for_no_more_pairs_than_rounds() -> None:
+    half = client(stream(STEADY)["a"], coherence="documents")
+    asked(half)
+    half.adopt(THEMES["apple"], 1, 1.0)
+
+    def pairs(*words: int) -> dict[str, Any]:
+        topic = np.array([words])
+        return half.pairs(half._fingerprint, THEMES["apple"], topic, [0])
+
+    first = pairs(0, 1)
+    assert first["0"]["windows"] == SIZE
+    half.adopt(THEMES["apple"], 1, 1.0)
+    pairs(0, 2)
+    np.testing.assert_array_equal(pairs(0, 1)["0"]["pairs"], first["0"]["pairs"])
+    half.adopt(THEMES["apple"], 1, 1.0)
+    with pytest.raises(StudyError, match="was asked for pairs of words that its study does not"):
+        pairs(0, 3)
+
+
+def test_a_client_counts_for_the_words_it_was_given() -> None:
+    half = client(stream(STEADY)["a"])
+    asked(half)
+    with pytest.raises(StudyError, match="was called for the vocabulary beef, but agreed on none"):
+        half.word_counts("beef")
+
+
+def test_a_column_of_rounds_that_is_none_names_the_client() -> None:
+    corpus = coming({1: (3, ABC)})
+    with pytest.raises(DataError, match=r"^Client 'a': the column of rounds must hold dates or"):
+        client(corpus, period="month", begin="2024-01-01")
+
+
+# A client that says what makes no sense
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda reply: {"index": reply["index"] + 1000},
+        lambda reply: {"weights": -reply["weights"]},
+        lambda reply: {"words": [reply["words"][0]] * len(reply["words"])},
+        lambda reply: {"seeds": reply["seeds"] + 0.5},
+    ],
+)
+def test_a_bad_reply_does_not_end_a_run(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    local_topics = FLDAClient.local_topics
+
+    def spoilt(self: FLDAClient, **payload: Any) -> dict[str, Any]:
+        reply = local_topics(self, **payload)
+        return reply | spoil(reply) if (self.name, payload["round"]) == ("b", 2) else reply
+
+    monkeypatch.setattr(FLDAClient, "local_topics", spoilt)
+    model, events = trained(flda(), stream(STEADY))
+    assert [event["arrived"]["b"] for event in events] == [SIZE, 0, SIZE]
+    assert set(final(model)) == {"apple", "bread", "cloud"}
+    assert not any(event["vanished"] for event in events)
+
+
+# Going on with a model
+
+
+def further(model: TopicModel) -> Start:
+    return Start.of(model, "keep", once=True)
+
+
+def test_one_more_round_of_new_documents() -> None:
+    model, _ = trained(flda(), stream(STEADY))
+    new = stream([["apple", "bread", "dance"]], seed=1)
+    more, events = trained(flda(), new, start=further(model))
+    assert [event["round"] for event in events] == [4]
+    assert themes(events[0]["vanished"]) == {"cloud"}
+    assert events[0]["new"] == [3]
+    before = dict(zip(final(model), model.info["ids"], strict=True))
+    after = dict(zip(final(more), more.info["ids"], strict=True))
+    assert after == {"apple": before["apple"], "bread": before["bread"], "dance": 3}
+    assert more.info["history"][:3] == model.info["history"]
+    assert len(more.info["history"]) == more.info["rounds"] == 4
+    assert more.info["seen"] == model.info["seen"] + 3 * SIZE
+    assert more.info["next_id"] == 4
+    again, events = trained(flda(), stream(STEADY, seed=2), start=further(more))
+    assert [event["round"] for event in events] == [5]
+    assert set(final(again)) >= {"apple", "bread", "cloud"}
+    assert 4 in again.info["ids"], "what comes again is new"
+
+
+def test_words_that_new_documents_lack_are_read_in_their_topic() -> None:
+    model, _ = trained(flda(n_words=30), stream(STEADY))
+    some = [THEMES[name][:6] for name in ABC]
+    rng = np.random.default_rng(0)
+    corpora = {
+        name: Corpus.of([rng.choice(some[rng.integers(3)], 9).tolist() for _ in range(SIZE)])
+        for name in "abc"
+    }
+    more, _ = trained(flda(n_words=30), corpora, start=further(model))
+    assert {"apple9", "bread9", "cloud9"} <= {*more.vocabulary.words}
+    for words in more.topics(9):
+        assert set(words[:6]) == {f"{theme(words)}{i}" for i in range(6)}
+
+
+def test_a_model_holds_the_state_it_ended_with() -> None:
+    model, events = trained(flda(seed_topics=[["bread0", "bread1"]]), stream(DRIFT))
+    state = resumed(model)
+    assert [topic.id for topic in state.topics] == model.info["ids"]
+    assert [topic.seed for topic in state.topics] == [True, False, False]
+    assert (state.round, state.next_id, state.seen) == (3, model.info["next_id"], 9 * SIZE)
+    ids = model.info["ids"]
+    assert state.optimal == {
+        name: [ids[number] for number in own] for name, own in model.info["optimal"].items()
+    }
+    for topic, told in zip(state.topics, events[-1]["topics"], strict=True):
+        assert list(topic.words)[:5] == told["words"]
+        assert topic.clients == told["clients"]
+        assert topic.occurrences == pytest.approx(told["occurrences"])
+        assert sum(topic.words.values()) == pytest.approx(1)
+
+
+def guides_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[str]]]:
+    """What each LDA is guided by: words, the largest first."""
+    seen: list[list[list[str]]] = []
+
+    def watched(*given: Any) -> Sampled:
+        seen.append([list(guide) for guide in given[4]])
+        return sample_topics(*given)
+
+    monkeypatch.setattr(method, "sample_topics", watched)
+    return seen
+
+
+def test_topics_to_begin_with_guide_the_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    guides = guides_of(monkeypatch)
+    words = [*THEMES["cloud"], *THEMES["apple"], "zebra"]
+    beta = np.zeros((2, 25))
+    beta[0, :12] = np.arange(12, 0, -1)
+    beta[1, 12:24] = 1
+    model, events = trained(flda(max_rounds=1, n_words=8), stream([ABC]), start=(beta, words))
+    assert guides == [[THEMES["cloud"][:8], THEMES["apple"][:8]]] * 3
+    ids = {theme(topic["words"]): topic["id"] for topic in events[0]["topics"]}
+    assert ids == {"cloud": 0, "apple": 1, "bread": 2}
+    assert events[0]["new"] == [2]
+    again, _ = trained(flda(max_rounds=1, n_words=8), stream([ABC]), start=model)
+    assert set(final(again)) == set(final(model))
+    assert again.info["rounds"] == 1
+
+
+def test_each_client_is_guided_by_its_own_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    guides = guides_of(monkeypatch)
+    plans = {"a": [["apple", "bread"]] * 2, "b": [["bread", "cloud"]] * 2}
+    trained(flda(max_rounds=2), stream(plans))
+    assert guides[:2] == [[], []]
+    assert [{theme(guide) for guide in each} for each in guides[2:]] == [
+        {"apple", "bread"}, {"bread", "cloud"},
+    ]  # fmt: skip
+
+
+# The model
+
+
+def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path) -> None:
+    corpora = stream(DRIFT)
+    model, events = trained(flda(coherence="documents"), corpora)
+    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
+    assert isinstance(back.inference, VariationalLDA)
+    assert same(back, model)
+    assert back.info == model.info
+    assert back.topics() == model.topics()
+    documents_ = [*tokens_of(corpora["a"]), []]
+    theta = model.transform(documents_)
+    assert theta.shape == (3 * SIZE + 1, 3)
+    assert back.transform(documents_).tobytes() == theta.tobytes()
+    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
+    np.testing.assert_allclose(theta[-1], 1 / 3)
+    for row, text in zip(theta[-21:-1], documents_[-21:-1], strict=True):
+        assert final(model)[row.argmax()] == theme(text)
+    info = back.info
+    assert (info["method"], info["rounds"], info["seed"]) == ("flda", 3, 0)
+    assert 0.1 <= info["threshold"] <= 0.9
+    assert info["optimal"] == {name: [0, 1, 2] for name in "abc"}
+    for event, told in zip(events, info["history"], strict=True):
+        assert {name: event[name] for name in told} == told
+    assert "- Method: flda, 3 rounds, seed 0" in (tmp_path / "README.md").read_text()
+
+
+def test_a_run_of_another_study_is_not_resumed(tmp_path: Path) -> None:
+    corpora = stream([ABC])
+    train(flda(max_rounds=1), corpora, out=tmp_path)
+    with pytest.raises(RunError, match="is of study"):
+        train(flda(max_rounds=1, threshold=0.3), corpora, out=tmp_path, resume=True)
+    kept = json.loads((tmp_path / "topics-00001.json").read_text())
+    assert kept.keys() == {"a", "b", "c"}
+    assert kept["a"]["documents"] == SIZE
+    assert len(kept["a"]["topics"]) == len(kept["a"]["seeds"]) == len(kept["a"]["occurrences"])

@@ -1,0 +1,191 @@
+"""F-LDA between machines: the same bits, and clients that are lost and come back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.engines.grpc import client, server
+from fedtopics.engines.grpc.server import Server
+from fedtopics.federation.privacy import OPEN_POLICY, Policy, summarise_ledger
+from fedtopics.federation.server import GrpcParticipation, serve
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.methods.flda.method import FLDAClient
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.arrivals import Follow
+from fedtopics.text.corpus import Columns, Corpus
+from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, federated, partner, until
+from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
+from tests.methods.test_exactness import assert_same_bits
+
+pytest.importorskip("tomotopy")
+
+PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
+NAMES = ("east", "north", "south")
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(server, "GRACE", 0.0)
+
+
+def planned(**method: Any) -> Study:
+    return flda(**method).model_copy(update={"federation": PATIENT})
+
+
+def corpora(rounds: list[list[str]] = DRIFT) -> dict[str, Corpus]:
+    return dict(zip(NAMES, stream(rounds).values(), strict=True))
+
+
+def told(events: Notes) -> list[dict[str, Any]]:
+    """What the rounds' events say of topics."""
+    names = ("round", "documents", "arrived", "threshold", "topics", "new", "vanished", "clients")
+    return [{name: event[name] for name in names} for event in events.of("round")]
+
+
+@pytest.mark.parametrize("stop", ["documents", "coherence"])
+def test_the_model_is_that_of_one_process(stop: str, tmp_path: Path) -> None:
+    plan, local = planned(stop=stop, coherence="documents"), Notes()
+    outcome = federated(plan, corpora(), tmp_path, policy=Policy())
+    expected = train(plan, corpora(), on_event=local.append)
+    assert_same_bits(outcome.model, expected)
+    assert outcome.model.info == expected.info
+    assert told(outcome.events) == told(local)
+    for name in NAMES:
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "model"), expected)
+        events = outcome.partners[name].events
+        rounds = [event["round"] for event in events.of("arrived")]
+        assert rounds == list(range(1, expected.info["rounds"] + 1))
+        asked = events.of("offer")[0]["leaves"]
+        rows = {row["function"]: row for row in summarise_ledger(tmp_path / name / "ledger.jsonl")}
+        assert rows.keys() == asked.keys()
+        assert rows["local_topics"]["replies"] == expected.info["rounds"]
+
+
+def test_a_client_that_is_lost_comes_back(tmp_path: Path) -> None:
+    events, partners, servers = Notes(), {}, list[Server]()
+    plan, addresses = planned(max_rounds=3).with_clients(NAMES), []
+
+    def begin(name: str) -> Partner:
+        return partner(addresses[0], name, corpora(STEADY)[name], tmp_path / name)
+
+    def happen(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "listening":
+            addresses.append(event["address"])
+            partners.update({name: begin(name) for name in NAMES})
+        if event["event"] == "round" and event["round"] == 1:
+            partners["south"].kill()
+        if event["event"] == "round" and event["round"] == 2:
+            partners["south"] = begin("south")
+            until(lambda: servers[0].members["south"].available)
+
+    model = serve(
+        plan, None, f"{HOST}:0", tmp_path / "server", on_event=happen, on_listen=servers.append
+    )
+    for each in partners.values():
+        each.result()
+    first, second, third = events.of("round")
+    assert first["clients"] == third["clients"] == list(NAMES)
+    assert second["clients"] == ["east", "north"]
+    assert second["missing"].keys() == {"south"}
+    assert first["missing"] == third["missing"] == {}
+    assert second["arrived"] == {"east": SIZE, "north": SIZE}
+    assert third["arrived"] == {"east": SIZE, "north": SIZE, "south": 2 * SIZE}, "what piled up"
+    assert model.info["seen"] == 9 * SIZE
+    assert dict(model.documents) == dict.fromkeys(NAMES, 3 * SIZE)
+    came = [event["round"] for event in partners["south"].events.of("arrived")]
+    assert came == [3]
+
+
+def test_a_client_that_is_lost_at_the_end_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word_counts = FLDAClient.word_counts
+
+    def lost(self: FLDAClient, vocabulary: str) -> dict[str, Any]:
+        if self.name == "south":
+            raise ValueError
+        return word_counts(self, vocabulary)
+
+    monkeypatch.setattr(FLDAClient, "word_counts", lost)
+    plan = planned(max_rounds=2, stop="coherence", coherence="documents")
+    part = GrpcParticipation(
+        f"{HOST}:1", None, corpora(STEADY)["south"], OPEN_POLICY, tmp_path / "south", "south"
+    )
+    outcome = federated(plan, corpora(STEADY), tmp_path, odd=part)
+    assert dict(outcome.model.documents) == dict.fromkeys(("east", "north"), 2 * SIZE)
+
+
+def test_a_bad_reply_is_noted_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local_topics = FLDAClient.local_topics
+
+    def spoilt(self: FLDAClient, **payload: Any) -> dict[str, Any]:
+        reply = local_topics(self, **payload)
+        if self.name != "north":
+            return reply
+        bad = {1: {"seeds": reply["seeds"][:-1]}, 2: {"index": reply["index"] + 1000}}
+        return reply | bad.get(payload["round"], {})
+
+    monkeypatch.setattr(FLDAClient, "local_topics", spoilt)
+    outcome = federated(planned(), corpora(STEADY), tmp_path)
+    first, second, third = outcome.events.of("round")
+    assert "sent a bad reply: its field 'seeds' has the shape" in first["missing"]["north"]
+    assert first["arrived"] == {"east": SIZE, "south": SIZE}
+    assert second["arrived"] == {"east": SIZE, "north": 0, "south": SIZE}
+    assert third["arrived"] == {"east": SIZE, "north": SIZE, "south": SIZE}
+
+
+def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
+    plan = planned(documents_per_round=None, max_rounds=3).with_clients(NAMES)
+    events, partners = Notes(), {}
+    whole = {
+        name: [" ".join(text) + "\n" for text in corpus.documents.to_pylist()]
+        for name, corpus in corpora(STEADY).items()
+    }
+    files = {name: tmp_path / f"{name}.csv" for name in NAMES}
+
+    def grow(round_: int) -> None:
+        for name, path in files.items():
+            with path.open("a") as file:
+                file.writelines(whole[name][(round_ - 1) * SIZE : round_ * SIZE])
+
+    def happen(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "listening":
+            for name, path in files.items():
+                path.write_text("text\n")
+                notes = Notes()
+                follow = Follow(path, Columns(), notes.append)
+                part = GrpcParticipation(
+                    event["address"], None, follow(), Policy(), tmp_path / name, name,
+                    notes.append, grown=follow,
+                )  # fmt: skip
+                partners[name] = Partner(part, notes)
+            grow(1)
+        if event["event"] == "round":
+            grow(event["round"] + 1)
+
+    model = serve(plan, None, f"{HOST}:0", tmp_path / "server", on_event=happen)
+    for each in partners.values():
+        each.result()
+        assert each.events.of("model")[0]["documents"] == 3 * SIZE
+    arrived = [event["arrived"] for event in events.of("round")]
+    assert arrived == [dict.fromkeys(NAMES, SIZE)] * 3
+    rows = {
+        name: replace(corpus, documents=Corpus.of([text.strip() for text in whole[name]]).documents)
+        for name, corpus in corpora(STEADY).items()
+    }
+    expected = train(planned(max_rounds=3), rows)
+    np.testing.assert_array_equal(
+        model.weights["pseudo_counts"].numpy(), expected.weights["pseudo_counts"].numpy()
+    )

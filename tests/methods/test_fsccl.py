@@ -1,0 +1,467 @@
+"""FSCCL: views are alike, documents are sure of a cluster, networks are averaged."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from torch import nn
+
+from fedtopics.errors import StudyError
+from fedtopics.federation.study import Study
+from fedtopics.inference.clusters import LENGTH, log_student_t
+from fedtopics.inference.points import unit_rows
+from fedtopics.methods.fsccl.method import (
+    FEATURES,
+    clustering_loss,
+    contrast,
+    contrastive_loss,
+    drop,
+    network,
+    shorten,
+)
+from fedtopics.methods.minibatches import Minibatches
+from fedtopics.methods.registry import FSCCLClient, what_leaves
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.networks import represent
+from fedtopics.text.corpus import Corpus
+from tests.helpers.clusters import (
+    DIMENSION,
+    ODD,
+    accuracy,
+    assert_nothing_else_leaves,
+    assert_same_result,
+    assert_sound,
+    blobs,
+    corpus_of,
+    gone_on,
+    half,
+    planned,
+    spread,
+    texts_of,
+    trained,
+)
+
+CLUSTERS = 3
+HIDDEN = 8
+
+
+def plan(**method: Any) -> Study:
+    """A small study without a model of embeddings."""
+    small: dict[str, Any] = {"n_components": CLUSTERS, "hidden": HIDDEN, "deletion": 0}
+    small |= {"max_rounds": 3, "local_steps": 10, "batch_size": 30}
+    model = {"model": "x", "dimension": DIMENSION}
+    return planned("fsccl", **small | {"embedding": model} | method)
+
+
+def drawn(corpus: Corpus, seed: int = 0) -> dict[str, Any]:
+    """A network as the server sends it."""
+    assert corpus.embeddings is not None
+    weights = network(DIMENSION, HIDDEN).initial_weights(seed, torch.float64)
+    rng = np.random.default_rng(seed)
+    weights["adapter_out"] += torch.from_numpy(rng.normal(size=(HIDDEN, DIMENSION)))
+    centres = rng.normal(size=(CLUSTERS, DIMENSION)) * LENGTH / np.sqrt(DIMENSION)
+    origin = corpus.embeddings.mean(0).astype(np.float64)
+    return {"origin": origin, "centres": centres, **{n: w.numpy() for n, w in weights.items()}}
+
+
+class Letters:
+    """An encoder that counts letters, and remembers what it was asked."""
+
+    fingerprint = "letters"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, texts: list[str]) -> Any:
+        self.asked += texts
+        letters = "abcdefghilnoprst"
+        counts = [[text.count(letter) for letter in letters] for text in texts]
+        return np.array(counts, np.float32) + 0.01
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
+    """The model of embeddings, without a cache."""
+    encoder = Letters()
+    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
+    monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", lambda model: encoder)
+    return encoder
+
+
+# Views
+
+
+def test_a_shortened_text_keeps_words_in_their_order() -> None:
+    text = " ".join(f"w{i:03d}" for i in range(1000))
+    (short,) = shorten([text], 0.2, 0)
+    words = short.split()
+    assert words == sorted(words)
+    assert 760 < len(words) < 840
+
+
+def test_at_least_one_word_stays() -> None:
+    texts = [f"{text}{i}" for i in range(50) for text in ("one", "two words", "three short words")]
+    short = list(shorten(texts, 0.99, 0))
+    assert all(set(new.split()) <= set(old.split()) for old, new in zip(texts, short, strict=True))
+    assert min(len(text.split()) for text in short) == 1
+    assert {text.rstrip("0123456789") for text in short[2::3]} == {"three", "short", "words"}
+
+
+def test_nothing_stays_nothing() -> None:
+    assert list(shorten(["", " \n"], 0.5, 0)) == ["", ""]
+
+
+def test_dropout_sets_numbers_to_zero_and_enlarges_the_rest() -> None:
+    noise = torch.Generator().manual_seed(0)
+    dropped = drop(torch.ones(200, 50), 0.2, noise)
+    assert set(dropped.unique().tolist()) == {0.0, 1.25}
+    assert float(dropped.mean()) == pytest.approx(1, abs=0.02)
+    assert torch.equal(drop(torch.ones(2, 3), 0.0, noise), torch.ones(2, 3))
+
+
+def test_views_are_of_two_shortened_versions_of_each_text(letters: Letters) -> None:
+    text = "alder birch cedar daphne elder fir gorse holly"
+    corpus = Corpus.of([[*text.split(), f"pear{i}"] for i in range(40)])
+    rng = np.random.default_rng(0)
+    corpus = corpus.with_embeddings(rng.normal(size=(40, DIMENSION)).astype(np.float32))
+    a, _ = half(plan(deletion=0.3), corpus)
+    first = list(letters.asked)
+    assert 70 < len(first) <= 80
+    assert np.mean([len(text.split()) for text in first]) == pytest.approx(9 * 0.7, abs=0.5)
+    assert not np.allclose(a._views[0], a._views[1])
+    again, _ = half(plan(deletion=0.3), corpus)
+    other, _ = half(plan(deletion=0.3), corpus, name="b")
+    np.testing.assert_array_equal(a._views, again._views)
+    np.testing.assert_array_equal(a._views, other._views)  # what was embedded once is known
+
+
+def test_the_shortened_texts_change_what_is_learned(letters: Letters) -> None:
+    corpus = blobs(60, CLUSTERS)
+    weights = drawn(corpus)
+    losses = []
+    for deletion in (0.5, 0.0):
+        client, words = half(plan(deletion=deletion), corpus)
+        losses.append(client.train_locally(words, 1, weights)["loss"])
+    assert losses[0] != losses[1]
+
+
+def test_without_the_model_of_embeddings_there_is_a_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(model: str) -> None:
+        raise StudyError(f"The model {model!r} cannot be loaded.")
+
+    monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", missing)
+    with pytest.raises(StudyError, match=r"Client 'a' .* model 'x' cannot be .* deletion = 0"):
+        half(plan(deletion=0.2), blobs(30, CLUSTERS))
+
+
+def test_documents_without_text_are_refused_where_views_are_of_texts(letters: Letters) -> None:
+    corpus = blobs(30, CLUSTERS)
+    embeddings, texts = np.array(corpus.embeddings), texts_of(corpus)
+    texts[3], texts[8], texts[9] = [], [" "], []
+    embeddings[9] = 0  # of it nothing is known
+    corpus = corpus_of(embeddings, texts=texts)
+    message = "2 of 30 documents have an embedding and no text; give the texts .* deletion = 0"
+    with pytest.raises(StudyError, match=f"'a' .* {message}"):
+        half(plan(deletion=0.2), corpus)
+    assert letters.asked == [], "before anything is embedded"
+    with pytest.raises(StudyError, match=f"'b' .* {message}"):
+        trained(plan(deletion=0.2), {"a": blobs(30, CLUSTERS), "b": corpus})
+    client, words = half(plan(deletion=0), corpus)
+    assert client.train_locally(words, 1, drawn(corpus))["documents"] == 29
+
+
+# Losses
+
+
+def test_contrastive_loss_by_hand() -> None:
+    # Texts a and b. Views of a point east and north-east, views of b both north.
+    features = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 3.0], [0.0, 5.0]])
+    e = [math.exp(2 * cosine) for cosine in (0.0, math.sqrt(0.5), 1.0)]
+    terms = [
+        -math.log(e[1] / (e[1] + 2 * e[0])),  # east: the other view at 45, both of b at 90 degrees
+        -math.log(e[2] / (e[0] + e[1] + e[2])),  # north
+        -math.log(e[1] / (3 * e[1])),  # north-east: all at 45 degrees
+        -math.log(e[2] / (e[0] + e[1] + e[2])),
+    ]
+    assert float(contrastive_loss(features, 0.5)) == pytest.approx(sum(terms) / 4, rel=1e-6)
+
+
+def test_contrastive_loss_of_views_that_are_all_alike_or_of_a_single_text() -> None:
+    assert float(contrastive_loss(torch.ones(10, 3), 0.5)) == pytest.approx(math.log(9))
+    assert float(contrastive_loss(torch.eye(2), 0.5)) == 0
+
+
+def test_student_t_by_hand() -> None:
+    points = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
+    centres = torch.tensor([[0.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(
+        log_student_t(points, centres).exp(), [[1, 1 / 2], [1 / 26, 1 / 19]], rtol=1e-5
+    )
+
+
+def test_clustering_loss_by_hand() -> None:
+    q = torch.tensor([[0.5, 0.5], [0.75, 0.25]])
+    near = (q.log() + torch.tensor([[3.0], [-1.0]])).requires_grad_()
+    # f = (1.25, 0.75). p is as q^2 / f: (0.2, 1/3) and (0.45, 1/12), brought to a sum of 1.
+    p = np.array([[0.375, 0.625], [0.84375, 0.15625]])
+    expected = (p * np.log(p / q.numpy())).sum() / 2
+    loss = clustering_loss(near)
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert near.grad is not None
+    np.testing.assert_allclose(near.grad, (q.numpy() - p) / 2, rtol=1e-5)  # p is fixed
+
+
+def test_clustering_loss_of_documents_that_are_sure_is_finite() -> None:
+    near = torch.tensor([[0.0, -1e4], [-1e4, 0.0], [0.0, 0.0]], requires_grad=True)
+    loss = clustering_loss(near)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert float(loss.detach()) == pytest.approx(0, abs=1e-6)
+    assert near.grad is not None
+    assert near.grad.isfinite().all()
+
+
+def test_the_contrastive_head_has_two_layers() -> None:
+    weights = network(4, 2).initial_weights(0)
+    points = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    weights["head_bias"] += 0.1
+    layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, FEATURES))
+    with torch.no_grad():
+        for layer, rows in ((layers[0], slice(0, 4)), (layers[2], slice(4, None))):
+            layer.weight.copy_(weights["head"][rows])
+            layer.bias.copy_(weights["head_bias"][rows])
+        np.testing.assert_allclose(contrast(weights, points), layers(points), atol=1e-6)
+
+
+# Rounds
+
+
+class Plain(nn.Module):
+    """The network as SCCL has it, with an adapter for a language model."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        super().__init__()
+        self.inner = nn.Linear(DIMENSION, HIDDEN)
+        self.outer = nn.Linear(HIDDEN, DIMENSION, bias=False)
+        self.first = nn.Linear(DIMENSION, DIMENSION)
+        self.second = nn.Linear(DIMENSION, FEATURES)
+        tensors = {name: torch.tensor(array, dtype=torch.float32) for name, array in given.items()}
+        self.inner.weight.data, self.inner.bias.data = (
+            tensors["adapter_in"].T,
+            tensors["adapter_bias"],
+        )
+        self.outer.weight.data = tensors["adapter_out"].T
+        self.first.weight.data, self.second.weight.data = tensors["head"].split(
+            [DIMENSION, FEATURES]
+        )
+        self.first.bias.data, self.second.bias.data = tensors["head_bias"].split(
+            [DIMENSION, FEATURES]
+        )
+        self.centres = nn.Parameter(tensors["centres"])
+
+    def loss(self, points: torch.Tensor) -> torch.Tensor:
+        """Ten times the contrastive loss of two equal views, and KL of p from q."""
+        represented = points + self.outer(torch.relu(self.inner(points)))
+        features = self.second(torch.relu(self.first(represented)))
+        unit = nn.functional.normalize(torch.cat([features, features]))
+        n = len(points)
+        alike = torch.exp(unit @ unit.T / 0.5)
+        others = alike.sum(1) - alike.diag()
+        partner = torch.cat([alike.diag(n), alike.diag(-n)])
+        t = 1 / (1 + torch.cdist(represented, self.centres) ** 2)
+        q = t / t.sum(1, keepdim=True)
+        p = (q**2 / q.sum(0)).detach()
+        p = p / p.sum(1, keepdim=True)
+        kl = nn.functional.kl_div(q.log(), p, reduction="batchmean")
+        return 10 * -torch.log(partner / others).mean() + kl
+
+    def arrays(self) -> dict[str, torch.Tensor]:
+        """Return the weights under our names."""
+        return {
+            "adapter_in": self.inner.weight.T,
+            "adapter_bias": self.inner.bias,
+            "adapter_out": self.outer.weight.T,
+            "head": torch.cat([self.first.weight, self.second.weight]),
+            "head_bias": torch.cat([self.first.bias, self.second.bias]),
+            "centres": self.centres,
+        }
+
+
+def test_a_round_is_plain_training() -> None:
+    corpus = blobs(70, CLUSTERS)
+    client, words = half(plan(dropout=0), corpus)
+    weights = drawn(corpus)
+    reply = client.train_locally(words, 2, weights)
+    plain = Plain(weights)
+    optimizer = torch.optim.Adam(plain.parameters(), lr=5e-4)
+    vectors = unit_rows(corpus.embeddings) - weights["origin"]
+    points = torch.tensor(LENGTH * unit_rows(vectors), dtype=torch.float32)
+    batches = Minibatches(np.arange(70), (0, int.from_bytes(b"a")), 0.0, 1)
+    losses = []
+    for number in range(11, 21):  # of the second round
+        loss = plain.loss(points[torch.from_numpy(batches.draw(number, 30))])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert reply["documents"] == 70
+    assert reply["loss"] / 70 == pytest.approx(np.mean(losses), rel=1e-5)
+    for name, weight in plain.arrays().items():
+        np.testing.assert_allclose(reply["weights"][name] / 70, weight.detach(), atol=2e-5)
+
+
+def test_a_repeated_call_gives_the_same_bits() -> None:
+    corpus = blobs(50, CLUSTERS)
+    weights = drawn(corpus)
+    before = {name: array.copy() for name, array in weights.items()}
+    client, words = half(plan(), corpus)
+    client.train_locally(words, 1, weights)
+    reply = client.train_locally(words, 2, weights)
+    anew, _ = half(plan(), corpus)
+    np.testing.assert_equal(anew.train_locally(words, 2, weights), reply)
+    np.testing.assert_equal(weights, before)
+    assert client.train_locally(words, 1, weights)["loss"] != reply["loss"]
+
+
+def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
+    corpus = blobs(120, CLUSTERS)
+    corpora = {"a": corpus.take(range(70)), "b": corpus.take(range(70, 120))}
+    study = plan(max_rounds=2).model_copy(update={"checkpoint_every": 1})
+    trained(study, corpora, out=tmp_path)
+    first, second = (
+        load_file(tmp_path / "checkpoints" / f"{round_:08d}.safetensors") for round_ in (1, 2)
+    )
+    replies = {}
+    for name, documents in corpora.items():
+        client, words = half(study, documents, name=name)
+        replies[name] = client.train_locally(words, 2, first)["weights"]
+    for name in replies["a"]:
+        mean = (replies["a"][name] + replies["b"][name]) / 120
+        np.testing.assert_allclose(second[name], mean, rtol=1e-12)
+    np.testing.assert_array_equal(first["origin"], second["origin"])
+
+
+def test_the_first_network_adds_nothing_and_its_centres_are_those_of_kmeans() -> None:
+    corpora = spread(blobs(90, CLUSTERS, spread=0.3), 2)
+    few = trained(plan(max_rounds=1, local_steps=1, learning_rate=1e-12), corpora)
+    kmeans = trained(planned("kmeans", n_components=CLUSTERS), corpora)
+    np.testing.assert_allclose(
+        few.weights["centres"] / LENGTH, kmeans.weights["centres"], atol=1e-5
+    )
+    points = torch.randn(4, DIMENSION, dtype=torch.float64)
+    np.testing.assert_allclose(represent(few.weights, points), points, atol=1e-5)
+
+
+def test_blobs_are_found(tmp_path: Path) -> None:
+    corpora = spread(blobs(240, CLUSTERS), 3)
+    events: list[dict[str, Any]] = []
+    model = trained(plan(), corpora, on_event=events.append)
+    rounds = [event for event in events if event["event"] == "round"]
+    assert [event["round"] for event in rounds] == [1, 2, 3]
+    assert all(event["documents"] == 240 for event in rounds)
+    assert rounds[-1]["loss"] < rounds[0]["loss"]
+    assert accuracy(model, corpora) > 0.99
+    family = {word[:5] for word in model.topics(5)[0]}
+    assert len(family) == 1  # words are of the cluster's documents
+    assert model.info["method"] == "fsccl"
+    assert sum(map(sum, model.info["sizes"].values())) == 240
+
+    model.save_pretrained(tmp_path)
+    again = TopicModel.from_pretrained(tmp_path)
+    corpus = next(iter(corpora.values()))
+    np.testing.assert_array_equal(again.transform(corpus), model.transform(corpus))
+
+
+def test_training_makes_documents_surer_of_their_cluster() -> None:
+    corpora = spread(blobs(240, CLUSTERS, spread=0.9), 2)
+    surer = []
+    for steps in (1, 40):
+        model = trained(plan(max_rounds=2, local_steps=steps, learning_rate=0.005), corpora)
+        surer.append(np.mean([model.transform(part).max(1).mean() for part in corpora.values()]))
+    assert surer[1] > surer[0]
+
+
+def test_a_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    corpora = spread(blobs(60, CLUSTERS), 2)
+    study = plan().model_copy(update={"checkpoint_every": 1})
+    whole = trained(study, corpora)
+    rest = gone_on(study, corpora, tmp_path, 2)
+    assert rest.info["rounds"] == 3
+    assert_same_result(rest, whole)
+
+
+# Odd corpora, what leaves, and what is refused
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_corpora(case: str) -> None:
+    corpora = ODD[case]()
+    assert_sound(trained(plan(max_rounds=2, n_components=5), corpora), corpora)
+
+
+def test_a_client_that_knows_nothing_changes_nothing() -> None:
+    corpus = blobs(50, CLUSTERS)
+    alone = trained(plan(), {"a": corpus})
+    unknown = corpus_of(np.zeros((10, DIMENSION)))
+    beside = trained(plan(), {"a": corpus, "b": unknown})
+    for name in ("adapter_out", "centres"):
+        assert torch.equal(alone.weights[name], beside.weights[name])
+
+
+def test_no_document_and_no_rare_word_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = assert_nothing_else_leaves(plan(n_components=5), tmp_path, monkeypatch)
+    (first, *rest) = messages.of("train_locally", "client-1")
+    assert set(first) == {"weights", "loss", "documents"}
+    assert len(rest) == 2
+
+
+def test_every_function_that_is_called_says_what_leaves() -> None:
+    calls = FSCCLClient.schedule(plan(coherence="documents").method)
+    assert set(calls) == set(FSCCLClient.published)
+    assert calls["train_locally"] == "each round"
+    assert all(what_leaves("fsccl", function) for function in calls)
+
+
+def test_weights_that_are_no_network_are_refused() -> None:
+    corpus = blobs(30, CLUSTERS)
+    client, words = half(plan(), corpus)
+    weights = drawn(corpus)
+    wrong: list[dict[str, Any]] = [
+        {"head": weights["head"][:-1]},
+        {"adapter_in": np.full_like(weights["adapter_in"], np.nan)},
+        {"centres": weights["centres"].astype(int)},
+        {"further": weights["centres"]},
+    ]
+    for change in wrong:
+        with pytest.raises(StudyError, match="'a' was sent clusters that are none"):
+            client.train_locally(words, 1, weights | change)
+    del weights["head"]
+    with pytest.raises(StudyError, match="clusters that are none"):
+        client.train_locally(words, 1, weights)
+    with pytest.raises(StudyError, match="begin the study anew"):
+        client.train_locally("another", 1, weights)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"representation": "bow"}, "for the method kmeans"),
+        ({"deletion": 1.0}, "less than 1"),
+        ({"dropout": -0.1}, "greater than or equal to 0"),
+        ({"contrast_temperature": 0}, "greater than 0"),
+        ({"alignment": 1}, "no key"),
+    ],
+)
+def test_wrong_parameters_are_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(StudyError, match=reason):
+        plan(**given)

@@ -1,0 +1,797 @@
+"""FSTC: its training by hand, what travels, and clients that are killed and come back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from fedtopics.engines.grpc import client, server
+from fedtopics.engines.grpc.server import Server
+from fedtopics.engines.local import LocalClients
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger, Policy
+from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.server import serve
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.inference.points import sums_by_label, unit_rows
+from fedtopics.methods.cluster_settings import FSTCSettings
+from fedtopics.methods.clusters import ALL
+from fedtopics.methods.fstc import training as fstc_training
+from fedtopics.methods.fstc.method import KEPT, FSTCClient
+from fedtopics.methods.fstc.training import FixedInputs, Told, Trainer
+from fedtopics.methods.registry import CLIENT_HALVES
+from fedtopics.metrics import clustering_accuracy
+from fedtopics.networks import Adapter, represent, score
+from fedtopics.text.corpus import Corpus
+from tests.helpers.clusters import (
+    CLUSTERS,
+    DIMENSION,
+    ODD,
+    Messages,
+    StoppedError,
+    accuracy,
+    assert_nothing_else_leaves,
+    assert_same_however_carried,
+    assert_same_result,
+    assert_sound,
+    blobs,
+    corpus_of,
+    empty,
+    gone_on,
+    half,
+    labels_of,
+    overheard,
+    planned,
+    spread,
+    trained,
+)
+from tests.helpers.federation import assert_same
+from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, partner, until
+from tests.methods.test_exactness import assert_same_bits
+
+ORIGIN = np.full(DIMENSION, 0.01)
+CENTRES = np.eye(CLUSTERS, DIMENSION)
+NAMES = ("client-1", "client-2", "client-3")
+
+
+# Settings
+
+
+def test_the_papers_presets() -> None:
+    def method(preset: str, **given: Any) -> FSTCSettings:
+        found: FSTCSettings = Study.make(method={"name": "fstc", "preset": preset} | given).method
+        return found
+
+    def parts(found: FSTCSettings) -> tuple[str, float | None, float]:
+        return found.start, found.mixture_from, found.alignment
+
+    assert parts(method("paper")) == ("kmeans", 0.0, 1.0)
+    assert parts(method("rstc")) == ("kmeans", 0.0, 0.0)
+    assert parts(method("stc")) == ("kmeans", None, 0.0)
+    assert parts(method("default"))[:2] == ("discriminative", None)
+    assert method("default").alignment > 0
+    assert parts(method("paper", alignment=0.01, mixture_from=0.5)) == ("kmeans", 0.5, 0.01)
+    for preset in ("paper", "rstc", "stc"):
+        found = method(preset)
+        assert (found.max_rounds, found.local_steps, found.batch_size) == (40, 100, 200)
+        assert (found.epsilon, found.learning_rate, found.masses) == (0.1, 5e-4, "even")
+        assert found.average_every == 0
+    with pytest.raises(StudyError, match="representation 'bow' is for the method kmeans"):
+        method("paper", representation="bow")
+
+
+# Networks
+
+
+def test_the_adapter_begins_as_the_identity() -> None:
+    network = Adapter(6, 4, 3)
+    weights = network.initial_weights(1)
+    assert {name: tuple(weight.shape) for name, weight in weights.items()} == {
+        "adapter_in": (6, 4), "adapter_bias": (4,), "adapter_out": (4, 6), "head": (3, 6),
+        "head_bias": (3,),
+    }  # fmt: skip
+    points = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(represent(weights, points), points)
+    assert weights["adapter_in"].abs().max() <= 6**-0.5
+    assert weights["head"].abs().max() <= 6**-0.5
+    assert weights["head"].std() > 0.1, "drawn"
+    again, other = network.initial_weights(1), network.initial_weights(2)
+    assert torch.equal(again["head"], weights["head"])
+    assert not torch.equal(other["head"], weights["head"])
+
+
+def test_an_adapter_and_a_head_by_hand() -> None:
+    weights = {
+        "adapter_in": torch.tensor([[1.0], [-1.0]]),
+        "adapter_bias": torch.tensor([0.5]),
+        "adapter_out": torch.tensor([[2.0, 1.0]]),
+        "head": torch.tensor([[1.0, 0.0], [1.0, 1.0]]),
+        "head_bias": torch.tensor([0.0, -1.0]),
+    }
+    represented = represent(weights, torch.eye(2))
+    assert represented.tolist() == [[4.0, 1.5], [0.0, 1.0]]
+    assert score(weights, represented).tolist() == [[4.0, 4.5], [0.0, 0.0]]
+
+
+# Training
+
+
+def settings(**given: Any) -> FSTCSettings:
+    found: FSTCSettings = planned("fstc", **given).method
+    return found
+
+
+def points_of(n: int = 40) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = np.random.default_rng(0).normal(size=(n, DIMENSION))
+    return found.astype(np.float32)
+
+
+def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> Trainer:
+    own = settings(**given)
+    first = weights or Adapter(DIMENSION, own.hidden, CLUSTERS).initial_weights(0)
+    return Trainer(own, FixedInputs(points), first, labels, (0, 1))
+
+
+def random_labels(n: int = 40) -> NDArray[np.float64]:
+    return np.random.default_rng(1).dirichlet(np.ones(CLUSTERS), n)
+
+
+def told(round_: int = 1, present: Any = None) -> Told:
+    there = np.ones(CLUSTERS, bool) if present is None else np.array(present)
+    return Told(round_, CENTRES, there, np.ones(CLUSTERS))
+
+
+def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
+    """Equation 15."""
+    points, labels = points_of(), random_labels()
+    weights = Adapter(DIMENSION, 8, CLUSTERS).initial_weights(0)
+    weights["adapter_out"] = torch.ones(8, DIMENSION)
+    represented = represent(weights, torch.from_numpy(points)).numpy()
+    sums, counts = trainer(points, labels, weights).centres()
+    expected = sums_by_label(represented, labels.argmax(1), CLUSTERS)
+    np.testing.assert_allclose(sums, expected[0], rtol=1e-6)
+    np.testing.assert_array_equal(counts, expected[1])
+
+
+@pytest.mark.parametrize("alignment", [0.0, 0.5])
+def test_the_loss_of_a_step(alignment: float) -> None:
+    """Equations 14, 17 and 18, of all documents in one minibatch."""
+    points, labels = points_of(), random_labels()
+    labels[labels.argmax(1) == 4] = np.eye(CLUSTERS)[0]  # none is of the last cluster
+    present = [True, False, True, True, True]
+    one = trainer(points, labels, alignment=alignment, local_steps=1, batch_size=40, transports=0)
+    weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
+    outputs = points @ weights["head"].T + weights["head_bias"]
+    sums, counts = one.centres()
+    known = np.array(present) & (counts > 0)
+    own = sums / np.maximum(counts, 1)[:, None]
+    apart = ((own - CENTRES) ** 2).sum(1)[known].sum()
+    error = ((labels - outputs) ** 2).sum(1).mean()
+    assert one.train(told(present=present)) == pytest.approx(error + alignment * apart, rel=1e-5)
+    assert one.round == 1
+    assert not np.array_equal(one.weights["head"].detach().numpy(), weights["head"])
+
+
+def test_alignment_draws_centres_to_those_of_all() -> None:
+    points, labels = points_of(), random_labels()
+    apart = {}
+    for alignment in (0.0, 1.0):
+        one = trainer(points, labels, alignment=alignment, transports=0, local_steps=40)
+        one.train(told())
+        sums, counts = one.centres()
+        apart[alignment] = np.linalg.norm(sums / counts[:, None] - CENTRES)
+    assert apart[1.0] < 0.7 * apart[0.0]
+
+
+def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    monkeypatch.setattr(Trainer, "_label_anew", lambda self, _: found.append(self._steps_taken))
+    step = Trainer._step
+
+    def counting(self: Any, rows: Any, target: Any, present: Any, number: int) -> float:
+        self._steps_taken = number + 1
+        return step(self, rows, target, present, number)
+
+    monkeypatch.setattr(Trainer, "_step", counting)
+    monkeypatch.setattr(Trainer, "_steps_taken", 0, raising=False)
+    one = trainer(points_of(), random_labels(), transports=4, warm_up=0.2)
+    for round_ in (1, 2, 3, 4):
+        one.train(told(round_))
+    assert found == [8, 10, 16, 26], "8 of 40 steps of warm-up, then 8 + 32 (i / 4)^2"
+
+
+@pytest.mark.parametrize("transports", [0, 1000])
+def test_no_transport_and_one_before_each_step(transports: int) -> None:
+    one = trainer(points_of(), random_labels(), transports=transports, warm_up=0.5, batch_size=10)
+    for round_ in (1, 2, 3, 4):
+        assert np.isfinite(one.train(told(round_)))
+    same = np.allclose(one._labels.numpy(), random_labels(), atol=1e-6)
+    assert same == (transports == 0)
+
+
+def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed: list[float] = []
+
+    def noting(targets: Any, outputs: Any, trust: Any) -> Any:
+        weighed.append(float(trust.min()))
+        return weighted_error(targets, outputs, trust)
+
+    weighted_error = fstc_training.weighted_error
+    monkeypatch.setattr(fstc_training, "weighted_error", noting)
+    one = trainer(points_of(), random_labels(), mixture_from=0.5)
+    for round_ in (1, 2, 3, 4):
+        one.train(told(round_))
+    assert weighed[:20] == [1.0] * 20
+    assert min(weighed[21:]) < 1, "the first holds all labels to be right"
+
+
+def test_what_is_saved_is_all_that_outlives_a_round(tmp_path: Path) -> None:
+    def fresh() -> Trainer:
+        return trainer(points_of(), random_labels(), mixture_from=0.25, batch_size=10)
+
+    one, other = fresh(), fresh()
+    for round_ in (1, 2):
+        one.train(told(round_))
+    one.save(tmp_path / "state.safetensors")
+    other.restore(tmp_path / "state.safetensors", 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"], "nothing beside it"
+    assert other.round == 2
+    for round_ in (3, 4):
+        assert one.train(told(round_)) == other.train(told(round_))
+    assert_same(one.centres()[0], other.centres()[0])
+    for name, weight in one.weights.items():
+        assert torch.equal(weight, other.weights[name])
+
+
+# What travels
+
+
+UNEVEN = {"client-1": blobs(80), "client-2": blobs(40, seed=0), "client-3": blobs(25, seed=0)}
+
+
+def conversation(
+    monkeypatch: pytest.MonkeyPatch, policy: Policy = OPEN_POLICY, **method: Any
+) -> tuple[Any, Messages]:
+    with monkeypatch.context() as patch:
+        messages = overheard(patch)
+        model = train(planned("fstc", **method), UNEVEN, policies=dict.fromkeys(UNEVEN, policy))
+    return model, messages
+
+
+def asked(messages: Messages, function: str, client: str = "client-1") -> list[dict[str, Any]]:
+    """The payloads that a client got."""
+    return [given for name, each, given, _ in messages.calls if (name, each) == (client, function)]
+
+
+def test_the_model_is_the_mean_of_the_networks_by_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, messages = conversation(monkeypatch)
+    (replies,) = zip(*(messages.of("network", name) for name in UNEVEN), strict=True)
+    assert [reply["documents"] for reply in replies] == [80, 40, 25]
+    own = [
+        {name: total / reply["documents"] for name, total in reply["weights"].items()}
+        for reply in replies
+    ]
+    assert not np.allclose(own[0]["head"], own[1]["head"]), "each trained its own"
+    for name in own[0]:
+        mean = sum(n * each[name] for n, each in zip((80, 40, 25), own, strict=True)) / 145
+        np.testing.assert_allclose(model.weights[name], mean, rtol=1e-10, atol=1e-12)
+    assert [given["round"] for given in asked(messages, "network")] == [4]
+
+
+@pytest.mark.parametrize("policy", [OPEN_POLICY, Policy()], ids=["open", "usual"])
+def test_global_centres_are_means_of_local_ones_by_documents(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equation 16; a cluster with too few of a client's documents counts nothing there."""
+    _, messages = conversation(monkeypatch, policy)
+    replies = [
+        [messages.of("first_labels", name)[0], *messages.of("train_locally", name)]
+        for name in UNEVEN
+    ]
+    payloads = asked(messages, "train_locally")
+    assert [given["round"] for given in payloads] == [1, 2, 3, 4]
+    for own, given in zip(zip(*replies, strict=True), payloads, strict=False):
+        counts = sum(reply["counts"] for reply in own)
+        np.testing.assert_array_equal(given["counts"], counts)
+        total = sum(reply["sums"] for reply in own)
+        np.testing.assert_allclose(given["centres"], total / np.maximum(counts, 1)[:, None])
+        for reply in own:
+            few = (reply["counts"] > 0) & (reply["counts"] < policy.min_documents)
+            assert not few.any()
+            assert not reply["sums"][reply["counts"] == 0].any()
+        assert given["network"] == {}
+
+
+def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[int, Any]] = []
+    take = Trainer.take
+
+    def noting(self: Trainer, weights: Any) -> None:
+        taken.append((self.round, weights["head"]))
+        take(self, weights)
+
+    monkeypatch.setattr(Trainer, "take", noting)
+    _, messages = conversation(monkeypatch, average_every=2)
+    assert [given["round"] for given in asked(messages, "network")] == [2, 4, 4]
+    payloads = asked(messages, "train_locally")
+    assert [bool(given["network"]) for given in payloads] == [False, False, True, False]
+    replies = [messages.of("network", name)[0] for name in UNEVEN]
+    for name, found in payloads[2]["network"].items():
+        mean = sum(reply["weights"][name] for reply in replies) / 145
+        np.testing.assert_allclose(found, mean, rtol=1e-12)
+    assert [round_ for round_, _ in taken] == [2, 2, 2]
+    assert all(head is payloads[2]["network"]["head"] for _, head in taken)
+    schedule = CLIENT_HALVES["fstc"].schedule(settings(average_every=2))
+    assert schedule["network"] == "every 2 rounds, and once, at the end"
+
+
+@pytest.mark.parametrize("masses", ["even", "global", "own"])
+def test_sizes_of_clusters_reach_the_transport(
+    masses: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = []
+    transport = fstc_training.transport
+
+    def noting(scores: Any, column_mass: Any, *given: Any) -> Any:
+        used.append((len(scores), column_mass.numpy().copy()))
+        assert given == (0.2,)
+        return transport(scores, column_mass, *given)
+
+    monkeypatch.setattr(fstc_training, "transport", noting)
+    _, messages = conversation(monkeypatch, masses=masses, epsilon=0.2, start="kmeans")
+    of_first = [sizes for n, sizes in used if n == 80]
+    assert len(of_first) == 5
+    first = messages.of("first_labels", "client-1")[0]["counts"]
+    payloads = [given["counts"] for given in asked(messages, "train_locally")]
+    for sizes in of_first:
+        if masses == "even":
+            assert sizes.tolist() == [1] * CLUSTERS
+        elif masses == "own":
+            assert_same(sizes, first)
+        else:
+            assert any(np.array_equal(sizes, counts) for counts in payloads)
+    assert len({tuple(sizes) for sizes in of_first}) == 1 or masses == "global"
+
+
+def test_the_transport_gives_documents_to_clusters_of_such_sizes() -> None:
+    """Unless the squares that sharpen labels move some of them."""
+    one = trainer(points_of(400), random_labels(400), warm_up=0.0, transports=1)
+    sizes = np.array([200.0, 100, 60, 40, 0])
+    one._label_anew(sizes)
+    counts = one._labels.sum(0).numpy()
+    assert counts[4] == 0
+    np.testing.assert_allclose(counts, sizes, atol=40)
+    np.testing.assert_allclose(one._labels.sum(1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("start", ["discriminative", "kmeans"])
+def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, messages = conversation(monkeypatch, start=start)
+    given = asked(messages, "first_labels")[0]
+    names = {"centres"} if start == "kmeans" else {"projection", "directions", "bias"}
+    assert given["start"].keys() == names
+    plan = planned("fstc", start=start)
+    one, vocabulary = half(plan, UNEVEN["client-1"])
+    reply = one.first_labels(vocabulary, given["origin"], given["start"])
+    assert_same(reply, messages.of("first_labels", "client-1")[0])
+    labels = one._labels_given
+    np.testing.assert_allclose(labels.sum(1), 1)
+    assert (np.unique(labels).tolist() == [0, 1]) == (start == "kmeans"), "hard or soft"
+    largest = labels.astype(np.float32).argmax(1)
+    sums, counts = sums_by_label(one.points(given["origin"]), largest, CLUSTERS)
+    np.testing.assert_allclose(reply["sums"], sums, atol=1e-6)
+    np.testing.assert_array_equal(reply["counts"], counts)
+
+
+def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels() -> None:
+    rng = np.random.default_rng(0)
+    plan = planned("fstc", start="kmeans", n_components=4, embedding={"dimension": 60})
+    sizes = []
+    for _ in range(20):
+        one, vocabulary = half(plan, corpus_of(np.eye(60)), Policy(min_documents=5))
+        centres, origin = unit_rows(rng.normal(size=(1, 4, 60))), np.zeros(60)
+        given = {"round": 0, "origin": origin, "centres": centres, "starts": [0], "half": ALL}
+        before = one.cluster_sums(vocabulary, **given)["sums"][0]
+        moved = centres[0] + 0.02 * rng.normal(size=(4, 60))
+        after = one.first_labels(vocabulary, origin, {"centres": moved})["sums"]
+        sizes += (before != after).sum(1).tolist()
+    assert {size for size in sizes if size < 5} == {0}
+    assert max(sizes) >= 5
+
+
+@pytest.mark.parametrize("method", [{}, {"start": "kmeans"}, {"average_every": 2}])
+def test_what_a_study_announces_is_what_it_asks_for(
+    method: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, messages = conversation(monkeypatch, **method)
+    functions = {function for _, function, _, _ in messages.calls}
+    schedule = CLIENT_HALVES["fstc"].schedule(settings(**method))
+    assert functions == schedule.keys()
+
+
+@pytest.mark.parametrize("method", [{}, {"preset": "paper", "average_every": 1}])
+def test_no_embedding_and_no_rare_word_leaves(
+    method: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned("fstc", **method)
+    messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
+    for name in NAMES:
+        for reply in messages.of("train_locally", name):
+            assert ((reply["counts"] == 0) | (reply["counts"] >= 10)).all()
+
+
+# Results
+
+
+@pytest.mark.parametrize("preset", ["default", "paper", "rstc", "stc"])
+def test_clusters_are_found(preset: str) -> None:
+    corpus = blobs(400, spread=0.8)
+    plan = planned("fstc", preset=preset, max_rounds=6, transports=10, starts=4)
+    events: list[dict[str, Any]] = []
+    model = trained(plan, spread(corpus, 3), on_event=events.append)
+    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.97
+    rounds = [event for event in events if event["event"] == "round"]
+    assert [event["round"] for event in rounds] == [1, 2, 3, 4, 5, 6]
+    assert {event["documents"] for event in rounds} == {400}
+    assert rounds[-1]["loss"] < 0.7 * rounds[0]["loss"]
+    assert model.info["rounds"] == 6
+
+
+def test_order_of_clients_and_engine_change_no_bit(tmp_path: Path) -> None:
+    corpora, plan = spread(blobs(90), 3), planned("fstc", average_every=2)
+    forth = assert_same_however_carried(plan, corpora, tmp_path)
+    other = trained(plan.model_copy(update={"seed": 1}), corpora)
+    assert not torch.equal(other.weights["head"], forth.weights["head"])
+
+
+# A server that is interrupted
+
+
+@pytest.fixture(scope="module")
+def corpora() -> dict[str, Corpus]:
+    return spread(blobs(90), 3)
+
+
+LONG: dict[str, Any] = {"max_rounds": 6, "average_every": 2, "mixture_from": 0.3, "local_steps": 5}
+
+
+@pytest.fixture(scope="module")
+def whole(corpora: dict[str, Corpus]) -> Any:
+    """The model of a run that nothing interrupts."""
+    return trained(planned("fstc", **LONG), corpora)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 6])
+def test_an_interrupted_run_goes_on_with_the_same_bits(
+    stop: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path
+) -> None:
+    plan, events = planned("fstc", **LONG), list[dict[str, Any]]()
+    model = gone_on(plan, corpora, tmp_path, stop, on_event=events.append)
+    rounds = [event["round"] for event in events if event["event"] == "round"]
+    assert rounds == list(range(stop, 7)), "the event came before the checkpoint"
+    assert_same_result(model, whole)
+
+
+@pytest.mark.parametrize(
+    ("function", "round_"), [("train_locally", 4), ("network", 2), ("network", 6)]
+)
+def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
+    function: str,
+    round_: int,
+    corpora: dict[str, Corpus],
+    whole: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual: Callable[..., Any] = getattr(FSTCClient, function)
+
+    def stopping(self: FSTCClient, **given: Any) -> Any:
+        reply = usual(self, **given)
+        if (self.name, given["round"]) == ("client-2", round_):
+            raise StoppedError
+        return reply
+
+    plan = planned("fstc", **LONG)
+    with monkeypatch.context() as patch:
+        patch.setattr(FSTCClient, function, stopping)
+        with pytest.raises(StoppedError):
+            trained(plan, corpora, out=tmp_path)
+    for _ in range(2):  # to its end; when it is done
+        assert_same_result(trained(plan, corpora, out=tmp_path, resume=True), whole)
+
+
+# A client that begins anew
+
+
+def begun(folder: Path | None, start: Any = CENTRES, **method: Any) -> Callable[..., Any]:
+    """A client that has its first labels; call it with a round to train."""
+    plan = planned("fstc", **{"max_rounds": 10, "local_steps": 4, "mixture_from": 0.2} | method)
+    one, vocabulary = half(plan, blobs(60), folder=folder)
+    one.first_labels(vocabulary, ORIGIN, {"centres": start})
+
+    def work(round_: int, function: str = "train_locally") -> dict[str, Any]:
+        if function == "network":
+            return dict(one.network(vocabulary, round_))
+        counts = np.full(CLUSTERS, 12.0)
+        reply = one.train_locally(vocabulary, round_, CENTRES * round_, counts, {})
+        return dict(reply)
+
+    return work
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_repeated_call_gets_the_same_reply(tmp_path: Path) -> None:
+    work = begun(tmp_path)
+    work(1)
+    first = work(2)
+    assert_same(work(2), first)
+    third = work(3)
+    assert_same(work(2), first)
+    assert_same(work(3), third)
+    after = work(3, "network")
+    work(4)
+    assert_same(work(3, "network"), after)
+
+
+def test_a_client_that_is_begun_anew_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    work = begun(tmp_path)
+    for round_ in (1, 2, 3):
+        work(round_)
+    there = shutil.copytree(tmp_path, tmp_path / "copy")
+    expected = [work(4), work(5), work(5, "network")]
+    work = begun(there)
+    assert_same([work(4), work(5), work(5, "network")], expected)
+
+
+def test_a_client_that_is_begun_anew_for_the_end_alone(tmp_path: Path) -> None:
+    work = begun(tmp_path)
+    expected = [work(round_) for round_ in (1, 2, 3)][-1]
+    network = work(3, "network")
+    again = begun(tmp_path)
+    assert_same(again(3, "network"), network)
+    assert_same(begun(tmp_path)(3), expected)
+    without = begun(None)
+    assert_same(without(3, "network"), begun(None)(0, "network"))
+    assert not np.array_equal(network["weights"]["head"], without(3, "network")["weights"]["head"])
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_client_that_was_away_goes_on_from_its_last_state(anew: bool, tmp_path: Path) -> None:
+    kept = begun(tmp_path)
+    for round_ in (1, 2):
+        kept(round_)
+    expected = kept(5)
+    other = tmp_path / "other"
+    work = begun(other)
+    for round_ in (1, 2):
+        work(round_)
+    if anew:
+        work = begun(other)
+    assert_same(work(5), expected)
+    assert [int(name[-17:-12]) for name in files(other)] == [1, 2, 5]
+
+
+def test_the_last_states_are_kept(tmp_path: Path) -> None:
+    work = begun(tmp_path)
+    for round_ in range(1, 6):
+        work(round_)
+        assert len(files(tmp_path)) == min(round_, KEPT)
+    assert [name[-17:] for name in files(tmp_path)] == [f"0000{n}.safetensors" for n in (3, 4, 5)]
+    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"apple" not in content
+
+
+def test_states_of_another_start_are_not_used(tmp_path: Path) -> None:
+    work, turned = begun(tmp_path), CENTRES[::-1].copy()
+    for round_ in (1, 2, 3):
+        work(round_)
+    other, fresh = begun(tmp_path, turned), begun(None, turned)
+    assert_same(other(3, "network"), fresh(3, "network"))
+    assert_same(other(1), fresh(1))
+    assert [name[-17:-12] for name in files(tmp_path)] == ["00001"], "the others are removed"
+
+
+def test_states_of_a_run_before_do_not_take_the_place_of_new_ones(tmp_path: Path) -> None:
+    work = begun(tmp_path)
+    expected = [work(round_) for round_ in range(1, 6)]
+    work = begun(tmp_path)
+    for round_ in (1, 2):
+        work(round_)
+    assert [name[-17:-12] for name in files(tmp_path)] == ["00001", "00002"]
+    assert_same(begun(tmp_path)(3), expected[2])
+
+
+PATIENT = FederationSettings(min_clients=3, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
+
+
+@pytest.fixture
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(server, "GRACE", 0.0)
+
+
+def served(
+    corpora: dict[str, Corpus], folder: Path, killed: int, back: int, rules: FederationSettings
+) -> tuple[Any, Notes, dict[str, Partner]]:
+    """Run a study whose third client is killed after a round, and started again after another."""
+    events, partners, servers = Notes(), dict[str, Partner](), list[Server]()
+    plan, address = planned("fstc", **LONG).with_clients(corpora), list[str]()
+    plan = plan.model_copy(update={"federation": rules})
+
+    def begin(name: str) -> None:
+        partners[name] = partner(address[0], name, corpora[name], folder / name)
+
+    def happen(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "listening":
+            address.append(event["address"])
+            for name in NAMES:
+                begin(name)
+        if event["event"] == "round" and event["round"] == killed:
+            partners["client-3"].kill()
+            until(lambda: not servers[0].members["client-3"].available)
+        if event["event"] == "round" and event["round"] == back:
+            begin("client-3")
+            until(lambda: servers[0].members["client-3"].available)
+
+    model = serve(
+        plan, None, f"{HOST}:0", folder / "server", on_event=happen, on_listen=servers.append
+    )
+    for each in partners.values():
+        each.result()
+    return model, events, partners
+
+
+@pytest.mark.usefixtures("_hurry")
+@pytest.mark.parametrize("killed", [1, 4])
+def test_a_killed_client_comes_back_and_no_bit_is_different(
+    killed: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path
+) -> None:
+    model, events, partners = served(corpora, tmp_path, killed, killed, PATIENT)
+    assert [event["clients"] for event in events.of("round")] == [list(NAMES)] * 6
+    assert_same_result(model, whole)
+    states = [path.name[-17:-12] for path in sorted((tmp_path / "client-3").glob("fstc-*"))]
+    assert states == ["00004", "00005", "00006"]
+    assert partners["client-3"].events.of("model")
+
+
+class WithoutOne(LocalClients):
+    """The third client is away in some rounds."""
+
+    away = (3, 4)
+
+    def sum(self, function: str, template: Any = None, **payload: Any) -> Any:
+        if payload.get("round") not in self.away:
+            return super().sum(function, template, **payload)
+        there = {name: door for name, door in self._doors.items() if name != "client-3"}
+        return LocalClients(there).sum(function, template, **payload)
+
+
+@pytest.mark.usefixtures("_hurry")
+def test_a_client_that_was_away_for_rounds(corpora: dict[str, Corpus], tmp_path: Path) -> None:
+    rules = PATIENT.model_copy(update={"min_clients": 2})
+    model, events, _ = served(corpora, tmp_path, 2, 4, rules)
+    there = [event["clients"] for event in events.of("round")]
+    assert there == [list(NAMES)] * 2 + [list(NAMES[:2])] * 2 + [list(NAMES)] * 2
+    plan = planned("fstc", **LONG).with_clients(corpora)
+    doors = {
+        name: Door(
+            name,
+            plan.client_half(name, plan.embedded(own), OPEN_POLICY),
+            OPEN_POLICY,
+            Ledger("", ""),
+        )
+        for name, own in corpora.items()
+    }
+    expected = plan.server_half().train(WithoutOne(doors), RunFolder(None, ""))
+    assert_same_bits(model, expected)
+
+
+# What is none
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"centres": np.zeros((CLUSTERS, DIMENSION + 1))},
+        {"centres": np.full((CLUSTERS, DIMENSION), np.nan)},
+        {"counts": np.ones(CLUSTERS + 1)},
+        {"counts": np.ones(CLUSTERS, np.float32)},
+        {"network": {"head": np.zeros((CLUSTERS, DIMENSION))}},
+    ],
+)
+def test_clusters_that_are_none_get_no_reply(wrong: dict[str, Any]) -> None:
+    one, vocabulary = half(planned("fstc"), blobs(30))
+    one.first_labels(vocabulary, ORIGIN, {"centres": CENTRES})
+    good: dict[str, Any] = {"centres": CENTRES, "counts": np.ones(CLUSTERS), "network": {}}
+    one.train_locally(vocabulary, 1, **good)
+    with pytest.raises(StudyError, match="'a' was sent clusters that are none"):
+        one.train_locally(vocabulary, 1, **good | wrong)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"centres": np.zeros((CLUSTERS, 3))},
+        {"centres": CENTRES, "bias": np.zeros(CLUSTERS)},
+        {"projection": np.zeros((DIMENSION, 4))},
+        {},
+    ],
+)
+def test_a_start_that_is_none_gets_no_reply(start: dict[str, Any]) -> None:
+    one, vocabulary = half(planned("fstc"), blobs(30))
+    with pytest.raises(StudyError, match="'a' was sent clusters that are none"):
+        one.first_labels(vocabulary, ORIGIN, start)
+
+
+# Corpora that are none, or hardly any
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("case", ODD)
+def test_odd_corpora(case: str, preset: str) -> None:
+    corpora = ODD[case]()
+    assert_sound(trained(planned("fstc", preset=preset, max_rounds=2), corpora), corpora)
+
+
+def test_two_clusters() -> None:
+    corpora = spread(blobs(60, 2), 2)
+    model = trained(planned("fstc", n_components=2), corpora)
+    assert_sound(model, corpora)
+    assert accuracy(model, corpora) > 0.95
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_more_clusters_than_documents_of_a_client(preset: str) -> None:
+    corpora = spread(blobs(300), 3)
+    plan = planned("fstc", preset=preset, n_components=200, max_rounds=2, start_rounds=5)
+    assert_sound(trained(plan, corpora), corpora)
+
+
+def test_more_clusters_than_documents() -> None:
+    message = r"have 120 documents together, fewer than n_components = 200; ask for fewer"
+    with pytest.raises(StudyError, match=message):
+        trained(planned("fstc", n_components=200), spread(blobs(120), 2))
+
+
+def test_a_client_without_embeddings() -> None:
+    corpora = {"a": corpus_of(np.zeros((20, DIMENSION))), "b": blobs(60)}
+    with pytest.raises(DataError, match="Client 'a': no document has an embedding; give texts"):
+        trained(planned("fstc"), corpora)
+
+
+@pytest.mark.parametrize("masses", ["even", "global"])
+def test_clusters_of_which_no_client_has_enough_documents(masses: str) -> None:
+    plan, first_labels = planned("fstc", masses=masses), FSTCClient.first_labels
+
+    def few(self: FSTCClient, **given: Any) -> Any:
+        reply = first_labels(self, **given)
+        return reply | {"sums": reply["sums"] * 0, "counts": reply["counts"] * 0}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FSTCClient, "first_labels", few)
+        with pytest.raises(StudyError, match="as many documents of any cluster as its policy"):
+            trained(plan, spread(blobs(60), 2))
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_documents_that_are_all_the_same_or_empty(preset: str) -> None:
+    same = corpus_of(np.tile(np.arange(DIMENSION), (40, 1)), texts=[["a", "b"]] * 40)
+    with pytest.raises(StudyError, match="all documents are empty, or the same"):
+        trained(planned("fstc", preset=preset), {"a": same, "b": same})
+    with pytest.raises(DataError, match="Client 'a': No word occurs in 1 or more of the 20"):
+        trained(planned("fstc", preset=preset), {"a": empty(20), "b": empty(20)})

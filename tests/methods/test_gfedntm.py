@@ -1,0 +1,238 @@
+"""The method's halves: options, minibatches, stopping, small clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedtopics.engines.local import LocalClients
+from fedtopics.engines.values import pack
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger, Policy
+from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.simulation import train
+from fedtopics.methods.minibatches import Minibatches
+from fedtopics.methods.registry import GFedNTM, GFedNTMClient
+from fedtopics.metrics import purity
+from fedtopics.text.corpus import Corpus
+from tests.helpers.federation import embedded, study, subjects
+
+SIZES = {"a": 120, "b": 60, "c": 20}
+LEDGER = Ledger("gfedntm", "")
+
+
+def events_of(corpora: Mapping[str, Corpus], **method: Any) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    train(study(**method), corpora, on_event=events.append)
+    return events
+
+
+def documents_a_round(**method: Any) -> list[int]:
+    events = events_of(subjects(SIZES), max_rounds=2, **method)
+    return [event["documents"] for event in events if event["event"] == "round"]
+
+
+def test_a_proportional_minibatch_is_shared_by_documents() -> None:
+    # 60, 30 and 10 of 100; the policy's ten documents are the least.
+    assert documents_a_round(batch_size=100) == [100, 100]
+    assert documents_a_round(batch_size=50) == [30 + 15 + 10] * 2
+
+
+def test_a_fixed_minibatch_is_each_clients_own() -> None:
+    assert documents_a_round(batch_size=50, batch_split="fixed") == [50 + 50 + 20] * 2
+
+
+def minibatches(seed: int, name: bytes = b"a") -> Minibatches:
+    return Minibatches(np.arange(10), (seed, int.from_bytes(name)), 0.0, 1)
+
+
+def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
+    draws = minibatches(0)
+    first = [draws.draw(number, 5) for number in (1, 2)]
+    assert sorted(np.concatenate(first)) == list(range(10))
+
+    np.testing.assert_array_equal(minibatches(0).draw(2, 5), first[1])
+    assert not np.array_equal(draws.draw(3, 5), first[0])
+    assert not np.array_equal(minibatches(0, b"b").draw(1, 5), first[0])
+    assert not np.array_equal(minibatches(1).draw(1, 5), first[0])
+
+
+def test_the_noise_of_a_round_repeats_exactly() -> None:
+    plan = study()
+    draws = {}
+    for name in ("a", "b"):
+        corpus = subjects({"a": 60})["a"]
+        given = plan.method, plan.text, plan.vocabulary, plan.seed
+        client = GFedNTMClient(name, corpus, *given)
+        words = list(client.vocabulary()["words"])
+        client.adopt(words, 60, 10.0)
+        noises = [client._minibatch(client._fingerprint, number).noise for number in (1, 1, 2)]
+        draws[name] = [noise.normal for noise in noises if noise is not None]
+    assert torch.equal(draws["a"][0], draws["a"][1])
+    assert not torch.equal(draws["a"][0], draws["a"][2])
+    assert not torch.equal(draws["a"][0], draws["b"][0])
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"norm": "server"},
+        {"norm": "server", "optimizer": "fedavg", "local_steps": 5},
+        {"norm": "server", "optimizer": "fedadam", "local_steps": 5},
+        {"norm": "local", "optimizer": "fedadam", "local_steps": 3},
+        {"optimizer": "sgd", "learning_rate": 0.02},
+        {"learn_prior": True, "word_bias": False},
+        {"preset": "paper"},
+    ],
+)
+def test_every_option_lowers_the_loss(method: dict[str, Any]) -> None:
+    corpora = subjects({"a": 100, "b": 100})
+    events = events_of(corpora, max_rounds=40, **{"learning_rate": 0.01, **method})
+    losses = [event["loss"] for event in events if event["event"] == "round"]
+    assert len(losses) == 40
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 1
+
+
+def test_skewed_clients_keep_their_subjects_apart() -> None:
+    corpora = subjects(dict.fromkeys("abc", 100))
+    plan = study(max_rounds=150, learning_rate=0.02)
+    model = train(plan, corpora)
+    main = np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora.values()])
+    assert purity(np.repeat(list("abc"), 100), main) > 0.9
+
+
+def test_a_single_client_is_normalised_by_itself_whatever_the_norm_says() -> None:
+    corpora = subjects({"a": 100})
+    sync, local = (train(study(norm=norm), corpora) for norm in ("sync", "local"))
+    np.testing.assert_array_equal(sync.beta, local.beta)
+
+
+def test_cut_passes_agree_with_the_uncut_one() -> None:
+    """One client's documents through five exchanges, or through one."""
+    corpora = subjects({"a": 100})
+    plan = study(precision="float64", max_rounds=10)
+    uncut = train(plan, corpora)
+
+    halves = GFedNTM(plan.method, plan.text, plan.vocabulary, plan.seed)
+    halves._exchange = lambda *_: halves._synchronised  # type: ignore[method-assign]
+    client = GFedNTMClient(
+        "a", corpora["a"], plan.method, plan.text, plan.vocabulary, plan.seed, 10, 5
+    )
+    door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
+    cut = halves.train(LocalClients({"a": door}), RunFolder(None, ""))
+    np.testing.assert_allclose(cut.beta, uncut.beta, rtol=1e-9)
+
+
+def test_the_tolerance_stops_training() -> None:
+    events = events_of(subjects(SIZES), tolerance=1.0)
+    stopped = [event for event in events if event["event"] == "stopped"]
+    assert stopped[0]["round"] == 1
+    assert "less than the tolerance" in stopped[0]["reason"]
+
+
+def test_the_best_weights_on_held_back_documents_are_kept() -> None:
+    corpora = subjects({"a": 80, "b": 80})
+    method = {"validation_share": 0.25, "validate_every": 5, "patience": 3, "max_rounds": 2000}
+    events: list[dict[str, Any]] = []
+    kept = train(study(learning_rate=0.02, **method), corpora, on_event=events.append)
+    validations = [event for event in events if event["event"] == "validation"]
+    stopped = next(event for event in events if event["event"] == "stopped")
+    best = int(np.argmin([event["loss"] for event in validations]))
+    assert validations[0]["documents"] == 40
+    assert stopped["round"] == validations[-1]["round"]
+    assert len(validations) - 1 - best == 3
+
+    until_best = study(learning_rate=0.02, **{**method, "max_rounds": validations[best]["round"]})
+    np.testing.assert_array_equal(kept.beta, train(until_best, corpora).beta)
+
+
+def test_a_client_smaller_than_a_minibatch_takes_part_with_all_it_has() -> None:
+    events = events_of(
+        subjects({"big": 500, "small": 20}), batch_split="fixed", validation_share=0.25
+    )
+    vocabulary = next(event for event in events if event["event"] == "vocabulary")
+    assert vocabulary["documents"] == 520
+    assert vocabulary["training"] == 375 + 10
+    assert [e["documents"] for e in events if e["event"] == "round"] == [64 + 10] * 50
+
+
+def test_documents_without_an_agreed_word_are_counted_and_kept() -> None:
+    corpora = subjects({"a": 50, "b": 50})
+    corpora["a"] = Corpus.of([*(d for b in corpora["a"].batches() for d in b), [], ["unheard"]])
+    plan = study(max_rounds=3)
+    limits = plan.vocabulary.model_copy(update={"min_document_frequency": 2})
+    plan = plan.model_copy(update={"vocabulary": limits})
+    events: list[dict[str, Any]] = []
+    model = train(plan, corpora, on_event=events.append)
+    assert events[0]["event"] == "vocabulary" or events[1]["event"] == "vocabulary"
+    counts = next(event for event in events if event["event"] == "vocabulary")
+    assert (counts["documents"], counts["without_known_word"]) == (102, 2)
+    theta = model.transform(corpora["a"])
+    assert theta.shape == (52, 6)
+    np.testing.assert_allclose(theta[50:], 1 / 6)
+    assert model.documents == {"a": 50, "b": 50}
+
+
+def test_a_client_whose_words_nobody_else_kept_is_told() -> None:
+    corpora = subjects({"a": 100, "b": 100})
+    corpora["c"] = Corpus.of([["own", "words"]] * 30)
+    plan = study()
+    limits = plan.vocabulary.model_copy(update={"min_clients": 2})
+    with pytest.raises(DataError, match="Client 'c': no document has a word of the agreed"):
+        train(plan.model_copy(update={"vocabulary": limits}), corpora)
+
+
+def test_another_vocabulary_is_refused() -> None:
+    plan = study()
+    corpus = subjects({"a": 30})["a"]
+    client = GFedNTMClient("a", corpus, plan.method, plan.text, plan.vocabulary, plan.seed)
+    client.adopt(["a0", "a1", "common0"], 30, 17.0)
+    with pytest.raises(StudyError, match="called for the vocabulary other"):
+        client.gradients("other", 1, {}, {})
+
+
+def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:
+    with pytest.raises(StudyError, match="no number; lower learning_rate"):
+        train(study(learning_rate=1e30, optimizer="sgd"), subjects(SIZES))
+
+
+@pytest.mark.parametrize("network", ["combinedtm", "zeroshottm"])
+def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
+    corpora = embedded(subjects({"a": 40, "b": 30}))
+    plan = study(network=network, max_rounds=3)
+    left = b""
+
+    class Watched(Door):
+        def call(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+            nonlocal left
+            reply = super().call(function, payload)
+            left += b"".join(pack(reply).pieces)
+            return reply
+
+    doors = {
+        name: Watched(name, plan.client_half(name, corpus, OPEN_POLICY), OPEN_POLICY, LEDGER)
+        for name, corpus in corpora.items()
+    }
+    model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
+    told = doors["a"].call("vocabulary", {})["occurrences"]
+    assert told.tobytes() in left, "the search finds what left"
+    for corpus in corpora.values():
+        for row in (*corpus.embeddings, *model.transform(corpus)):
+            assert row.tobytes() not in left
+            assert row.astype(np.float64).tobytes() not in left
+
+
+def test_the_policys_least_documents_hold_in_every_reply() -> None:
+    policy = Policy(min_documents=15)
+    events: list[dict[str, Any]] = []
+    train(
+        study(batch_size=32, max_rounds=3),
+        subjects(SIZES),
+        policies=dict.fromkeys(SIZES, policy),
+        on_event=events.append,
+    )
+    assert [e["documents"] for e in events if e["event"] == "round"] == [19 + 15 + 15] * 3

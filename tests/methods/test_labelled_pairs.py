@@ -1,0 +1,307 @@
+"""Pairs of topics: which are drawn, how they are kept, and the threshold that labels give."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import DataError, RunError, StudyError
+from fedtopics.methods.flda.labelled_pairs import (
+    Pair,
+    check_free,
+    read_pairs,
+    read_topics,
+    sample_pairs,
+    spread,
+    write_pairs,
+)
+from fedtopics.methods.flda.threshold import (
+    Curve,
+    check_picture,
+    decided_alike,
+    draw_curve,
+    fit_curve,
+)
+
+OAK, KETCH, FIR = {"oak": 1.0}, {"ketch": 1.0}, {"fir": 1.0}
+OAK_ELM, KETCH_SLOOP = {"oak": 0.8, "elm": 0.6}, {"sloop": 0.8, "ketch": 0.6}
+ROUNDS = [
+    {"south": [OAK, KETCH_SLOOP], "north": [OAK_ELM, KETCH], "west": []},
+    {"north": [FIR], "south": [FIR]},
+]
+ALL = {
+    ("oak elm", "oak", 0.8),
+    ("oak elm", "sloop ketch", 0.0),
+    ("ketch", "oak", 0.0),
+    ("ketch", "sloop ketch", 0.6),
+    ("fir", "fir", 1.0),
+}
+# Whoever is mirrored at 0.4 gets the other label.
+MIRRORED = [
+    Pair("oak", "elm", cosine, same)
+    for cosine, same in (
+        (0.1, False), (0.2, False), (0.25, False), (0.3, False), (0.45, False),
+        (0.35, True), (0.5, True), (0.55, True), (0.6, True), (0.7, True),
+    )
+]  # fmt: skip
+
+
+def write_run(folder: Path, rounds: list[Any] | None = None) -> Path:
+    """Lay out what the server of F-LDA keeps of what clients sent."""
+    folder.mkdir()
+    for number, sent in enumerate(rounds or ROUNDS, 1):
+        plain = {
+            name: {"topics": topics, "seeds": [], "occurrences": [], "documents": 9}
+            for name, topics in sent.items()
+        }
+        (folder / f"topics-{number:05d}.json").write_text(json.dumps(plain))
+    return folder
+
+
+def told(cosine: float, same: int, different: int) -> list[Pair]:
+    """So many pairs of the same cosine that a person found the same, and found different."""
+    return [Pair("oak", "elm", cosine, True)] * same + [
+        Pair("oak", "elm", cosine, False)
+    ] * different
+
+
+# Which pairs
+
+
+def test_topics_of_a_run(tmp_path: Path) -> None:
+    assert read_topics(write_run(tmp_path / "run")) == ROUNDS
+
+
+def test_a_topic_without_words_is_none(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [{"north": [{}, OAK]}])
+    assert read_topics(run) == [{"north": [OAK]}]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"north": {}}', '{"north": {"topics": [3]}}'])
+def test_a_damaged_round(content: str, tmp_path: Path) -> None:
+    (tmp_path / "topics-00001.json").write_text(content)
+    with pytest.raises(RunError, match=r"topics-00001.json is damaged; copy the folder"):
+        read_topics(tmp_path)
+
+
+def test_pairs_are_of_different_clients_and_of_one_round() -> None:
+    pairs = sample_pairs(ROUNDS)
+    assert len(pairs) == 5
+    assert {(pair.first, pair.second, pair.cosine) for pair in pairs} == ALL
+    assert all(pair.same is None for pair in pairs)
+
+
+def test_the_cosine_is_of_all_words_and_the_first_are_shown() -> None:
+    pairs = sample_pairs(ROUNDS, n_words=1)
+    assert ("oak", "oak", 0.8) in {(pair.first, pair.second, pair.cosine) for pair in pairs}
+
+
+def test_fewer_pairs_have_the_most_different_degrees() -> None:
+    assert {pair.cosine for pair in sample_pairs(ROUNDS, 4)} == {0.0, 0.6, 0.8, 1.0}
+
+
+def test_a_seed_decides() -> None:
+    drawn = [sample_pairs(ROUNDS, seed=seed) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != drawn[2]
+
+
+def test_one_client_has_no_pairs() -> None:
+    with pytest.raises(RunError, match="In no round two clients have sent topics"):
+        sample_pairs([{"north": [OAK, FIR], "south": []}, {"south": [OAK]}])
+    with pytest.raises(RunError, match="In no round two clients"):
+        sample_pairs([])
+
+
+# 1000 values in the first tenth of their range, 3 in the sixth, 50 in the last
+SKEWED = np.concatenate([np.linspace(0, 0.09, 1000), [0.51, 0.53, 0.55], np.linspace(0.95, 1, 50)])
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "middle", "high"),
+    [(1, 0, 0, 1), (3, 1, 1, 1), (9, 3, 3, 3), (30, 13, 3, 14), (200, 147, 3, 50)],
+)
+def test_equally_many_of_each_degree_as_far_as_there_are(
+    n: int, low: int, middle: int, high: int
+) -> None:
+    for seed in range(5):
+        drawn = spread(SKEWED, n, seed)
+        assert len(set(drawn.tolist())) == n
+        assert np.histogram(SKEWED[drawn], [0, 0.4, 0.7, 1])[0].tolist() == [low, middle, high]
+
+
+def test_rows_are_shuffled() -> None:
+    drawn = SKEWED[spread(SKEWED, 30, 0)]
+    assert 5 < (np.diff(drawn) > 0).sum() < 25
+
+
+def test_all_values_may_be_the_same() -> None:
+    assert sorted(spread(np.full(7, 0.3), 9, 0).tolist()) == [0, 1, 2, 3, 4, 5, 6]
+
+
+# The file
+
+
+def test_the_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    pairs = [
+        Pair("oak elm", "oak", 0.8),
+        Pair('a,"b', "é", 0.123456, True),
+        Pair("x", "y", 0, False),
+    ]
+    write_pairs(path, pairs)
+    assert path.read_text("utf-8") == (
+        "first,second,cosine,same\n"
+        "oak elm,oak,0.800000,\n"
+        '"a,""b",é,0.123456,1\n'
+        "x,y,0.000000,0\n"
+    )  # fmt: skip
+    assert read_pairs(path) == pairs
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
+
+
+def test_labels_as_a_spreadsheet_may_have_them(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    labels = ["1", " Yes", "TRUE", "y", "0", "No", "false", "n ", "", " "]
+    rows = "".join(f"oak,elm,.5,{label}\r\n" for label in labels)
+    path.write_text("\ufefffirst,second,cosine,same\r\n" + rows + "\r\n", "utf-8", newline="")
+    assert [pair.same for pair in read_pairs(path)] == [True] * 4 + [False] * 4 + [None] * 2
+
+
+HEADER = "first,second,cosine,same\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is not a table of pairs, CSV in UTF-8 with the columns first, second, cosine, same"),
+        (HEADER, "is not a table of pairs"),
+        ("first;second;cosine;same\na;b;0,5;\n", "is not a table of pairs"),
+        ("first,second,cosine,same,comment\na,b,.5,,\n", "is not a table of pairs"),
+        (HEADER + "a,b,.5,\na,b,.5\n", r"^Line 3 of .* is not a pair with a cosine from 0 to 1"),
+        (HEADER + "a,b,high,\n", "^Line 2 of .* is not a pair with a cosine"),
+        (HEADER + "a,b,nan,\n", "^Line 2 of .* is not a pair with a cosine"),
+        (HEADER + "a,b,1.5,\n", "^Line 2 of .* is not a pair with a cosine"),
+        (HEADER + "a,b,.5,maybe\n", "^Line 2 of .* has the label 'maybe'; write 1 for the same"),
+    ],
+)
+def test_what_is_not_a_file_of_pairs(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_pairs(tmp_path / "pairs.csv")
+
+
+def test_what_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="is not a table of pairs"):
+        read_pairs(tmp_path / "pairs.csv")
+
+
+def test_a_file_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pairs.csv"
+    write_pairs(path, MIRRORED)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write_pairs(path, MIRRORED[:1])
+    assert path.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
+
+
+def test_labels_are_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    check_free(path)
+    write_pairs(path, [Pair("oak", "elm", 0.5)])
+    check_free(path)
+    write_pairs(path, [Pair("oak", "elm", 0.5), *MIRRORED])
+    with pytest.raises(DataError, match=r"has 10 labels already; go on with: fedtopics flda label"):
+        check_free(path)
+    path.write_text("something of mine")
+    with pytest.raises(DataError, match="something else"):
+        check_free(path)
+    with pytest.raises(DataError, match="something else"):
+        check_free(tmp_path)
+
+
+# The threshold
+
+
+def test_the_threshold_of_labels_that_are_symmetric() -> None:
+    curve = fit_curve(MIRRORED)
+    assert curve.threshold == pytest.approx(0.4, abs=1e-3)
+    assert curve.slope > 0
+    assert curve.probability(np.array([0.4])) == pytest.approx(0.5, abs=1e-3)
+
+
+def test_the_threshold_of_labels_that_a_cosine_parts() -> None:
+    pairs = [Pair(p.first, p.second, p.cosine, p.cosine > 0.4) for p in MIRRORED]
+    assert fit_curve(pairs).threshold == pytest.approx(0.4, abs=1e-3)
+
+
+def test_the_curve_goes_through_the_shares_of_two_cosines() -> None:
+    curve = fit_curve(told(0.2, same=2, different=8) + told(0.6, same=1, different=1))
+    assert curve.threshold == pytest.approx(0.6, abs=1e-3)
+    assert curve.slope == pytest.approx(math.log(4) / 0.4, rel=1e-2)
+    np.testing.assert_allclose(curve.probability(np.array([0.2, 0.6])), [0.2, 0.5], atol=1e-3)
+
+
+def test_what_has_no_label_does_not_count() -> None:
+    unknown = [Pair("oak", "elm", 0.9)] * 50
+    assert fit_curve(MIRRORED + unknown) == fit_curve(MIRRORED)
+    assert decided_alike(MIRRORED + unknown, 0.4) == 8
+
+
+@pytest.mark.parametrize(("threshold", "alike"), [(0.0, 5), (0.4, 8), (0.5, 9), (0.65, 6), (1, 5)])
+def test_how_many_pairs_a_threshold_decides_as_the_person(threshold: float, alike: int) -> None:
+    assert decided_alike(MIRRORED, threshold) == alike
+
+
+NO_THRESHOLD = {
+    "few labels": ([*MIRRORED[1:], Pair("", "", 0.5)], "^9 of 10 pairs have a .* needs 10;"),
+    "all the same": (told(0.5, 5, 0) + told(0.9, 5, 0), "^All 10 labelled .* the same topic"),
+    "all different": (told(0.5, 0, 12), "^All 12 labelled pairs are different topics"),
+    "mixed up": (told(0.2, 4, 1) + told(0.8, 1, 4), "do not say that topics of a higher cosine"),
+    "one cosine": (told(0.5, 5, 5), "do not say that topics of a higher cosine"),
+    "never probable": (
+        told(0.1, 1, 9) + told(0.9, 2, 8),
+        r"as likely the same as not at 2\.27, which no cosine is",
+    ),
+    "always probable": (told(0.1, 6, 4) + told(0.9, 8, 2), r"at -0\.23, which no cosine is"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NO_THRESHOLD)
+def test_labels_without_a_threshold(case: str) -> None:
+    pairs, message = NO_THRESHOLD[case]
+    with pytest.raises(DataError, match=message):
+        fit_curve(pairs)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "begins"), [("png", b"\x89PNG"), ("SVG", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_the_picture(suffix: str, begins: bytes, tmp_path: Path) -> None:
+    found = []
+    for name in ("one", "other"):
+        path = tmp_path / f"{name}.{suffix}"
+        check_picture(path)
+        draw_curve(path, MIRRORED, Curve(-8.0, 20.0))
+        found.append(path.read_bytes())
+    assert found[0].startswith(begins)
+    assert found[0] == found[1], "the same again"
+
+
+def test_what_is_no_picture() -> None:
+    with pytest.raises(StudyError, match=r"ends in \.png, \.svg, \.pdf\."):
+        check_picture("curve.txt")

@@ -1,0 +1,352 @@
+"""Federated LDA is the LDA of the pooled documents, and finds the topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import digamma
+
+from fedtopics.datasets import synthetic_lda
+from fedtopics.errors import RunError, StudyError
+from fedtopics.estimators import LDA, ProdLDA
+from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.methods.lda.method import Start
+from fedtopics.methods.registry import LDAClient
+from fedtopics.metrics import topic_similarity
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+from tests.helpers.federation import study, subjects, tokens_of
+from tests.helpers.grpc_federation import federated
+from tests.inference.test_theta import e_step
+
+SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
+OPEN = dict.fromkeys(SIZES, OPEN_POLICY)
+Drawn = dict[int, list[sparse.csr_array]]
+
+
+def lda_study(**method: Any) -> Study:
+    small: dict[str, Any] = {"name": "lda", "n_components": 6, "batch_size": 64, "max_rounds": 10}
+    small["initialisation"] = "random"
+    return Study.make(
+        method=small | method, vocabulary={"min_document_frequency": 1}, checkpoint_every=3
+    )
+
+
+def pooled(plan: Study, drawn: Drawn, n_words: int, documents: int) -> NDArray[np.float64]:
+    """Hoffman, Blei and Bach's algorithm on the united minibatches."""
+    method = plan.method
+    k = method.n_components
+    topics = np.random.default_rng(plan.seed).gamma(100, 0.01, (n_words, k))
+    for number in sorted(drawn):
+        x = sparse.vstack(drawn[number]).toarray()
+        weights = np.exp(digamma(topics) - digamma(topics.sum(0)))
+        _, counts, _ = e_step(x, weights, 1 / k, method.inner_steps)
+        new = 1 / k + documents / len(x) * counts
+        rho = 1.0 if method.learning == "batch" else (10 + number) ** -0.6
+        topics = (1 - rho) * topics + rho * new
+    return topics
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    """The minibatches that the clients draw, by round."""
+    seen: Drawn = {}
+    some, every = LDAClient.expected_counts, LDAClient.all_expected_counts
+
+    def asked(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
+        rows = self.minibatch(vocabulary, round)
+        seen.setdefault(round, []).append(self.bag[rows])
+        return some(self, vocabulary, round, topics)
+
+    def asked_all(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
+        seen.setdefault(round, []).append(self.bag[self.known])
+        return every(self, vocabulary, round, topics)
+
+    monkeypatch.setattr(LDAClient, "expected_counts", asked)
+    monkeypatch.setattr(LDAClient, "all_expected_counts", asked_all)
+    return seen
+
+
+@pytest.mark.parametrize("learning", ["batch", "stochastic"])
+def test_ten_passes_equal_one_process(learning: str, drawn: Drawn) -> None:
+    plan = lda_study(learning=learning)
+    model = train(plan, subjects(SIZES), policies=OPEN)
+    assert {len(parts) for parts in drawn.values()} == {5}
+    assert len(drawn) == 10
+    expected = pooled(plan, drawn, len(model.vocabulary), sum(SIZES.values()))
+    found = model.weights["pseudo_counts"].numpy()
+    assert np.linalg.norm(found - expected) / np.linalg.norm(expected) < 1e-10
+
+
+def test_batch_learning_does_not_depend_on_whose_documents_they_are() -> None:
+    corpora = subjects(SIZES)
+    documents = [document for corpus in corpora.values() for document in tokens_of(corpus)]
+    order = np.random.default_rng(0).permutation(len(documents))
+    mixed = {
+        name: Corpus.of([documents[i] for i in part])
+        for name, part in zip("abc", np.array_split(order, 3), strict=True)
+    }
+    plan = lda_study(learning="batch", initialisation="anchors", coherence="nothing")
+    one, other, alone = (
+        train(plan, clients, policies=dict.fromkeys(clients, OPEN_POLICY))
+        for clients in (corpora, mixed, {"all": Corpus.of(documents)})
+    )
+    for model in (other, alone):
+        assert model.vocabulary.words == one.vocabulary.words
+        np.testing.assert_allclose(
+            model.weights["pseudo_counts"], one.weights["pseudo_counts"], rtol=1e-9
+        )
+
+
+@pytest.mark.parametrize("learning", ["batch", "stochastic"])
+@pytest.mark.parametrize("initialisation", ["random", "anchors"])
+def test_permuted_clients_and_another_engine_have_the_same_bits(
+    learning: str, initialisation: str, tmp_path: Any
+) -> None:
+    corpora, plan = subjects(SIZES), lda_study(learning=learning, initialisation=initialisation)
+    forth = train(plan, corpora, policies=OPEN)
+    back = train(plan, dict(reversed(corpora.items())), policies=OPEN)
+    there = federated(plan, corpora, tmp_path).model
+    for model in (back, there):
+        assert same(model, forth)
+        assert model.topics() == forth.topics()
+        assert model.info == forth.info
+
+
+def same(one: TopicModel, other: TopicModel) -> bool:
+    first, second = (model.weights["pseudo_counts"].numpy() for model in (one, other))
+    return first.tobytes() == second.tobytes()
+
+
+def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Any) -> None:
+    corpora, plan = subjects(SIZES), lda_study(initialisation="anchors")
+    whole = train(plan, corpora, policies=OPEN)
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, corpora, policies=OPEN, out=tmp_path / "run", on_event=stop)
+    resumed = train(plan, corpora, policies=OPEN, out=tmp_path / "run", resume=True)
+    assert same(resumed, whole)
+
+
+SYNTHETIC: dict[str, Any] = {
+    "n_clients": 3, "n_words": 300, "n_topics": 12, "shared_topics": 3, "eta": 0.02,
+    "n_documents": 400, "n_validation": 50, "lengths": (60, 100),
+}  # fmt: skip
+
+
+def test_anchors_find_the_topics_of_clients_that_share_few() -> None:
+    drawn = synthetic_lda(seed=3, **SYNTHETIC)
+    corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
+    scores = {}
+    for first in ("random", "anchors"):
+        model = LDA(
+            12, initialisation=first, max_rounds=30, batch_size=200, min_document_frequency=1,
+            max_document_share=1, coherence="nothing",
+        ).fit_clients(corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))  # fmt: skip
+        words = model.vocabulary_
+        scores[first] = topic_similarity(drawn.beta, model.beta_, drawn.words, words)
+    assert scores["anchors"] > 11.5 > scores["random"] + 0.4
+
+
+def test_words_that_few_documents_have_are_not_counted() -> None:
+    corpora = subjects({"a": 60, "b": 60})
+    common = tokens_of(corpora["a"])
+    common[0] = [*common[0], *["secret"] * 9]
+    public = [[*document, "secret"] for document in tokens_of(corpora["b"])]
+    replies = []
+
+    class Watched(LDAClient):
+        def all_expected_counts(self, *given: Any, **named: Any) -> Any:
+            reply = super().all_expected_counts(*given, **named)
+            replies.append((self.name, reply["counts"].dense()))
+            return reply
+
+    plan = lda_study(learning="batch", max_rounds=1, coherence="nothing").model_copy()
+    given = plan.method, plan.text, plan.vocabulary, plan.seed
+    from fedtopics.engines.local import LocalClients
+    from fedtopics.federation.privacy import Door, Ledger
+    from fedtopics.federation.run_folder import RunFolder
+
+    doors = {
+        name: Door(name, Watched(name, Corpus.of(texts), *given, 1, 5), Policy(), Ledger("", ""))
+        for name, texts in {"a": common, "b": public}.items()
+    }
+    model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
+    column = model.vocabulary.index["secret"]
+    counts = {name: table[column].sum() for name, table in replies}
+    assert counts == {"a": 0, "b": pytest.approx(60)}
+
+
+def test_starting_with_a_model_of_another_method() -> None:
+    corpora = subjects({"a": 120, "b": 120})
+    first = ProdLDA(4, max_rounds=60, hidden=(16, 16), learning_rate=0.02).fit_clients(corpora)
+    model = LDA(4, start=first.model_, max_rounds=1, learning_offset=1e9, coherence="nothing")
+    model.fit_clients(corpora)
+    # One round of no weight leaves the topics where they were, but for the prior.
+    assert topic_similarity(first.beta_, model.beta_, first.vocabulary_, model.vocabulary_) > 3.9
+
+
+def test_starting_with_topics_aligns_them_by_word() -> None:
+    start = Start.of((np.array([[3.0, 1.0], [0.0, 4.0]]), ["b", "a"]))
+    np.testing.assert_allclose(start.on(["a", "new", "b"]), [[1 / 8, 0, 3 / 8], [4 / 8, 0, 0]])
+
+
+@pytest.mark.parametrize("given", [3, ([[1.0]], ["a", "b"]), ([[-1.0]], ["a"]), ([1.0], ["a"])])
+def test_topics_that_cannot_be_begun_with(given: Any) -> None:
+    with pytest.raises(StudyError, match="a pair of beta"):
+        LDA(2, start=given).fit([["a", "b"]] * 20)
+    with pytest.raises(StudyError, match="3 topics to begin with, the study asks for 2"):
+        LDA(2, start=(np.ones((3, 2)), ["a", "b"])).fit([["a", "b"]] * 20)
+
+
+def test_partial_fit_counts_each_new_document_once() -> None:
+    corpora = subjects({"a": 200, "b": 200})
+    new = subjects({"a": 130, "c": 30}, seed=1)  # c has not been there before
+    model = LDA(4, max_rounds=20, batch_size=100, coherence="nothing").fit_clients(corpora)
+    words, before = model.vocabulary_, model.model_
+    model.partial_fit_clients(new, policies=dict.fromkeys(new, OPEN_POLICY))
+    assert model.vocabulary_ == words
+    # Of c's words only those in common are known; a document without any counts nothing.
+    used = sum(bool({*doc} & {*words}) for corpus in new.values() for doc in tokens_of(corpus))
+    info = {**before.info, "rounds": 21, "seen": before.info["seen"] + used}
+    info["continued"] = Start.of(before, "keep").origin
+    assert model.model_.info == info
+    learned = model.model_.weights["pseudo_counts"] - before.weights["pseudo_counts"]
+    known = set(words)
+    for column, word in enumerate(words[:30]):
+        occurrences = sum(doc.count(word) for corpus in new.values() for doc in tokens_of(corpus))
+        assert learned[column].sum().item() == pytest.approx(occurrences), word
+    total = sum(w in known for corpus in new.values() for doc in tokens_of(corpus) for w in doc)
+    assert learned.sum().item() == pytest.approx(total)
+
+
+def test_partial_fit_keeps_to_the_policy() -> None:
+    model = LDA(4, max_rounds=5, coherence="nothing").fit_clients(subjects({"a": 200, "b": 200}))
+    before = model.model_.weights["pseudo_counts"].clone()
+    new = subjects({"a": 30}, seed=1)
+    frequency = dict.fromkeys(model.vocabulary_, 0)
+    for document in tokens_of(new["a"]):
+        for word in set(document) & frequency.keys():
+            frequency[word] += 1
+    model.partial_fit_clients(new)  # whose policy asks for five documents a word
+    learned = (model.model_.weights["pseudo_counts"] - before).sum(1)
+    for column, word in enumerate(model.vocabulary_):
+        assert (learned[column] > 0) == (frequency[word] >= 5), word
+
+
+def test_partial_fit_of_an_unfitted_one_is_fit() -> None:
+    corpora = subjects({"a": 60, "b": 60})
+    one, other = LDA(3, max_rounds=3), LDA(3, max_rounds=3)
+    assert same(one.partial_fit_clients(corpora).model_, other.fit_clients(corpora).model_)
+
+
+def test_a_saved_model_comes_back_to_the_bit(tmp_path: Any) -> None:
+    corpora = subjects({"a": 60, "b": 60})
+    model = train(lda_study(alpha=0.3), corpora)
+    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
+    assert isinstance(back.inference, VariationalLDA)
+    assert back.inference.settings == LDAPrior(n_components=6, alpha=0.3)
+    assert back.beta.tobytes() == model.beta.tobytes()
+    documents = [*tokens_of(corpora["a"]), []]
+    theta = model.transform(documents)
+    assert back.transform(documents).tobytes() == theta.tobytes()
+    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
+    np.testing.assert_allclose(theta[-1], 1 / 6)
+    assert "- Method: lda, 10 rounds, seed 0" in (tmp_path / "README.md").read_text()
+
+
+def half(**method: Any) -> tuple[LDAClient, str, NDArray[np.float64]]:
+    plan = lda_study(n_components=2, **method)
+    given = plan.method, plan.text, plan.vocabulary, plan.seed
+    client = LDAClient("a", subjects({"a": 60})["a"], *given)
+    words = client.vocabulary()["words"]
+    client.adopt(words, 60, 10.0)
+    return client, client._fingerprint, np.full((len(words), 2), 0.9 / len(words))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda topics: topics[:-1],
+        lambda topics: np.repeat(topics, 3, axis=1),
+        lambda topics: topics.astype(np.float32),
+        lambda topics: np.where(topics > 0, np.nan, topics),
+        lambda topics: topics * 0,
+        lambda topics: topics * 1e9,
+        lambda topics: topics.tolist(),
+    ],
+)
+def test_topics_that_are_none_get_no_reply(spoil: Any) -> None:
+    client, vocabulary, topics = half()
+    client.expected_counts(vocabulary, 1, topics)
+    spoiled = spoil(topics)
+    for ask in (
+        lambda: client.expected_counts(vocabulary, 1, spoiled),
+        lambda: client.all_expected_counts(vocabulary, 1, spoiled),
+        lambda: client.shares(vocabulary, topics=spoiled),
+        lambda: client.word_sums(vocabulary, topics=spoiled),
+    ):
+        with pytest.raises(StudyError, match="was sent topics that are none"):
+            ask()
+
+
+def test_starting_with_topics_of_other_words() -> None:
+    with pytest.raises(StudyError, match="no word that the clients agreed on"):
+        LDA(2, start=(np.ones((2, 2)), ["x", "y"])).fit_clients(subjects({"a": 60, "b": 60}))
+
+
+def test_a_minibatch_stands_for_all_documents(drawn: Drawn) -> None:
+
+    corpora = subjects({"a": 60, "b": 60})
+    plan = lda_study(batch_split="fixed", batch_size=20, max_rounds=1, learning_offset=0)
+    model = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY))
+    x = sparse.vstack(drawn[1])
+    occurrences = x.sum() * 120 / 40  # as if all 120 documents were like the 40
+    prior = len(model.vocabulary) * 6 / 6
+    assert model.weights["pseudo_counts"].sum().item() == pytest.approx(occurrences + prior)
+
+
+def test_a_stop_by_tolerance() -> None:
+    events: list[dict[str, Any]] = []
+    plan = lda_study(learning="batch", tolerance=0.05, max_rounds=100, coherence="nothing")
+    train(plan, subjects({"a": 120, "b": 120}), on_event=events.append)
+    stopped = [event for event in events if event["event"] == "stopped"]
+    assert len(stopped) == 1 and 2 < stopped[0]["round"] < 100
+    assert stopped[0]["reason"] == "the topics changed by less than 0.05, the tolerance"
+
+
+def test_a_run_that_stopped_by_itself_is_not_trained_further(tmp_path: Any) -> None:
+    corpora = subjects({"a": 120, "b": 120})
+    for plan in (
+        lda_study(learning="batch", tolerance=0.05, max_rounds=100, coherence="nothing"),
+        study(tolerance=0.5, max_rounds=100, coherence="nothing"),
+    ):
+        out = tmp_path / plan.method.name
+        whole = train(plan, corpora, out=out)
+        assert whole.info["rounds"] < 100
+        again = train(plan, corpora, out=out, resume=True)
+        assert again.info == whole.info
+        assert again.beta.tobytes() == whole.beta.tobytes()
+
+
+def test_a_resumed_run_begins_with_the_same_topics(tmp_path: Any) -> None:
+    corpora, plan = subjects({"a": 60, "b": 60}), lda_study(n_components=2, max_rounds=3)
+    words = ["common0", "common1"]
+    topics = np.array([[0.9, 0.1], [0.1, 0.9]])
+    model = train(plan, corpora, out=tmp_path / "run", start=(topics, words))
+    again = train(plan, corpora, out=tmp_path / "run", start=(topics, words), resume=True)
+    assert same(again, model)
+    for other in ((topics[::-1], words), None):
+        with pytest.raises(RunError, match="is of study"):
+            train(plan, corpora, out=tmp_path / "run", start=other, resume=True)

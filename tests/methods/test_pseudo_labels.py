@@ -1,0 +1,358 @@
+"""Pseudo-labels: transport against POT, a mixture against densities and planted mistakes."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import ot
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from fedtopics.methods.fstc.pseudo_labels import (
+    Mixture,
+    schedule,
+    sharpen,
+    transport,
+    weighted_error,
+    weights,
+)
+
+FLOAT = torch.float64
+
+
+def matrix(*rows: list[float]) -> Tensor:
+    return torch.tensor(rows, dtype=FLOAT)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+
+
+def same(found: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+# Transport
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("mass", [[1.0, 1.0, 1.0, 1.0], [4.0, 3.0, 2.0, 1.0]])
+def test_transport_is_that_of_pot(mass: list[float], epsilon: float) -> None:
+    scores = normal(30, 4)
+    sizes = np.array(mass) / sum(mass) * 30
+    cost = -torch.log_softmax(scores, 1).numpy()
+    expected = ot.bregman.sinkhorn_log(
+        np.ones(30), sizes, cost, epsilon, numItermax=20_000, stopThr=1e-12
+    )
+    plan = transport(scores, torch.tensor(mass), epsilon, iterations=20_000, tolerance=1e-12)
+    same(plan, torch.from_numpy(expected), 1e-6)
+
+
+def test_two_documents_of_one_opinion_are_shared_out() -> None:
+    """Of two that want the first cluster the one with more to lose gets it: u K v by hand."""
+    scores = matrix([math.log(9), 0], [math.log(4), 0])
+    plan = transport(scores, torch.ones(2), epsilon=1, tolerance=1e-14, iterations=1000)
+    # Rows 9 v : 1 and 4 v : 1, and 9 v / (9 v + 1) + 4 v / (4 v + 1) = 1 where v = 1 / 6.
+    same(plan, matrix([0.6, 0.4], [0.4, 0.6]))
+
+
+def test_marginals() -> None:
+    plan = transport(5 * normal(400, 7), torch.arange(1.0, 8.0), iterations=1000)
+    same(plan.sum(1), torch.ones(400, dtype=FLOAT))
+    wrong = (plan.sum(0) - 400 / 28 * torch.arange(1, 8)).abs().sum() / 2
+    assert wrong <= 1e-6 * 400
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0, 10.0, 1000.0])
+def test_fifty_iterations_come_close_however_confident_the_scores(temperature: float) -> None:
+    rng = np.random.default_rng(1)
+    clusters = rng.choice(20, 2000, p=rng.dirichlet(np.full(20, 3.0)))
+    scores = normal(2000, 20)
+    scores[torch.arange(2000), torch.from_numpy(clusters)] += 3
+    plan = transport(temperature * scores, torch.ones(20))
+    same(plan.sum(1), torch.ones(2000, dtype=FLOAT))
+    assert (plan.sum(0) - 100).abs().sum() / 2 < 0.02 * 2000
+
+
+HARD = {
+    "two clusters": normal(9, 2),
+    "200 clusters": normal(300, 200),
+    "fewer documents than clusters": normal(3, 50),
+    "one document": normal(1, 5),
+    "all alike": torch.zeros(20, 4),
+    "far apart": torch.where(normal(40, 6) > 0, 1e4, -1e4),
+    "all for one cluster": torch.tensor([[1e4, -1e4, -1e4]]).repeat(12, 1),
+    "a cluster without hope": torch.tensor([[-1e6, *[0.0] * 999]]).repeat(5, 1),
+    "single precision": normal(10, 3).float(),
+}
+
+
+@pytest.mark.parametrize("scores", HARD.values(), ids=HARD.keys())
+def test_no_scores_are_too_hard(scores: Tensor) -> None:
+    n, n_clusters = scores.shape
+    plan = transport(scores, torch.ones(n_clusters))
+    assert plan.dtype == FLOAT
+    assert plan.shape == scores.shape
+    assert (plan >= 0).all()
+    same(plan.sum(1), torch.ones(n, dtype=FLOAT))
+    labels = sharpen(plan)
+    same(labels.sum(1), torch.ones(n, dtype=FLOAT))
+
+
+def test_what_is_known_of_hard_plans() -> None:
+    def even(n: int, n_clusters: int) -> Tensor:
+        return torch.full((n, n_clusters), 1 / n_clusters, dtype=FLOAT)
+
+    same(transport(HARD["all alike"], torch.ones(4)), even(20, 4))
+    same(transport(HARD["all for one cluster"], torch.ones(3)), even(12, 3), 1e-9)
+    same(transport(HARD["a cluster without hope"], torch.ones(1000)), even(5, 1000), 1e-8)
+    same(transport(HARD["one document"], torch.ones(5)), even(1, 5))
+    same(transport(HARD["one document"], torch.arange(5))[0], torch.arange(5).double() / 10)
+
+
+@pytest.mark.parametrize("name", ["far apart", "two clusters", "one document"])
+def test_a_cluster_of_size_zero_gets_nothing(name: str) -> None:
+    scores = HARD[name]
+    sizes = torch.ones(scores.shape[1])
+    sizes[0] = 0
+    plan = transport(scores, sizes)
+    assert not plan[:, 0].any()
+    same(plan.sum(1), torch.ones(len(scores), dtype=FLOAT))
+    same(plan[:, 1:], transport(scores[:, 1:], sizes[1:]), 1e-9)
+
+
+def test_sizes_have_any_unit_and_rows_any_order() -> None:
+    scores = normal(50, 3)
+    sizes = torch.tensor([1.0, 2.0, 3.0])
+    order = torch.from_numpy(np.random.default_rng(2).permutation(50))
+    plan = transport(scores, sizes)
+    same(transport(scores, 1e9 * sizes), plan)
+    same(transport(scores[order], sizes), plan[order])
+
+
+def test_a_plan_has_no_gradient() -> None:
+    assert not transport(normal(5, 2).requires_grad_(), torch.ones(2)).requires_grad
+
+
+@pytest.mark.parametrize("sizes", [[1.0], [0.0, 0.0], [2.0, -1.0], [1.0, math.nan]])
+def test_impossible_sizes(sizes: list[float]) -> None:
+    with pytest.raises(ValueError, match="Sizes of 2 clusters"):
+        transport(normal(5, 2), torch.tensor(sizes))
+
+
+def test_sharpen() -> None:
+    plan = matrix([0.5, 0.5, 0], [0.75, 0.25, 0], [0.2, 0.4, 0.4])
+    same(sharpen(plan), matrix([0.5, 0.5, 0], [0.9, 0.1, 0], [1 / 9, 4 / 9, 4 / 9]))
+
+
+# Mixture
+
+RESIDUALS = matrix([0.1, -0.2], [0.3, 0.1], [-0.9, 0.8])
+
+
+def test_all_are_right_at_first() -> None:
+    mixture, responsibilities = Mixture.begin(2).step(RESIDUALS)
+    assert responsibilities.tolist() == [1, 1, 1]
+    assert mixture.prior == 0.8
+    same(mixture.variances, torch.tensor([0.91, 0.69], dtype=FLOAT) / 3)
+    assert mixture.log_uniform == pytest.approx(-math.log(36 * math.sqrt(0.91 * 0.69) / 3))
+
+
+def test_responsibilities_are_those_of_the_densities() -> None:
+    mixture = Mixture(0.7, torch.tensor([0.04, 0.09], dtype=FLOAT), math.log(0.3))
+    _, responsibilities = mixture.step(RESIDUALS)
+    density = stats.multivariate_normal([0, 0], np.diag([0.04, 0.09])).pdf(RESIDUALS.numpy())
+    expected = 0.7 * density / (0.7 * density + 0.3 * 0.3)
+    same(responsibilities, torch.from_numpy(expected))
+
+
+def test_a_mixture_is_found_from_responsibilities() -> None:
+    """The first two are right, the others wrong, but for a millionth."""
+    residuals = matrix([0.01, 0.02], [0.03, -0.02], [1, 0.6], [-2, 0.8], [0.4, -1.4])
+    mixture, responsibilities = Mixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0).step(
+        residuals
+    )
+    same(responsibilities, torch.tensor([1.0, 1, 0, 0, 0], dtype=FLOAT), 1e-4)
+    assert mixture.prior == pytest.approx(0.4, abs=1e-4)
+    same(mixture.variances, torch.tensor([0.0005, 0.0004], dtype=FLOAT), 1e-4)
+    # Means -0.2 and 0, means of squares 5.16 / 3 and 2.96 / 3.
+    widths = [2 * math.sqrt(3 * (5.16 / 3 - 0.04)), 2 * math.sqrt(2.96)]
+    assert mixture.log_uniform == pytest.approx(-math.log(math.prod(widths)), abs=1e-3)
+
+
+def test_the_uniform_is_never_narrower_than_the_gaussian() -> None:
+    """A single wrong pseudo-label has no variance: 1 / gamma of equation 12 would be 0."""
+    residuals = matrix([0.01, 0.02], [0.03, -0.02], [1, 0.6])
+    mixture, _ = Mixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0).step(residuals)
+    deviations = mixture.variances.sqrt()
+    assert mixture.log_uniform == pytest.approx(-float((6 * deviations).log().sum()), abs=1e-3)
+
+
+def test_bounds() -> None:
+    perfect, kept = Mixture.begin(3).fit(torch.zeros(10, 3), 5)
+    assert (kept >= 0.5).all()
+    assert perfect.prior == 0.95
+    same(perfect.variances, torch.full((3,), 1e-6, dtype=FLOAT))
+    residuals = torch.cat([1e-3 * normal(1, 2), 5 * normal(99, 2)])
+    few, _ = Mixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -4.0).step(residuals)
+    assert few.prior == 0.05
+
+
+def planted(n_clusters: int, n_wrong: int) -> Tensor:
+    """2,000 residuals; of the first so many the pseudo-labels are wrong."""
+    rng = np.random.default_rng(n_clusters)
+    wrong = rng.uniform(-1, 1, (n_wrong, n_clusters))
+    right = 0.05 * rng.standard_normal((2000 - n_wrong, n_clusters))
+    return torch.from_numpy(np.vstack([wrong, right]))
+
+
+@pytest.mark.parametrize(("n_clusters", "missed"), [(2, 0.06), (5, 0.005), (20, 0), (200, 0)])
+@pytest.mark.parametrize("n_wrong", [200, 800])
+def test_planted_mistakes_are_found(n_clusters: int, missed: float, n_wrong: int) -> None:
+    mixture, responsibilities = Mixture.begin(n_clusters).fit(planted(n_clusters, n_wrong), 20)
+    kept = weights(responsibilities) > 0
+    assert kept[:n_wrong].double().mean() <= missed
+    assert kept[n_wrong:].double().mean() > 0.99
+    assert mixture.prior == pytest.approx(1 - n_wrong / 2000, abs=0.02)
+    assert mixture.variances.sqrt().mean() == pytest.approx(0.05, rel=0.05)
+    assert mixture.log_uniform / n_clusters == pytest.approx(-math.log(2), abs=0.1)
+
+
+@pytest.mark.parametrize("n_clusters", [2, 20, 200])
+def test_without_mistakes_nearly_all_are_kept(n_clusters: int) -> None:
+    """With the width of equation 12 alone 200 clusters would lose every document."""
+    _, responsibilities = Mixture.begin(n_clusters).fit(planted(n_clusters, 0), 20)
+    assert (weights(responsibilities) > 0).double().mean() > 0.95
+
+
+@pytest.mark.parametrize("n_clusters", [4, 20, 200])
+def test_wrong_labels_are_found(n_clusters: int) -> None:
+    """Residuals as they occur: one-hot targets, every fifth of another cluster, less softmax.
+
+    Their tails are heavier than a Gaussian's, so that some right ones are lost as well.
+    """
+    rng = np.random.default_rng(0)
+    scores = normal(1000, n_clusters)
+    clusters = torch.from_numpy(rng.integers(n_clusters, size=1000))
+    scores[torch.arange(1000), clusters] += 3 + math.log(n_clusters)
+    labels = clusters.clone()
+    labels[:200] += torch.from_numpy(rng.integers(1, n_clusters, size=200))
+    targets = torch.nn.functional.one_hot(labels % n_clusters, n_clusters)
+    _, responsibilities = Mixture.begin(n_clusters).fit(targets - torch.softmax(scores, 1), 10)
+    kept = weights(responsibilities) > 0
+    assert kept[:200].double().mean() < 0.15
+    assert kept[200:].double().mean() > 0.85
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (1, 200), (2, 200), (50, 200), (5, 1)])
+@pytest.mark.parametrize("scale", [0, 1e-9, 1, 1e4])
+def test_no_residuals_are_too_hard(shape: tuple[int, int], scale: float) -> None:
+    mixture, responsibilities = Mixture.begin(shape[1]).fit(scale * normal(*shape), 10)
+    assert torch.isfinite(mixture.variances).all()
+    assert (mixture.variances >= 1e-6).all()
+    assert math.isfinite(mixture.log_uniform)
+    assert 0.05 <= mixture.prior <= 0.95
+    assert ((responsibilities >= 0) & (responsibilities <= 1)).all()
+    assert weights(responsibilities).any()
+
+
+def test_a_mixture_that_trusts_nothing_begins_anew() -> None:
+    narrow, _ = Mixture.begin(20).fit(1e-3 * normal(100, 20), 3)
+    wide = normal(100, 20)
+    again, responsibilities = narrow.step(wide)
+    assert responsibilities.tolist() == [1] * 100
+    same(again.variances, Mixture.begin(20).step(wide)[0].variances)
+
+
+def test_the_order_of_documents_changes_nothing() -> None:
+    residuals = planted(5, 200)
+    order = torch.from_numpy(np.random.default_rng(3).permutation(2000))
+    one, right = Mixture.begin(5).fit(residuals, 5)
+    other, shuffled = Mixture.begin(5).fit(residuals[order], 5)
+    same(shuffled, right[order], 1e-9)
+    for name, tensor in one.state().items():
+        same(other.state()[name], tensor, 1e-9)
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_restored_mixture_goes_on_as_if_nothing_had_happened(steps: int) -> None:
+    residuals = planted(4, 200)
+    mixture = Mixture.begin(4)
+    for _ in range(steps):
+        mixture, _ = mixture.step(residuals)
+    stored = {name: tensor.clone() for name, tensor in mixture.state().items()}
+    assert {name: tuple(tensor.shape) for name, tensor in stored.items()} == {
+        "prior": (),
+        "log_uniform": (),
+        "variances": (4,),
+    }
+    assert all(tensor.dtype == FLOAT for tensor in stored.values())
+    expected, right = mixture.fit(residuals, 2)
+    found, again = Mixture.restore(stored).fit(residuals, 2)
+    assert torch.equal(again, right)
+    assert (found.prior, found.log_uniform) == (expected.prior, expected.log_uniform)
+    assert torch.equal(found.variances, expected.variances)
+
+
+def test_weights() -> None:
+    given = torch.tensor([0, 0.49, 0.5, 0.9, 1], dtype=FLOAT)
+    assert weights(given).tolist() == [0, 0, 0.5, 0.9, 1]
+
+
+# Error
+
+
+def test_weighted_error() -> None:
+    targets = matrix([1, 0], [0, 1], [1, 0])
+    outputs = matrix([0.5, 0.5], [0, 0.8], [7, 7]).requires_grad_()
+    weight = torch.tensor([0.5, 1, 0], dtype=FLOAT)
+    error = weighted_error(targets, outputs, weight)
+    assert error.item() == pytest.approx((0.5 * 0.5 + 1 * 0.04) / 1.5)
+    error.backward()
+    # 2 w (O - Q) / sum of w
+    same(outputs.grad, matrix([-0.5, 0.5], [0, -0.4], [0, 0]) / 1.5)
+
+
+def test_no_weight_no_error_no_gradient() -> None:
+    outputs = normal(3, 2).requires_grad_()
+    error = weighted_error(normal(3, 2, seed=1), outputs, torch.zeros(3))
+    error.backward()
+    assert error.item() == 0
+    assert torch.equal(outputs.grad, torch.zeros(3, 2, dtype=FLOAT))
+
+
+def test_only_outputs_have_a_gradient_and_they_set_the_precision() -> None:
+    targets, weight = normal(3, 2).requires_grad_(), torch.ones(3, dtype=FLOAT, requires_grad=True)
+    outputs = normal(3, 2, seed=1).float().requires_grad_()
+    error = weighted_error(targets, outputs, weight)
+    assert error.dtype == torch.float32
+    error.backward()
+    assert targets.grad is None
+    assert weight.grad is None
+    assert outputs.grad is not None
+
+
+# Schedule
+
+
+def test_schedule() -> None:
+    assert schedule(400, 5) == [0, 16, 64, 144, 256]
+    assert schedule(500, 5, first=100) == [100, 116, 164, 244, 356]
+    assert schedule(10, 1, first=4) == [4]
+    assert schedule(10, 100, first=6) == [6, 7, 8, 9]
+    assert schedule(5, 3, first=5) == schedule(5, 0) == []
+
+
+@pytest.mark.parametrize("total", [1, 2, 7, 50, 333])
+def test_schedules_increase_within_bounds(total: int) -> None:
+    for first in {0, total // 2, total - 1}:
+        for times in range(1, total + 2):
+            steps = schedule(total, times, first)
+            assert len(steps) == min(times, total - first)
+            assert steps[0] == first
+            assert steps[-1] < total
+            assert all(a < b for a, b in pairwise(steps))

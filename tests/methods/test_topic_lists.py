@@ -1,0 +1,240 @@
+"""Topics as lists of words: how they travel, how alike they are, how they are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from fedtopics.methods.aggregation import find_fault
+from fedtopics.methods.flda.topic_lists import (
+    TOPICS,
+    Place,
+    group_topics,
+    mean_topic,
+    pack_topics,
+    unpack_topics,
+)
+from fedtopics.metrics import cosines, usual_threshold
+
+Topics = dict[str, list[dict[str, float]]]
+FRUIT = {"apple": 0.6, "pear": 0.4}
+ROADS = {"car": 0.7, "lorry": 0.3}
+LINKAGES: list[Literal["average", "single"]] = ["average", "single"]
+
+
+def turned(degrees: float) -> dict[str, float]:
+    """A topic of two words: the cosine of two of them is that of the angle between them."""
+    angle = np.radians(degrees)
+    return {"east": float(np.cos(angle)), "north": float(np.sin(angle))}
+
+
+def groups(
+    local: Topics,
+    threshold: float = 0.5,
+    linkage: Literal["average", "single"] = "average",
+    together: Sequence[Sequence[Place]] = (),
+) -> list[list[Place]]:
+    return group_topics(local, threshold, linkage, together)
+
+
+# How they travel
+
+
+def test_what_is_packed_is_unpacked() -> None:
+    topics = [{"pear": 0.5, "apple": 0.25, "fig": 0.125}, {"fig": 1.0}, {"car": 0.5, "apple": 0.5}]
+    packed = pack_topics(topics)
+    assert packed["words"] == ["apple", "car", "fig", "pear"]
+    np.testing.assert_array_equal(packed["index"], [[3, 0, 2], [2, 0, 0], [1, 0, 0]])
+    np.testing.assert_array_equal(packed["weights"], [[0.5, 0.25, 0.125], [1, 0, 0], [0.5, 0.5, 0]])
+    assert find_fault(packed, TOPICS) == ""
+    found = unpack_topics(packed)
+    assert found == topics
+    assert [list(topic) for topic in found] == [list(topic) for topic in topics], "their order"
+
+
+def test_no_topics_travel_too() -> None:
+    packed = pack_topics([])
+    assert packed["words"] == []
+    assert packed["index"].shape == packed["weights"].shape == (0, 0)
+    assert find_fault(packed, TOPICS) == ""
+    assert unpack_topics(packed) == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"index": np.array([[0, 2]])},
+        {"index": np.array([[0, -1]])},
+        {"index": np.array([[0.0, 1.0]])},
+        {"weights": np.array([[0.6, -0.4]])},
+        {"weights": np.array([[0.6, 1.4]])},
+        {"weights": np.array([[0.6, np.nan]])},
+        {"words": ["apple", "apple"]},
+        {"words": ["apple"]},
+        {"words": []},
+    ],
+)
+def test_what_cannot_be_topics(spoil: dict[str, Any]) -> None:
+    packed = pack_topics([FRUIT])
+    assert unpack_topics(packed) == [FRUIT]
+    assert unpack_topics(packed | spoil) is None
+
+
+# How alike they are
+
+
+def test_cosines() -> None:
+    rows = [{"a": 0.6, "b": 0.8}, {"b": 2.0}, {}]
+    columns = [{"a": 1.0}, {"b": 0.5, "a": 0.0}, {"c": 1.0}, {"b": 4.0, "c": 3.0}]
+    expected = [[0.6, 0.8, 0, 0.64], [0, 1, 0, 0.8], [0, 0, 0, 0]]
+    np.testing.assert_allclose(cosines(rows, columns), expected)
+    assert cosines([], columns).shape == (0, 4)
+
+
+def test_the_usual_threshold_is_what_few_pairs_of_one_client_reach() -> None:
+    # Of a, the cosines 0.6, 0.8 and 0.48; of b, 0. Topics of different clients are no pair.
+    a = [{"x": 1.0}, {"x": 0.6, "y": 0.8}, {"x": 0.8, "z": 0.6}]
+    b = [{"x": 1.0}, {"z": 1.0}]
+    expected = 0.6 + 0.97 * (0.8 - 0.6)  # of four sorted pairs, the place 0.99 * 3
+    assert usual_threshold({"a": a, "b": b}) == pytest.approx(expected)
+    assert usual_threshold({"b": b, "a": a}) == usual_threshold({"a": a, "b": b})
+
+
+def test_the_usual_threshold_has_bounds() -> None:
+    assert usual_threshold({"a": [FRUIT, ROADS]}) == 0.1
+    assert usual_threshold({"a": [FRUIT, FRUIT]}) == 0.9
+
+
+@pytest.mark.parametrize("local", [{}, {"a": []}, {"a": [FRUIT], "b": [FRUIT], "c": []}])
+def test_a_threshold_without_pairs(local: Topics) -> None:
+    assert usual_threshold(local) == 0.5
+
+
+# Which belong together
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+@pytest.mark.parametrize("absent_words", ["zero", "ignored"])
+def test_the_papers_example(linkage: Any, absent_words: Any) -> None:
+    local = {"one": [{"old": 0.031, "house": 0.02}], "two": [ROADS, {"old": 0.027, "house": 0.01}]}
+    found = groups(local, 0.6, linkage)
+    assert found == [[("one", 0), ("two", 1)], [("two", 0)]]
+    merged = mean_topic([local[name][number] for name, number in found[0]], absent_words)
+    assert merged == pytest.approx({"old": 0.029, "house": 0.015})
+
+
+def test_a_chain_of_pairs() -> None:
+    # cos 40 = 0.77, cos 80 = 0.17: a and c are alike only by way of b.
+    local = {"a": [turned(0)], "b": [turned(40)], "c": [turned(81)]}
+    every = [("a", 0), ("b", 0), ("c", 0)]
+    assert groups(local, 0.7, "single") == [every]
+    assert groups(local, 0.7, "average") == [every[:2], every[2:]]
+    mean = (np.cos(np.radians(81)) + np.cos(np.radians(41))) / 2
+    assert groups(local, mean + 1e-6, "average") == [every[:2], every[2:]]
+    assert groups(local, mean - 1e-6, "average") == [every]
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_the_threshold_itself_is_enough(linkage: Any) -> None:
+    local = {"a": [{"x": 1.0}], "b": [{"x": 0.6, "y": 0.8}]}
+    alike = float(cosines(local["a"], local["b"])[0, 0])
+    assert len(groups(local, alike, linkage)) == 1
+    assert len(groups(local, np.nextafter(alike, 1), linkage)) == 2
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_clients_without_topics_and_with_different_numbers(linkage: Any) -> None:
+    local = {"b": [ROADS], "empty": [], "a": [FRUIT, {"sea": 1.0}, ROADS]}
+    assert groups(local, 0.5, linkage) == [[("a", 0)], [("a", 1)], [("a", 2), ("b", 0)]]
+    assert groups({"a": [], "b": []}, 0.5, linkage) == []
+    assert groups({}, 0.5, linkage) == []
+    assert groups({"a": [FRUIT]}, 0.5, linkage) == [[("a", 0)]]
+
+
+def test_of_equals_the_first_topics_are_joined() -> None:
+    local = {"c": [FRUIT], "b": [FRUIT, FRUIT], "a": [FRUIT, FRUIT]}
+    assert groups(local) == [[("a", 0), ("b", 0), ("c", 0)], [("a", 1), ("b", 1)]]
+
+
+def test_two_topics_of_a_client_are_only_joined_by_single_linkage() -> None:
+    local = {"a": [turned(0), turned(10)], "b": [turned(4), turned(80)]}
+    assert groups(local, 0.5, "average") == [[("a", 0), ("b", 0)], [("a", 1)], [("b", 1)]]
+    assert groups(local, 0.9, "single") == [[("a", 0), ("a", 1), ("b", 0)], [("b", 1)]]
+    alone = {"a": [FRUIT, FRUIT]}
+    for linkage in LINKAGES:  # without another client's topic that is like both
+        assert groups(alone, 0.5, linkage) == [[("a", 0)], [("a", 1)]]
+
+
+def random_topics(seed: int, sizes: dict[str, int]) -> Topics:
+    rng = np.random.default_rng(seed)
+    words = [f"w{i}" for i in range(12)]
+    return {
+        name: [
+            dict(zip(words, rng.dirichlet(np.full(12, 0.3)).tolist(), strict=True))
+            for _ in range(size)
+        ]
+        for name, size in sizes.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_average_linkage_has_one_topic_of_a_client_at_most(seed: int) -> None:
+    local = random_topics(seed, {"a": 5, "b": 3, "c": 4, "d": 0, "e": 1})
+    found = groups(local, 0.2)
+    for group in found:
+        owners = [name for name, _ in group]
+        assert len(set(owners)) == len(owners)
+    assert max(map(len, found)) > 1
+    every = [(name, number) for name in local for number in range(len(local[name]))]
+    assert sorted(place for group in found for place in group) == every
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+@pytest.mark.parametrize("seed", range(5))
+def test_names_and_order_of_clients_do_not_matter(linkage: Any, seed: int) -> None:
+    local = random_topics(seed, {"a": 4, "b": 3, "c": 4})
+    found = groups(local, 0.4, linkage)
+    assert groups(dict(reversed(local.items())), 0.4, linkage) == found
+    renamed = {"a": "z", "b": "a", "c": "m"}
+    again = groups({renamed[name]: topics for name, topics in local.items()}, 0.4, linkage)
+    expected = [sorted((renamed[name], number) for name, number in group) for group in found]
+    assert again == sorted(expected)
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_what_belongs_together_anyway(linkage: Any) -> None:
+    local = {"a": [FRUIT, ROADS], "b": [ROADS, {"sea": 1.0}], "c": [{"sea": 1.0}]}
+    together = [[("a", 0), ("b", 1)]]
+    expected = [[("a", 0), ("b", 1), ("c", 0)], [("a", 1), ("b", 0)]]
+    assert groups(local, 0.5, linkage, together) == expected
+    assert groups(local, 0.99, linkage, [[("c", 0)]]) == groups(local, 0.99, linkage)
+    apart = [[("a", 0), ("b", 1)], [("a", 1), ("b", 0)], [("c", 0)]]
+    if linkage == "average":  # (1 + 0) / 2
+        assert groups(local, 0.51, linkage, together) == apart
+
+
+# What they are together
+
+
+def test_a_mean_with_absent_words() -> None:
+    topics = [{"old": 0.4, "only": 0.2}, {"old": 0.2}]
+    assert mean_topic(topics, "zero") == pytest.approx({"old": 0.3, "only": 0.1})
+    assert mean_topic(topics, "ignored") == pytest.approx({"old": 0.3, "only": 0.2})
+
+
+def test_a_weighted_mean() -> None:
+    topics = [{"old": 0.4, "only": 0.2}, {"old": 0.2, "new": 0.5}]
+    weighted = mean_topic(topics, "zero", [3.0, 1.0])
+    assert weighted == pytest.approx({"old": 0.35, "only": 0.15, "new": 0.125})
+    ignored = mean_topic(topics, "ignored", [3.0, 1.0])
+    assert ignored == pytest.approx({"old": 0.35, "only": 0.2, "new": 0.5})
+
+
+def test_the_largest_words_come_first_and_ties_by_the_alphabet() -> None:
+    topics = [{"c": 0.25, "b": 0.25, "a": 0.125, "d": 0.5}, {"d": 0.5, "a": 0.125, "b": 0.25}]
+    assert list(mean_topic(topics, "zero")) == ["d", "b", "a", "c"]
+    assert list(mean_topic(topics, "ignored")) == ["d", "b", "c", "a"]
+    assert list(mean_topic(topics[:1], "zero")) == ["d", "b", "c", "a"]

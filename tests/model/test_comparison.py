@@ -1,0 +1,127 @@
+"""Two models beside each other: which topics are the same, what is new, what is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedtopics.errors import StudyError
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.metrics import usual_threshold
+from fedtopics.model.comparison import compare
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.vocabulary import TextRules, Vocabulary
+from tests.helpers.federation import study, subjects
+
+
+def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "") -> TopicModel:
+    """A model whose topics are these words, in their order, and whose share of all is given."""
+    known = sorted({word for topic in topics for word in topic} | {*words})
+    counts = np.array([[topic.get(word, 0.0) for word in known] for topic in topics])
+    ones = np.ones(len(known), np.int64)
+    return TopicModel(
+        inference=VariationalLDA(len(known), LDAPrior(n_components=len(topics))),
+        weights={"pseudo_counts": torch.from_numpy(counts.T.copy())},
+        shared={},
+        vocabulary=Vocabulary(tuple(known), ones, ones),
+        text=TextRules(),
+        shares={"east": np.array(shares)},
+        documents={"east": 10},
+        word_sums=counts,
+    )
+
+
+A = model_of([{"a": 3, "b": 4}, {"c": 5}, {"d": 2, "e": 1}], [0.5, 0.2, 0.3], words="xy")
+B = model_of([{"f": 5}, {"c": 3, "g": 4}, {"b": 4, "a": 3}], [0.1, 0.6, 0.3], words="x")
+
+
+def test_topics_are_matched_by_word() -> None:
+    found = compare(A, B, n_words=2, threshold=0.5)
+    assert [(pair.a, pair.b) for pair in found.pairs] == [(1, 1), (0, 2)]
+    assert [pair.similarity for pair in found.pairs] == pytest.approx([0.6, 1.0])
+    assert found.similarity == pytest.approx(0.8)
+    assert (found.pairs[1].share_a, found.pairs[1].share_b) == (0.5, 0.3)
+    assert (found.pairs[1].common, found.pairs[1].new, found.pairs[1].gone) == (["b", "a"], [], [])
+    assert [(one.topic, one.share, one.words[0]) for one in found.new] == [(0, 0.1, "f")]
+    assert [(one.topic, one.share, one.words[0]) for one in found.gone] == [(2, 0.3, "d")]
+    assert (found.words_common, found.words_new, found.words_gone) == (4, 2, 3)
+
+
+def test_first_words_that_come_and_go() -> None:
+    (pair,) = compare(A, B, n_words=3, threshold=0.5).pairs[:1]
+    assert (pair.common[0], pair.new[0]) == ("c", "g")
+    assert {*pair.gone}.isdisjoint(pair.new)
+
+
+def test_the_threshold_decides() -> None:
+    found = compare(A, B, threshold=0.7)
+    assert [(pair.a, pair.b) for pair in found.pairs] == [(0, 2)]
+    assert [one.topic for one in found.new] == [1, 0], "the largest first"
+    assert [one.topic for one in found.gone] == [2, 1]
+    none = compare(A, model_of([{"z": 1}], [1.0]))
+    assert (none.pairs, none.similarity, len(none.new), len(none.gone)) == ([], 0.0, 1, 3)
+
+
+def test_the_usual_threshold_is_that_of_f_lda() -> None:
+    topics = [
+        [dict(zip(m.vocabulary.words, row, strict=True)) for row in m.beta.tolist()] for m in (A, B)
+    ]
+    expected = usual_threshold({"a": topics[0], "b": topics[1]})
+    assert compare(A, B).threshold == expected == 0.1
+    # Topics of one model that are much alike: what two models have in common is no more than that.
+    alike = [{"a": 5.0, "b": 1.0}, {"a": 4.0, "c": 1.0}, {"a": 4.0, "d": 1.0}]
+    assert compare(model_of(alike, [0.4, 0.3, 0.3]), B).threshold == 0.9
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0, 1.5, float("nan")])
+def test_what_is_no_threshold(threshold: float) -> None:
+    with pytest.raises(StudyError, match="is no cosine"):
+        compare(A, B, threshold=threshold)
+
+
+def test_pairs_are_those_that_sum_to_most() -> None:
+    """Each topic's best would be the same one."""
+    one = model_of([{"a": 10, "b": 1}, {"a": 10, "c": 4}], [0.5, 0.5])
+    other = model_of([{"a": 1}, {"a": 1, "c": 1}], [0.5, 0.5])
+    assert {(pair.a, pair.b) for pair in compare(one, other, threshold=0.5).pairs} == {
+        (0, 0), (1, 1),
+    }  # fmt: skip
+
+
+def test_what_is_below_the_threshold_takes_no_part() -> None:
+    """The best pair stays, though two others would sum to more with one below the threshold."""
+    one = model_of([{"a": 1}, {"b": 3, "c": 4}], [0.5, 0.5])
+    other = model_of([{"a": 4, "b": 3}, {"a": 3, "z": 4}], [0.5, 0.5])
+    found = compare(one, other, threshold=0.7)
+    assert [(pair.a, pair.b) for pair in found.pairs] == [(0, 0)]
+
+
+def test_a_model_and_itself() -> None:
+    found = compare(A, replace(A))
+    assert [(pair.a, pair.b) for pair in found.pairs] == [(0, 0), (2, 2), (1, 1)]
+    assert found.similarity == pytest.approx(1)
+    assert all(pair.similarity <= 1 for pair in found.pairs)
+    assert found.new == found.gone == []
+
+
+def test_trained_models_of_any_method() -> None:
+    corpora = subjects({"east": 60, "north": 60})
+    given: list[dict[str, Any]] = [
+        {"name": "lda", "n_components": 4, "max_rounds": 10},
+        {"name": "kmeans", "n_components": 3, "representation": "bow", "max_rounds": 3},
+    ]
+    models = [train(Study.make(method=method), corpora) for method in given]
+    models.append(train(study(max_rounds=10), corpora))
+    for a in models:
+        for b in models:
+            found = compare(a, b)
+            assert len(found.pairs) + len(found.new) == b.n_topics
+            assert len(found.pairs) + len(found.gone) == a.n_topics
+            assert all(0.1 <= pair.similarity <= 1 for pair in found.pairs)
+        assert all(pair.a == pair.b for pair in compare(a, a).pairs)

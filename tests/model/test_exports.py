@@ -1,0 +1,330 @@
+"""Models in the forms of other libraries, and as tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from gensim.corpora import Dictionary
+from gensim.models import CoherenceModel, LdaModel
+
+from fedtopics.errors import FedTopicsError, ModelError
+from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.metrics import coherence_of
+from fedtopics.model.card import card, escaped
+from fedtopics.model.exports import as_csv, as_markdown
+from fedtopics.model.shown_words import CLASS_BASED, Reading
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.vocabulary import TextRules, Vocabulary
+from tests.cli.test_cli import fedtopics
+from tests.helpers.clusters import blobs, planned, spread
+from tests.helpers.clusters import trained as trained_clusters
+
+WORDS = ("oak", "elm", "flu", "tea", "__init__")
+BETA = np.array([[4, 3, 1, 1, 1], [1, 1, 2, 2, 4], [2, 2, 2, 2, 2]]) / 10
+
+
+def made(**changes: Any) -> TopicModel:
+    """A model of three topics, whose numbers are round."""
+    fields: dict[str, Any] = {
+        "inference": VariationalLDA(5, LDAPrior(n_components=3)),
+        "weights": {"pseudo_counts": torch.from_numpy(BETA.T * 10)},
+        "shared": {},
+        "vocabulary": Vocabulary(WORDS, np.full(5, 9), np.array([30, 25, 20, 15, 10])),
+        "text": TextRules(),
+        "shares": {"north": np.array([0.5, 0.25, 0.25]), "south": np.array([0.0, 1.0, 0.0])},
+        "documents": {"north": 30, "south": 10},
+        "word_sums": np.array([[2.0, 0, 0, 0, 6], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]]),
+        "reading": Reading(1.0),
+        "coherence": {"npmi": np.array([0.5, np.nan, -0.25])},
+        "labels": {0: "Trees | shrubs"},
+    }
+    return TopicModel(**(fields | changes))
+
+
+# Rows
+
+
+def test_topic_info() -> None:
+    assert made().get_topic_info(2)[0] == {
+        "topic": 1,
+        "label": "",
+        "share": 0.4375,
+        "count": 18,  # of 17.5 documents
+        "name": "1___init___flu_tea_oak",
+        "words": ["__init__", "flu"],
+        "coherence": {"npmi": pytest.approx(np.nan, nan_ok=True)},
+        "clients": {"north": 0.25, "south": 1.0},
+    }
+    assert [(row["topic"], row["count"], row["label"]) for row in made().get_topic_info()] == [
+        (1, 18, ""),
+        (0, 15, "Trees | shrubs"),
+        (2, 8, ""),  # of 7.5
+    ]
+
+
+def test_names_are_of_the_words_that_are_read() -> None:
+    names = {row["topic"]: row["name"] for row in made().get_topic_info(lambda_=0)}
+    assert names[0] == "0_oak_elm___init___tea"
+
+
+def test_a_model_without_documents() -> None:
+    rows = made(documents={"north": 0, "south": 0}).get_topic_info()
+    assert [(row["share"], row["count"]) for row in rows] == [(0, 0)] * 3
+
+
+def test_pandas() -> None:
+    frame = made().to_pandas(3)
+    assert list(frame.columns) == [
+        "Topic", "Count", "Name", "CustomName", "Representation", "Share", "Coherence_npmi",
+        "Share_north", "Share_south",
+    ]  # fmt: skip
+    assert frame["Topic"].tolist() == [1, 0, 2]
+    assert frame["Count"].tolist() == [18, 15, 8]
+    assert frame["Representation"][1] == ["oak", "elm", "flu"]
+    assert frame["CustomName"].isna().tolist() == [True, False, True]
+    assert frame["CustomName"][1] == "Trees | shrubs"
+    assert frame["Share_south"].tolist() == [1, 0, 0]
+    assert frame["Coherence_npmi"][2] == -0.25
+    assert pd.api.types.is_integer_dtype(frame["Count"])
+    assert "Coherence_npmi" not in made().to_pandas(lambda_=0.5)
+    assert made(labels={}).to_pandas()["CustomName"].isna().all()
+
+
+def test_pandas_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(FedTopicsError, match=r"package pandas, .*: pip install pandas"):
+        made().to_pandas()
+
+
+# pyLDAvis
+
+
+def test_pyldavis() -> None:
+    given = made().to_pyldavis()
+    np.testing.assert_allclose(given["topic_term_dists"], BETA, rtol=1e-12)
+    expected = [[0.5, 0.25, 0.25], [0, 1, 0]]
+    np.testing.assert_allclose(given["doc_topic_dists"], expected, atol=1e-11)
+    assert given["doc_lengths"].tolist() == [75, 25]  # of a hundred words
+    assert given["vocab"] == list(WORDS)
+    assert given["term_frequency"].tolist() == [30, 25, 20, 15, 10]
+    arrays = [value for name, value in given.items() if name != "vocab"]
+    assert {array.dtype for array in arrays} == {np.dtype(np.float64)}
+
+
+def test_pyldavis_can_divide_by_what_is_zero() -> None:
+    """A topic that no client has, one without words, a client without documents."""
+    weights = np.array([[4.0, 6, 0, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
+    shares = {
+        "east": np.zeros(3),
+        "north": np.array([0.5, 0.5, 0.0]),
+        "south": np.array([1.0, 0.0, 0.0]),
+    }
+    documents = {"east": 0, "north": 10, "south": 30}
+    counts = {"pseudo_counts": torch.from_numpy(weights.T)}
+    given = made(weights=counts, shares=shares, documents=documents).to_pyldavis()
+    assert given["doc_lengths"].tolist() == [25, 75]
+    sizes = given["doc_lengths"] @ given["doc_topic_dists"]
+    np.testing.assert_allclose(sizes, [87.5, 12.5, 0], atol=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what pyLDAvis computes
+        frequency = sizes @ given["topic_term_dists"]
+        lift = np.log(given["topic_term_dists"] / (frequency / frequency.sum()))
+        of_word = given["topic_term_dists"] / given["topic_term_dists"].sum(0)
+        salient = of_word * np.log((of_word.T / (sizes / sizes.sum())).T)
+    assert np.isfinite(lift).all()
+    assert np.isfinite(salient).all()
+    for name in ("topic_term_dists", "doc_topic_dists"):
+        np.testing.assert_allclose(given[name].sum(1), 1, rtol=1e-12)
+
+
+def test_pyldavis_of_a_model_without_documents() -> None:
+    with pytest.raises(ModelError, match="No client of the model has a document"):
+        made(documents={"north": 0, "south": 0}).to_pyldavis()
+
+
+# OCTIS, gensim
+
+
+def test_octis() -> None:
+    model = made()
+    output = model.to_octis(n_words=2)
+    assert output.keys() == {"topics", "topic-word-matrix"}
+    assert output["topics"] == [["oak", "elm"], ["__init__", "flu"], ["oak", "elm"]]
+    np.testing.assert_allclose(output["topic-word-matrix"], BETA, rtol=1e-12)
+    documents = [["oak", "oak", "elm"], [], ["__init__"]]
+    theta = model.to_octis(documents)["topic-document-matrix"]
+    assert theta.shape == (3, 3)
+    assert theta.dtype == np.float64
+    np.testing.assert_array_equal(theta, model.transform(documents).T)
+
+
+def test_gensim() -> None:
+    topics = made().to_gensim(2)
+    assert topics == [
+        (0, [("oak", 0.4), ("elm", 0.3)]),
+        (1, [("__init__", 0.4), ("flu", 0.2)]),
+        (2, [("oak", 0.2), ("elm", 0.2)]),
+    ]
+    assert {type(value) for _, words in topics for _, value in words} == {float}
+    by_lift = made().to_gensim(1, lambda_=0)
+    assert by_lift == [(0, [("oak", 0.4)]), (1, [("__init__", 0.4)]), (2, [("__init__", 0.2)])]
+
+
+@pytest.mark.parametrize("reading", [Reading(1.0, by_sums=True), CLASS_BASED])
+def test_gensim_of_the_words_that_topics_are_read_from(reading: Reading) -> None:
+    topics = made(reading=reading).to_gensim(2, lambda_=1)
+    assert topics[0] == (0, [("__init__", 0.75), ("oak", 0.25)])
+    assert topics[1] == (1, [("oak", 0.25), ("elm", 0.25)])
+    assert topics[2][1][0][1] == 0
+
+
+def test_gensim_takes_what_it_gives_itself() -> None:
+    texts = [["oak", "elm", "oak"], ["flu", "tea"], ["tea", "flu", "__init__"]] * 5
+    dictionary = Dictionary(texts)
+    own = LdaModel([dictionary.doc2bow(text) for text in texts], 2, dictionary)
+    theirs = own.show_topics(num_topics=-1, num_words=3, formatted=False)
+    ours = made().to_gensim(3)
+    assert [type(part) for part in ours[0]] == [type(part) for part in theirs[0]]
+    topics = [[word for word, _ in words] for _, words in ours]
+    scored = CoherenceModel(topics=topics, texts=texts, dictionary=dictionary, coherence="u_mass")
+    expected = coherence_of(topics, texts, "u_mass")
+    np.testing.assert_allclose(scored.get_coherence_per_topic(), expected, rtol=1e-6)
+
+
+def test_exports_of_clusters() -> None:
+    corpus = blobs(200)
+    model = trained_clusters(planned("kmeans"), spread(corpus, 2))
+    given = model.to_pyldavis()
+    assert given["topic_term_dists"].shape == (model.n_topics, len(model.vocabulary))
+    np.testing.assert_allclose(given["topic_term_dists"], model.weights["beta"], rtol=1e-9)
+    sizes = given["doc_lengths"] @ given["doc_topic_dists"]
+    np.testing.assert_allclose(sizes / sizes.sum(), model.share, rtol=1e-9)
+    output = model.to_octis(corpus, n_words=4)
+    assert output["topics"] == model.topics(4)
+    assert output["topic-document-matrix"].shape == (model.n_topics, 200)
+    for (_, words), told in zip(model.to_gensim(4), model.topics(4), strict=True):
+        assert [word for word, _ in words] == told
+        assert all(0 < share < 1 for _, share in words)
+    assert model.to_pandas()["Count"].sum() == pytest.approx(200, abs=3)
+
+
+# Tables
+
+
+def test_csv() -> None:
+    text = as_csv(made(labels={0: 'Trees, "shrubs"'}), 2)
+    assert text.splitlines()[1] == "1,,0.4375,18,__init__ flu,,0.25,1.0"
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert rows[1] == {
+        "topic": "0",
+        "label": 'Trees, "shrubs"',
+        "share": "0.375",
+        "count": "15",
+        "words": "oak elm",
+        "coherence_npmi": "0.5",
+        "share_north": "0.5",
+        "share_south": "0.0",
+    }
+
+
+def test_markdown() -> None:
+    assert as_markdown(made(), 2).splitlines() == [
+        "| topic | label | words | share | documents | npmi | north | south |",
+        "| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        r"| 1 |  | \_\_init\_\_ flu | 43.8% | 18 | - | 25.0% | 100.0% |",
+        r"| 0 | Trees \| shrubs | oak elm | 37.5% | 15 | 0.500 | 50.0% | 0.0% |",
+        "| 2 |  | oak elm | 18.8% | 8 | -0.250 | 25.0% | 0.0% |",
+    ]
+
+
+def test_card() -> None:
+    lines = card(made()).splitlines()
+    assert "| topic | label | share | words |" in lines
+    assert r"| 0 | Trees \| shrubs | 37.5% | oak, elm, flu, tea, \_\_init\_\_ |" in lines
+    lines = card(made(labels={})).splitlines()
+    assert "| topic | share | words |" in lines
+    assert r"| 0 | 37.5% | oak, elm, flu, tea, \_\_init\_\_ |" in lines
+
+
+def test_a_cell_ends_where_it_ends() -> None:
+    assert escaped("a|b\\|c\nd [x](y) <b> *e* `f`") == (r"a\|b\\\|c d \[x\](y) \<b\> \*e\* \`f\`")
+
+
+# The command
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return made(coherence={}).save_pretrained(Path("model"))
+
+
+def test_the_command_prints_a_table_with_labels(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedtopics(monkeypatch, "topics", saved, "--words", 2) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:4] == [
+        "    1  43.8%  __init__ flu",
+        "              south 100%  north 25%",
+        "    0  37.5%  Trees | shrubs: oak elm",
+    ]
+    assert fedtopics(monkeypatch, "topics", saved, "--words", 2, "-o", "topics.txt") == 0
+    assert capsys.readouterr().out == "3 topics are in topics.txt.\n"
+    assert Path("topics.txt").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize(("format_", "write"), [("csv", as_csv), ("md", as_markdown)])
+def test_the_command_prints_what_a_function_returns(
+    saved: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    format_: str,
+    write: Any,
+) -> None:
+    expected = write(TopicModel.from_pretrained(saved), 4, 0.5)
+    wanted = "topics", saved, "--words", 4, "--lambda", 0.5
+    assert fedtopics(monkeypatch, *wanted, "--format", format_) == 0
+    assert capsys.readouterr().out == expected
+    assert fedtopics(monkeypatch, *wanted, "-o", f"by_name.{format_}") == 0
+    assert fedtopics(monkeypatch, *wanted, "--format", format_, "--out", "told") == 0
+    assert Path(f"by_name.{format_}").read_text() == Path("told").read_text() == expected
+
+
+def test_the_command_prints_json(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+    for way in (["--json"], ["--format", "json"], ["--json", "--format", "json"]):
+        assert fedtopics(monkeypatch, "topics", saved, *way) == 0
+        printed.append(capsys.readouterr().out)
+    assert fedtopics(monkeypatch, "topics", saved, "-o", "out.json") == 0
+    assert set(printed) == {Path("out.json").read_text()}
+    assert json.loads(printed[0]) == TopicModel.from_pretrained(saved).get_topic_info()
+
+
+def test_two_formats_at_once(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedtopics(monkeypatch, "topics", saved, "--json", "--format", "csv") == 2
+    error = capsys.readouterr().err
+    assert error == "fedtopics: --json and --format csv exclude each other.\n"
+
+
+def test_exporting_changes_nothing() -> None:
+    model = replace(made(), coherence={})
+    before = model.get_topic_info()
+    model.to_octis()["topic-word-matrix"][:] = 0
+    model.to_pyldavis()["topic_term_dists"][:] = 0
+    assert model.get_topic_info() == before

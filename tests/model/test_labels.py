@@ -1,0 +1,153 @@
+"""What people call topics, in a file beside the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import ModelError, StudyError
+from fedtopics.model.topic_model import TopicModel
+from tests.model.test_exports import made
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return made(labels={}, coherence={}).save_pretrained(tmp_path / "model")
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((folder / "topics.json").read_text())
+    return rows
+
+
+def write(folder: Path, content: Any) -> None:
+    (folder / "topics.json").write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+def test_labels_that_people_wrote_are_kept(saved: Path, tmp_path: Path) -> None:
+    rows = rows_of(saved)
+    assert [(row["topic"], row["label"]) for row in rows] == [(1, ""), (0, ""), (2, "")]
+    rows[0]["label"] = "  Häfen | ⚓ "
+    # Persian, with a joiner, which is no control.
+    rows[2]["label"] = "\u067e\u0631\u0646\u062f\u0647\u200c\u0647\u0627"
+    write(saved, rows)
+    model = TopicModel.from_pretrained(saved)
+    assert model.labels == {1: "Häfen | ⚓", 2: rows[2]["label"]}
+    assert [row["label"] for row in model.get_topic_info()] == ["Häfen | ⚓", "", rows[2]["label"]]
+    again = model.save_pretrained(tmp_path / "again")
+    assert rows_of(again)[0]["label"] == "Häfen | ⚓"
+    assert "| 1 | Häfen \\| ⚓ |" in (again / "README.md").read_text(encoding="utf-8")
+    back = TopicModel.from_pretrained(again)
+    assert back.labels == model.labels
+    assert back.get_topic_info() == model.get_topic_info()
+
+
+def test_a_row_is_found_by_its_number(saved: Path) -> None:
+    write(saved, [{"topic": 2, "label": "two"}, {"topic": 0}])
+    assert TopicModel.from_pretrained(saved).labels == {2: "two"}
+
+
+def test_the_mark_that_some_editors_write(saved: Path) -> None:
+    text = json.dumps([{"topic": 0, "label": "Bäume"}], ensure_ascii=False)
+    (saved / "topics.json").write_text(text, encoding="utf-8-sig")
+    assert TopicModel.from_pretrained(saved).labels == {0: "Bäume"}
+
+
+def test_models_that_were_saved_before_there_were_labels(saved: Path) -> None:
+    rows = [
+        {key: row[key] for key in ("topic", "share", "words", "coherence", "clients")}
+        for row in rows_of(saved)
+    ]
+    write(saved, rows)
+    assert TopicModel.from_pretrained(saved).labels == {}
+    (saved / "topics.json").unlink()
+    assert TopicModel.from_pretrained(saved).labels == {}
+
+
+SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"topic": 0}, "cannot be read as a list of topics; mend it, or delete it"),
+        ([SECRET], "cannot be read as a list of topics; mend it, or delete it"),
+        ([{"label": SECRET}], "Row 1 of .* is of no topic of the model; give its topic a number"),
+        ([{"topic": 1}, {"topic": 3}], "Row 2 of .* a number from 0 to 2, or delete the row"),
+        ([{"topic": -1}], "Row 1 of"),
+        ([{"topic": True}], "Row 1 of"),
+        ([{"topic": 1.0}], "Row 1 of"),
+        ([{"topic": "1"}], "Row 1 of"),
+        ([{"topic": 1}, {"topic": 1}], "has two rows of topic 1; delete one of them"),
+        ([{"topic": 1, "label": None}], "label of topic 1 is no text; put it in quotes"),
+        ([{"topic": 1, "label": [SECRET]}], "label of topic 1 is no text; put it in quotes"),
+        ([{"topic": 1, "label": 201 * "x"}], "topic 1 has 201 characters; shorten it to at most"),
+        ([{"topic": 1, "label": f"a\n{SECRET}"}], r"holds a control character \(U\+000A\); write"),
+        ([{"topic": 1, "label": f"\x1b[1m{SECRET}"}], r"control character \(U\+001B\)"),
+        ([{"topic": 1, "label": f"\u202e{SECRET}"}], r"control character \(U\+202E\)"),
+        ([{"topic": 1, "label": f"a\u2028{SECRET}"}], r"control character \(U\+2028\)"),
+    ],
+)
+def test_what_is_no_list_of_labelled_topics(saved: Path, content: Any, message: str) -> None:
+    write(saved, content)
+    with pytest.raises(ModelError, match=message) as error:
+        TopicModel.from_pretrained(saved)
+    assert SECRET not in str(error.value)
+    assert "topics.json" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'[\n{"topic": 0,\n "label": "quetzalcoatl}\n]', "is no JSON from line 3 on; mend it, or"),
+        (b"", "is no JSON from line 1 on"),
+        ("[]".encode("utf-16"), "cannot be read as a list of topics"),
+        (b"[" * 100_000, "cannot be read as a list of topics"),
+        (b'[{"topic": 0, "label": "\\ud800"}]', r"control character \(U\+D800\)"),
+    ],
+    ids=["quote", "empty", "utf-16", "deep", "surrogate"],
+)
+def test_a_damaged_file(saved: Path, content: bytes, message: str) -> None:
+    (saved / "topics.json").write_bytes(content)
+    with pytest.raises(ModelError, match=message) as error:
+        TopicModel.from_pretrained(saved)
+    assert SECRET not in str(error.value)
+    (saved / "topics.json").unlink()  # as the messages say
+    assert TopicModel.from_pretrained(saved).n_topics == 3
+
+
+# With labels
+
+
+def test_with_labels() -> None:
+    model = made(labels={})
+    one = model.with_labels({np.int64(2): " Harbours "})
+    assert model.labels == {}
+    assert one.labels == {2: "Harbours"}
+    assert [type(topic) for topic in one.labels] == [int]
+    two = one.with_labels({0: "Trees"})
+    assert list(two.labels.items()) == [(0, "Trees"), (2, "Harbours")]
+    assert two.with_labels({2: "", 1: "Boats"}).labels == {0: "Trees", 1: "Boats"}
+    np.testing.assert_array_equal(two.beta, model.beta)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({3: "x"}, "There is no topic 3 to label; the model has topics 0 to 2"),
+        ({"1": "x"}, "There is no topic '1' to label"),
+        ({True: "x"}, "There is no topic True to label"),
+        ({1: None}, "The label of topic 1 is no text"),
+        ({1: 201 * "x"}, "The label of topic 1 has 201 characters"),
+        ({1: "a\tb"}, "The label of topic 1 holds a control character"),
+    ],
+)
+def test_labels_that_cannot_be(labels: Any, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        made().with_labels(labels)
+    assert made().with_labels({1: 200 * "x"}).labels[1] == 200 * "x"

@@ -1,0 +1,352 @@
+"""The result of a study, read, saved and loaded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from safetensors.torch import load_file, save_file
+
+import fedtopics
+from fedtopics.errors import DataError, ModelError, StudyError
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.model.folder import FORMAT
+from fedtopics.model.shown_words import READINGS, Reading
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+
+TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
+BOATS = ["ketch", "sloop", "yawl", "brig", "cutter", "dory", "barque", "schooner"]
+CANARY = "quetzalcoatl"
+
+
+def documents(words: list[str], seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(words, 12)) for _ in range(40)]
+
+
+def trained(out: Path | None = None, **method: Any) -> TopicModel:
+    corpora = {"trees": documents(TREES, 0), "boats": documents(BOATS, 1)}
+    corpora["trees"][17] += f" {CANARY}"
+    small = {"n_components": 3, "hidden": [8, 8], "max_rounds": 6, "embedding": {"dimension": 5}}
+    study = Study.make(method=small | method, checkpoint_every=2)
+    return train(study, {name: seen(texts) for name, texts in corpora.items()}, out=out)
+
+
+def seen(texts: list[str]) -> Corpus:
+    """Documents with embeddings, zero where they are empty, for the networks that look at them."""
+    vectors = np.random.default_rng(len(texts)).normal(size=(len(texts), 5))
+    filled = np.array([bool(text) for text in texts])
+    return Corpus.of(texts).with_embeddings((vectors * filled[:, None]).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def model() -> TopicModel:
+    return trained()
+
+
+@pytest.fixture
+def saved(model: TopicModel, tmp_path: Path) -> Path:
+    return model.save_pretrained(tmp_path / "deep" / "model")
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+# Reading
+
+
+def test_topics_by_probability(model: TopicModel) -> None:
+    order = np.argsort(-model.beta, axis=1, kind="stable")
+    words = model.vocabulary.words
+    by_decoder = replace(model, reading=Reading())
+    assert by_decoder.topics(5, lambda_=1) == [[words[i] for i in row[:5]] for row in order]
+
+
+def test_topics_by_lift(model: TopicModel) -> None:
+    lift = np.log(model.beta / model.vocabulary.frequency)
+    order = np.argsort(-lift, axis=1, kind="stable")
+    words = model.vocabulary.words
+    by_decoder = replace(model, reading=Reading())
+    assert by_decoder.topics(5, lambda_=0) == [[words[i] for i in row[:5]] for row in order]
+
+
+def test_lambda_keeps_what_the_words_are_taken_from(model: TopicModel) -> None:
+    by_sums = replace(model, reading=Reading(0.3, by_sums=True))
+    assert by_sums.topics(5, lambda_=0.3) == by_sums.topics(5)
+    assert by_sums.topics(5, lambda_=1) == model.read(Reading(1, by_sums=True), 5)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_a_lambda_that_is_none(model: TopicModel, value: float) -> None:
+    with pytest.raises(StudyError, match="give a number from 0"):
+        model.topics(lambda_=value)
+
+
+def test_coherence_is_of_the_words_that_are_read(model: TopicModel) -> None:
+    told = replace(model, reading=Reading(0.5))
+    assert all(row["coherence"] for row in told.get_topic_info(4, lambda_=0.5))
+    assert not any(row["coherence"] for row in told.get_topic_info(4, lambda_=0.4))
+
+
+def test_topics_as_the_study_says_they_are_read(model: TopicModel) -> None:
+    told = trained(relevance=0.25)
+    assert told.reading == Reading(0.25)
+    assert told.topics() == told.topics(10, lambda_=0.25)
+    assert model.reading in READINGS
+    assert model.topics() == model.read(model.reading)
+    assert [len(words) for words in model.topics(100)] == [16] * 3
+
+
+def test_beta_rows_are_distributions(model: TopicModel) -> None:
+    assert model.beta.shape == (3, 16)
+    np.testing.assert_allclose(model.beta.sum(1), 1, rtol=1e-6)
+    assert (model.beta > 0).all()
+
+
+def test_topic_info(model: TopicModel) -> None:
+    info = model.get_topic_info(n_words=4)
+    assert sum(row["share"] for row in info) == pytest.approx(1)
+    assert [row["share"] for row in info] == sorted((row["share"] for row in info), reverse=True)
+    assert sorted(row["topic"] for row in info) == [0, 1, 2]
+    for name in ("trees", "boats"):
+        assert sum(row["clients"][name] for row in info) == pytest.approx(1)
+    for row in info:
+        assert row["words"] == model.topics(4)[row["topic"]]
+        mean = (row["clients"]["trees"] + row["clients"]["boats"]) / 2  # 40 documents each
+        assert row["share"] == pytest.approx(mean)
+
+
+def test_shares_are_the_mean_theta_of_a_clients_documents(model: TopicModel) -> None:
+    theta = model.transform(documents(BOATS, 1))
+    np.testing.assert_allclose(model.shares["boats"], theta.mean(0), atol=1e-6)
+    assert model.documents == {"boats": 40, "trees": 40}
+
+
+def test_share_weighs_clients_by_their_documents(model: TopicModel) -> None:
+    shares = {"a": np.array([1.0, 0.0, 0.0]), "b": np.array([0.0, 0.5, 0.5])}
+    other = TopicModel(
+        model.inference, model.weights, model.shared, model.vocabulary, model.text,
+        shares, {"a": 30, "b": 10}, model.word_sums,
+    )  # fmt: skip
+    assert other.share.tolist() == [0.75, 0.125, 0.125]
+
+
+def test_count(model: TopicModel) -> None:
+    counts = model.count(["OAK, the oak and a yew", "", CANARY]).toarray()
+    column = model.vocabulary.index
+    assert counts.shape == (3, 16)
+    assert counts.sum(1).tolist() == [3, 0, 0]
+    assert counts[0, column["oak"]] == 2
+    assert counts[0, column["yew"]] == 1
+
+
+def test_theta_of_a_document_does_not_depend_on_the_others(model: TopicModel) -> None:
+    texts = documents(TREES, 7)
+    together = model.transform([texts[0], "", *texts[1:]])
+    np.testing.assert_allclose(together[:1], model.transform(texts[:1]), atol=1e-6)
+    np.testing.assert_array_equal(together[1], np.full(3, 1 / 3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("network", "nothing_seen"), [("prodlda", [1, 2]), ("combinedtm", [1]), ("zeroshottm", [1])]
+)
+def test_what_a_network_does_not_see_has_an_even_theta(
+    network: str, nothing_seen: list[int], tmp_path: Path
+) -> None:
+    """An empty document, and one without a known word, which has an embedding."""
+    model = trained(network=network)
+    corpus = seen(["oak fir", "", "unheard of", "ketch"])
+    theta = model.transform(corpus)
+    assert [row for row in range(4) if (theta[row] == np.float32(1 / 3)).all()] == nothing_seen
+    assert model.write_theta(corpus, tmp_path / "theta.parquet") == len(nothing_seen)
+    table = pq.read_table(tmp_path / "theta.parquet").to_pydict()
+    assert [row for row in range(4) if table["topic"][row] is None] == nothing_seen
+    assert table["known_words"] == [2, 0, 0, 1]
+
+
+def test_embeddings_of_another_dimension_or_model_are_refused() -> None:
+    model = trained(network="zeroshottm")
+    other = Corpus.of(["oak"]).with_embeddings(np.ones((1, 4), np.float32))
+    with pytest.raises(DataError, match="have 4 dimensions and the study's model"):
+        model.transform(other)
+    with pytest.raises(StudyError, match="own model is 'another'"):
+        model.embedded(seen(["oak"]), "another")
+    assert trained().embedded(other).embeddings is None, "a network of words alone does not look"
+
+
+# Saving and loading
+
+
+def test_a_saved_model_comes_back_to_the_bit(model: TopicModel, saved: Path) -> None:
+    back = TopicModel.from_pretrained(saved)
+    texts = [*documents(TREES, 5), "", *documents(BOATS, 6)]
+    np.testing.assert_array_equal(back.transform(texts), model.transform(texts))
+    np.testing.assert_array_equal(back.beta, model.beta)
+    assert back.topics() == model.topics()
+    assert back.get_topic_info() == model.get_topic_info()
+    assert back.vocabulary.fingerprint == model.vocabulary.fingerprint
+    assert back.text == model.text
+    assert back.info == model.info
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"preset": "paper", "norm": "local"},
+        {"norm": "server", "precision": "float64"},
+        {"norm": "server", "optimizer": "fedavg", "local_steps": 2},
+        {"network": "neurallda"},
+        {"network": "neurallda", "layer_norm": True, "learn_prior": True},
+        {"network": "combinedtm", "coherence": "nothing"},
+        {"network": "zeroshottm", "relevance": 0.5},
+    ],
+)
+def test_other_networks_come_back_to_the_bit(tmp_path: Path, method: dict[str, Any]) -> None:
+    model = trained(**method)
+    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
+    texts = seen(documents(TREES, 5))
+    assert back.inference.name == method.get("network", "prodlda")
+    np.testing.assert_array_equal(back.transform(texts), model.transform(texts))
+    np.testing.assert_array_equal(back.beta, model.beta)
+    assert back.reading == model.reading
+    np.testing.assert_array_equal(back.word_sums, model.word_sums)
+    assert back.get_topic_info() == model.get_topic_info()
+
+
+def test_saved_twice_is_the_same(model: TopicModel, saved: Path, tmp_path: Path) -> None:
+    again = TopicModel.from_pretrained(saved).save_pretrained(tmp_path / "again")
+    for path in saved.iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_card(model: TopicModel, saved: Path) -> None:
+    text = (saved / "README.md").read_text()
+    assert "| boats | 40 |\n| trees | 40 |" in text
+    assert "gfedntm, network prodlda, 6 rounds, seed 0" in text
+    assert f"16 words, fingerprint {model.vocabulary.fingerprint}" in text
+
+
+@pytest.mark.parametrize("written", [FORMAT + 1, None, "1"])
+def test_another_format(saved: Path, written: Any) -> None:
+    edit(saved / "config.json", format=written, fedtopics="9.9")
+    message = rf"has format {written} \(written by fedtopics 9\.9\), this is fedtopics "
+    with pytest.raises(ModelError, match=message) as error:
+        TopicModel.from_pretrained(saved)
+    assert f"fedtopics {fedtopics.__version__} with format {FORMAT}" in str(error.value)
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"There is no model in .*none: it has no config\.json"):
+        TopicModel.from_pretrained(tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "vocabulary.json"])
+def test_missing_file(saved: Path, name: str) -> None:
+    (saved / name).unlink()
+    with pytest.raises(ModelError, match="copy"):
+        TopicModel.from_pretrained(saved)
+
+
+@pytest.mark.parametrize("length", [0, 7, 100, -1])
+def test_truncated_weights(saved: Path, length: int) -> None:
+    path = saved / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(ModelError, match="is damaged or incomplete; copy it again"):
+        TopicModel.from_pretrained(saved)
+
+
+def test_flipped_bit_in_the_weights(saved: Path) -> None:
+    path = saved / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 0x40
+    path.write_bytes(data)
+    with pytest.raises(ModelError):
+        TopicModel.from_pretrained(saved)
+
+
+def test_missing_weight(saved: Path) -> None:
+    tensors = load_file(saved / "model.safetensors")
+    del tensors["weights/beta_logits"]
+    save_file(tensors, saved / "model.safetensors")
+    with pytest.raises(ModelError):
+        TopicModel.from_pretrained(saved)
+
+
+def test_weights_of_another_model(saved: Path, tmp_path: Path) -> None:
+    other = trained(n_components=4).save_pretrained(tmp_path / "other")
+    (saved / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
+    with pytest.raises(ModelError):
+        TopicModel.from_pretrained(saved)
+
+
+def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
+    words = list(model.vocabulary.words)
+    edit(saved / "vocabulary.json", words=[words[1], words[0], *words[2:]])
+    with pytest.raises(
+        ModelError, match=f"with the vocabulary {model.vocabulary.fingerprint}, its"
+    ):
+        TopicModel.from_pretrained(saved)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("vocabulary.json", {"occurrences": [3]}),
+        ("config.json", {"reading": {"lambda_": "x"}}),
+        ("config.json", {"reading": {"lambda_": 2}}),
+        ("config.json", {"documents": [1]}),
+        ("config.json", {"coherence": {"npmi": "x"}}),
+        ("config.json", {"coherence": {"npmi": [0.5]}}),
+        ("config.json", {"shares": {"trees": [0.5, 0.5]}}),
+        ("config.json", {"precision": "x"}),
+    ],
+)
+def test_edited_parts(saved: Path, file: str, changes: dict[str, Any]) -> None:
+    edit(saved / file, **changes)
+    with pytest.raises(ModelError, match="copy"):
+        TopicModel.from_pretrained(saved)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "3", "{}", '{"format": 1}'])
+def test_damaged_config(saved: Path, content: str) -> None:
+    (saved / "config.json").write_text(content)
+    with pytest.raises(ModelError):
+        TopicModel.from_pretrained(saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inference": "other"},
+        {"precision": "float7"},
+        {"settings": {"n_components": 1}},
+        {"shares": None},
+        {"text": {"stop_words": "klingon"}},
+    ],
+)
+def test_config_that_does_not_fit(saved: Path, change: dict[str, Any]) -> None:
+    edit(saved / "config.json", **change)
+    with pytest.raises(ModelError):
+        TopicModel.from_pretrained(saved)
+
+
+# What stays with the client
+
+
+def test_a_word_of_one_document_is_in_no_file(tmp_path: Path) -> None:
+    model = trained(tmp_path / "run", validation_share=0.25, validate_every=2)
+    model.save_pretrained(tmp_path / "model")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    names = {path.name for path in files}
+    assert {"events.jsonl", "study.toml", "ledger.jsonl", "00000006.safetensors"} <= names
+    assert {"model.safetensors", "vocabulary.json", "topics.json", "README.md"} <= names
+    assert [path for path in files if CANARY.encode() in path.read_bytes().lower()] == []
+    assert [path for path in files if b"oak" in path.read_bytes()] != []  # the search finds words

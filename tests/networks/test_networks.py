@@ -1,0 +1,92 @@
+"""The register of networks, and networks written from the base class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedtopics import networks
+from fedtopics.errors import StudyError
+from fedtopics.federation.simulation import train
+from fedtopics.networks import (
+    Batch,
+    NeuralTopicModel,
+    ProdLDA,
+    Tensors,
+    find_network,
+    register,
+)
+from tests.docs.test_extending import install
+from tests.helpers.federation import embedded, study, subjects
+
+
+@pytest.fixture(autouse=True)
+def register_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "_NETWORKS", dict(networks._NETWORKS))
+
+
+def load_module() -> type[NeuralTopicModel]:
+    """Make the same class anew, as when its module is loaded again."""
+
+    class Mine(ProdLDA):
+        name = "mine"
+
+    return Mine
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    class Better(ProdLDA):  # its author forgot the name
+        pass
+
+    with pytest.raises(StudyError, match=r"Better has the name 'prodlda', which is that of fedto"):
+        register(Better)
+    assert find_network("prodlda") is ProdLDA
+
+
+def test_a_class_that_is_loaded_again_replaces_itself() -> None:
+    first, second = register(load_module()), register(load_module())
+    assert first is not second
+    assert find_network("mine") is second
+
+
+def test_an_installed_network_under_a_name_that_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nameless.py").write_text(
+        "from fedtopics.networks import ProdLDA\nclass Other(ProdLDA):\n    pass\n"
+    )
+    install(tmp_path, "nameless", "nameless:Other")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(StudyError, match=r"nameless\.Other has the name 'prodlda'"):
+        find_network("nameless")
+
+
+class Plain(NeuralTopicModel):
+    """Written from the class's own docstring: a mixture that uses neither bias nor centres."""
+
+    name = "plain"
+    sees_embedding = True
+
+    def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
+        sampled = self.sample(weights, batch, carried, shared)
+        chances = sampled["theta"] @ torch.softmax(weights["beta_logits"], 1)
+        counts = torch.from_numpy(batch.counts.toarray())
+        missed = -(counts * (chances + 1e-10).log()).sum()
+        return missed + self.divergence(weights, sampled["mu"], sampled["log_variance"])
+
+    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
+        return torch.softmax(weights["beta_logits"].double(), 1)
+
+
+@pytest.mark.parametrize("norm", ["sync", "local", "server"])
+def test_weights_that_a_loss_does_not_use_stay(norm: str) -> None:
+    register(Plain)
+    model = train(study(network="plain", norm=norm), embedded(subjects({"a": 40, "b": 60})))
+    start = model.inference.initial_weights(0)
+    for name in ("word_bias", "embedding_centres"):
+        assert torch.equal(model.weights[name], start[name]), name
+    assert not torch.equal(model.weights["beta_logits"], start["beta_logits"])

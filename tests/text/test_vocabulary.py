@@ -1,0 +1,286 @@
+"""From local word counts to one agreed vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.study import Study
+from fedtopics.text.corpus import BATCH, Corpus
+from fedtopics.text.vocabulary import (
+    TextRules,
+    Vocabulary,
+    VocabularyLimits,
+    WordCounts,
+    agree,
+    count_words,
+    fingerprint,
+)
+
+TEXTS = [
+    "The ketch, the sloop and the yawl: a ketch sails.",
+    "",
+    "Oak and beech; OAK and elm. Mother-in-law's yawl",
+    "42 4x4 a b x_1 naïve Übergröße",
+    "and the of",
+]
+EVERYTHING = TextRules(stop_words="none")
+OPEN = VocabularyLimits(min_document_frequency=1, max_document_share=1.0)
+
+
+def counted(documents: Any, rules: TextRules = EVERYTHING) -> WordCounts:
+    return count_words(Corpus.of(documents), rules)
+
+
+def reply(words: Mapping[str, tuple[int, int]], documents: int = 10) -> dict[str, Any]:
+    """What a client names: word -> (document frequency, occurrences)."""
+    return {
+        "words": sorted(words),
+        "document_frequency": np.array([words[word][0] for word in sorted(words)]),
+        "occurrences": np.array([words[word][1] for word in sorted(words)]),
+        "documents": documents,
+    }
+
+
+def vocabulary(*words: str) -> Vocabulary:
+    return Vocabulary(words, np.ones(len(words), np.int64), np.ones(len(words), np.int64))
+
+
+# Counting
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        TextRules(),
+        TextRules(stop_words="none"),
+        TextRules(lowercase=False),
+        TextRules(ngrams=(1, 3)),
+        TextRules(ngrams=(2, 2), stop_words="none"),
+        TextRules(token_pattern=r"(?u)\b\w\w+\b"),  # noqa: S106
+        TextRules(own_stop_words=("oak", "yawl")),
+    ],
+)
+def test_counts_are_those_of_scikit_learn(rules: TextRules) -> None:
+    theirs = CountVectorizer(
+        lowercase=rules.lowercase,
+        token_pattern=rules.token_pattern,
+        stop_words=sorted(rules.left_out) or None,
+        ngram_range=rules.ngrams,
+    )
+    table = theirs.fit_transform(TEXTS).toarray()
+    ours = counted(TEXTS, rules)
+    assert sorted(ours.words) == sorted(theirs.vocabulary_)
+    order = [theirs.vocabulary_[word] for word in ours.words]
+    np.testing.assert_array_equal(ours.counts.toarray(), table[:, order])
+
+
+def test_counts_of_a_few_words() -> None:
+    ours = counted(["oak elm oak", "", "elm"])
+    assert ours.words == ["oak", "elm"]
+    assert ours.counts.toarray().tolist() == [[2, 1], [0, 0], [0, 1]]
+    assert ours.counts.dtype == np.int32
+
+
+def test_the_usual_pattern() -> None:
+    """Words begin with a letter, may have hyphens and apostrophes, and two characters at least."""
+    words = counted(["Mother-in-law's 42 4x4 x2 a naïve don't _x Übergröße"]).words
+    assert words == ["mother-in-law's", "x2", "naïve", "don't", "übergröße"]
+
+
+def test_ngrams_are_made_after_stop_words() -> None:
+    words = counted(["the oak and the elm"], TextRules(ngrams=(1, 2))).words
+    assert sorted(words) == ["elm", "oak", "oak elm"]
+
+
+def test_stop_words_of_languages() -> None:
+    text = ["the oak und der Baum"]
+    assert sorted(counted(text, TextRules()).words) == ["baum", "der", "oak", "und"]
+    assert sorted(counted(text, TextRules(stop_words="german")).words) == ["baum", "oak", "the"]
+    assert sorted(counted(text).words) == ["baum", "der", "oak", "the", "und"]
+
+
+def test_own_stop_words_come_on_top() -> None:
+    rules = TextRules(own_stop_words=("oak",))
+    assert counted(["the oak and the elm"], rules).words == ["elm"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ({"stop_words": "klingon"}, "no stop words for 'klingon'; known: arabic, bulgarian"),
+        ({"ngrams": (2, 1)}, "1 <= shortest <= longest"),
+        ({"ngrams": (0, 1)}, "1 <= shortest <= longest"),
+        ({"pattern": "x"}, "no key 'text.pattern'"),
+    ],
+)
+def test_rules_that_cannot_be(text: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        Study.make(text=text)
+
+
+def test_a_pattern_that_is_none() -> None:
+    with pytest.raises(StudyError, match=r"token_pattern '\(' is no valid pattern"):
+        counted(["oak"], TextRules(token_pattern="("))  # noqa: S106
+
+
+def test_tokens_are_taken_as_they_are() -> None:
+    ours = counted([["The", "oak tree", "the", "42"], [], ["The"]], TextRules(ngrams=(1, 2)))
+    assert ours.words == ["The", "oak tree", "the", "42"]
+    assert ours.counts.toarray().tolist() == [[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]]
+
+
+def test_counts_across_batches() -> None:
+    ours = counted([["first"]] + [[]] * BATCH + [["later", "first", "later"]])
+    assert ours.words == ["first", "later"]
+    assert ours.counts.shape == (BATCH + 2, 2)
+    assert ours.counts[[0, 1, BATCH + 1]].toarray().tolist() == [[1, 0], [0, 0], [1, 2]]
+
+
+def test_documents_without_any_word() -> None:
+    ours = counted(["", "  ", "42"])
+    assert ours.words == []
+    assert ours.counts.shape == (3, 0)
+
+
+def test_given_words_keep_their_columns() -> None:
+    known = {"yew": 0, "oak": 1, "elm": 2}
+    ours = count_words(Corpus.of(["oak fir oak", "", "fir", "elm"]), EVERYTHING, known)
+    assert ours.words == ["yew", "oak", "elm"]
+    assert ours.counts.toarray().tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
+
+
+# What a client names
+
+
+def test_named_drops_rare_words() -> None:
+    named = counted(["oak oak elm fir", "oak elm", "yew oak", ""]).named(2)
+    assert named["words"] == ["elm", "oak"]
+    assert named["document_frequency"].tolist() == [2, 3]
+    assert named["occurrences"].tolist() == [2, 4]
+    assert named["documents"] == 4
+    assert set(named) == {"words", "document_frequency", "occurrences", "documents"}
+
+
+def test_named_counts_documents_not_occurrences() -> None:
+    with pytest.raises(DataError, match="No word occurs in 2 or more of the 2 documents"):
+        counted(["oak oak oak", "elm"]).named(2)
+
+
+# What the clients agree on
+
+
+def test_agree_adds_up_and_orders() -> None:
+    agreed = agree(
+        {
+            "north": reply({"oak": (2, 3), "elm": (1, 1), "yew": (4, 4)}),
+            "south": reply({"oak": (1, 1), "fir": (3, 4)}),
+        },
+        OPEN,
+    )
+    assert agreed.words == ("fir", "oak", "yew", "elm")  # 4, 4, 4, 1 occurrences
+    assert agreed.document_frequency.tolist() == [3, 3, 4, 1]
+    assert agreed.occurrences.tolist() == [4, 4, 4, 1]
+    assert agreed.frequency.tolist() == [4 / 13, 4 / 13, 4 / 13, 1 / 13]
+    assert agreed.index == {"fir": 0, "oak": 1, "yew": 2, "elm": 3}
+
+
+def test_agree_does_not_depend_on_the_order_of_the_replies() -> None:
+    replies = {
+        "east": reply({"oak": (1, 2), "elm": (1, 2), "box": (1, 1)}),
+        "north": reply({"yew": (1, 2), "oak": (1, 2)}),
+        "west": reply({"fir": (1, 3), "ash": (1, 1)}),
+    }
+    agreed = [
+        agree({name: replies[name] for name in names}, OPEN) for names in permutations(replies)
+    ]
+    assert {vocabulary.words for vocabulary in agreed} == {
+        ("oak", "fir", "elm", "yew", "ash", "box")
+    }
+    assert len({vocabulary.fingerprint for vocabulary in agreed}) == 1
+
+
+def test_min_clients() -> None:
+    replies = {
+        "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
+        "b": reply({"oak": (1, 1), "elm": (1, 5)}),
+    }
+    agreed = agree(replies, OPEN.model_copy(update={"min_clients": 2}))
+    assert agreed.words == ("elm", "oak")
+
+
+def test_max_words_keeps_the_most_frequent() -> None:
+    words = reply({"oak": (1, 5), "elm": (1, 7), "yew": (1, 5), "fir": (1, 1)})
+    agreed = agree({"a": words}, OPEN.model_copy(update={"max_words": 2}))
+    assert agreed.words == ("elm", "oak")
+
+
+def test_max_document_share_is_of_all_documents() -> None:
+    replies = {
+        "a": reply({"oak": (4, 4), "elm": (2, 2), "yew": (1, 1)}, documents=4),
+        "b": reply({"oak": (1, 1), "elm": (2, 2)}, documents=4),
+    }
+    agreed = agree(replies, OPEN.model_copy(update={"max_document_share": 0.5}))
+    assert agreed.words == ("elm", "yew")  # elm in exactly half, oak in five of eight
+
+
+def test_fewer_than_two_words_are_no_vocabulary() -> None:
+    with pytest.raises(StudyError, match="named 3 words and the limits of the study leave 1"):
+        agree(
+            {
+                "a": reply({"oak": (1, 1), "elm": (1, 1)}),
+                "b": reply({"oak": (1, 1), "fir": (1, 1)}),
+            },
+            OPEN.model_copy(update={"min_clients": 2}),
+        )
+
+
+def test_fingerprint_is_of_words_and_their_order() -> None:
+    assert vocabulary("oak", "elm").fingerprint == fingerprint(["oak", "elm"])
+    assert vocabulary("oak", "elm").fingerprint != vocabulary("elm", "oak").fingerprint
+    assert vocabulary("oak", "elm").fingerprint != vocabulary("oak elm").fingerprint
+    assert len(vocabulary("oak").fingerprint) == 16
+
+
+# Back at a client
+
+
+def test_columns_follow_the_agreed_words_and_keep_the_rows() -> None:
+    ours = counted(["oak elm oak", "", "fir", "elm fir"])
+    columns = ours.columns({"yew": 0, "elm": 1, "oak": 2})
+    assert columns.toarray().tolist() == [[0, 1, 2], [0, 0, 0], [0, 0, 0], [0, 1, 0]]
+    assert columns.has_sorted_indices
+
+
+def test_columns_without_any_known_word() -> None:
+    columns = counted(["oak", "elm"]).columns({"yew": 0, "fir": 1})
+    assert columns.toarray().tolist() == [[0, 0], [0, 0]]
+
+
+def test_columns_are_what_counting_the_agreed_words_gives() -> None:
+    known = {"yawl": 0, "oak": 1, "zebra": 2, "and": 3}
+    columns = counted(TEXTS).columns(known).toarray()
+    again = count_words(Corpus.of(TEXTS), EVERYTHING, known).counts.toarray()
+    np.testing.assert_array_equal(columns, again)
+
+
+def test_the_clients_together_count_what_one_would() -> None:
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(30)]
+    documents = [rng.choice(words, rng.integers(0, 9)).tolist() for _ in range(60)]
+    clients = {"a": documents[:5], "b": [*documents[5:6], ["w0"]], "c": documents[6:]}
+    replies = {name: counted(texts).named(1) for name, texts in clients.items()}
+    united = counted([text for texts in clients.values() for text in texts])
+    agreed = agree(replies, OPEN)
+    alone = agree({"all": united.named(1)}, OPEN)
+    assert agreed.words == alone.words
+    np.testing.assert_array_equal(agreed.document_frequency, alone.document_frequency)
+    np.testing.assert_array_equal(agreed.occurrences, alone.occurrences)
+    rows = [counted(texts).columns(agreed.index).toarray() for texts in clients.values()]
+    np.testing.assert_array_equal(np.concatenate(rows), united.columns(agreed.index).toarray())
