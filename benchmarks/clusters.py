@@ -30,7 +30,7 @@ from fedtopics.engines.values import pack
 from fedtopics.federation.privacy import Door
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import Moments
-from fedtopics.methods.kmeans.method import draw_centres
+from fedtopics.methods.kmeans.lloyd import draw_centres
 from fedtopics.metrics import clustering_accuracy
 
 RESULTS = Path(__file__).parent / "results" / "clusters.md"

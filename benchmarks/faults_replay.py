@@ -23,6 +23,7 @@ from fedtopics.federation.privacy import Door, Ledger, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.base import EVERYONE, Draw, T
+from fedtopics.methods.plan import Site
 from fedtopics.text.corpus import Columns, Corpus
 
 Weights = dict[str, NDArray[Any]]
@@ -77,8 +78,8 @@ def replay(
     study = Study.read(study_file)
     doors = {}
     for name, path in data.items():
-        half = study.client_half(name, Corpus.read(path, Columns(text="text")), Policy())
-        ledger = Ledger(study.method.name, study.fingerprint)
+        half = study.client_half(Site(name, Corpus.read(path, Columns(text="text")), Policy()))
+        ledger = Ledger(study.method.method_name, study.fingerprint)
         doors[name] = Door(name, half, Policy(), ledger)
     run = _Kept(None, study.fingerprint)
     clients = LocalClients(doors)

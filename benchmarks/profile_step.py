@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from documents import bag_of_words
 from fedtopics.methods.aggregation import ServerOptimizer
 from fedtopics.networks import NetworkSettings, ProdLDA, batch_weights
-from fedtopics.networks.passes import gradients, leaves, run_through
+from fedtopics.networks.passes import autograd_leaves, gradients, run_through
 
 STEPS = 100
 PARTS = {
@@ -36,7 +36,7 @@ def step(
         rows = bag[rng.choice(bag.shape[0], batch_size, replace=False)]
         batch = network.batch(rows, network.draw(rng, batch_size))
     with record_function("first layer"):
-        used = leaves(batch_weights(network, optimizer.weights, batch))
+        used = autograd_leaves(batch_weights(network, optimizer.weights, batch))
     with record_function("forward"):
         loss, _ = run_through(network, used, batch, None)
     with record_function("backward"):

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from fedtopics import cli
 from fedtopics.federation.privacy import Policy
 from fedtopics.federation.study import ClientData, Study
-from fedtopics.methods.registry import CLIENT_HALVES
+from fedtopics.methods.registry import METHODS, find_method
 
 
 def commands() -> str:
@@ -39,7 +39,7 @@ def settings() -> str:
     for key in ("text", "vocabulary", "federation"):
         parts += [f"\n## [{key}]\n", *_table(getattr(study, key))]
     parts += ["\n## [clients.NAME]\n", *_table(ClientData())]
-    for name in CLIENT_HALVES:
+    for name in METHODS.names:
         method = Study.make(method={"name": name}).method
         parts += [f'\n## [method] name = "{name}"\n', *_table(method)]
     return "\n".join([*parts, "\n## A policy\n", *_table(Policy())])
@@ -63,22 +63,28 @@ def _shown(value: Any) -> str:
 
 
 def clients() -> str:
-    """Say which functions a server may call, by method, and what each sends."""
+    """Say which functions a study with default settings calls, and what each sends."""
     places: dict[type, list[str]] = {}
-    rows = []
-    for method, half in CLIENT_HALVES.items():
-        links = []
-        for function in sorted(half.published):
-            place = next(base for base in half.__mro__ if function in vars(base))
+    parts = []
+    for name in METHODS.names:
+        method = find_method(name)
+        parts += [
+            f"\n## `{name}`\n",
+            "| function | how often | what leaves |",
+            "| --- | --- | --- |",
+        ]
+        for exchange in method.exchanges(method.settings()):
+            leaves = exchange.leaves.replace("|", "\\|")
+            parts.append(f"| `{exchange.function}` | {exchange.often} | {leaves} |")
+        for function in method.functions:
+            place = next(base for base in method.client.__mro__ if function in vars(base))
             names = places.setdefault(place, [])
             names += [function] * (function not in names)
-            links.append(f"[{function}][{_full(place)}.{function}]")
-        rows.append(f"| `{method}` | {', '.join(links)} |")
-    parts = ["| method | functions |", "| --- | --- |", *rows]
     for place, names in sorted(places.items(), key=lambda entry: len(entry[0].__mro__)):
-        users = [f"`{name}`" for name, half in CLIENT_HALVES.items() if issubclass(half, place)]
+        parts += [f"\n## {place.__name__}\n", "| function | what leaves |", "| --- | --- |"]
+        parts += [f"| `{name}` | {vars(place)[name].leaves} |" for name in names]
         parts.append(
-            f"\n## {place.__name__}\n\nOf {', '.join(users)}.\n\n::: {_full(place)}\n"
+            f"\n::: {_full(place)}\n"
             "    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
             f"      members: {names}"
         )

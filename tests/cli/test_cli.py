@@ -18,7 +18,8 @@ from fedtopics import cli
 from fedtopics.cli import display
 from fedtopics.cli.local import METHODS
 from fedtopics.federation.study import Study, example_study
-from fedtopics.methods.registry import CLIENT_HALVES
+from fedtopics.methods.registry import METHODS as REGISTRY
+from fedtopics.methods.registry import find_method
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 CANARY = "zanzibarfigs"
@@ -96,9 +97,8 @@ def test_from_study_to_theta(
 def test_the_ledger_explains_every_function(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fedtopics.methods.registry import GFedNTMClient, what_leaves
-
-    assert all(what_leaves("gfedntm", function) for function in GFedNTMClient.published)
+    method = find_method("gfedntm")
+    assert all(exchange.leaves for exchange in method.exchanges(method.settings()))
     fedtopics(monkeypatch, "run", "study.toml", "--out", "out")
     capsys.readouterr()
     assert fedtopics(monkeypatch, "ledger", "out") == 0
@@ -234,7 +234,7 @@ def test_an_earlier_run_is_not_overwritten(
 
 
 def test_every_method_has_an_example() -> None:
-    assert sorted(METHODS) == sorted(CLIENT_HALVES)
+    assert sorted(METHODS) == sorted(REGISTRY.names)
     for method in METHODS:
         lines = example_study(method).splitlines()
         assert f'name = "{method}"  # the method' in lines

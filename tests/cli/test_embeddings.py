@@ -17,7 +17,7 @@ from fedtopics.cli import display
 from fedtopics.engines.base import Noted
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
-from fedtopics.methods.registry import VERSIONS
+from fedtopics.methods.registry import versions
 from fedtopics.text.embeddings import EmbeddingSettings
 from tests.cli.test_cli import fedtopics
 from tests.helpers.grpc_federation import HOST, PATIENCE, Federated, federation
@@ -172,7 +172,7 @@ def test_wrong_embeddings_in_a_simulation(case: str, folder: Path, typed: Typed)
 
 def proposal(folder: Path) -> Proposal:
     study = Study.read(folder / "study.toml")
-    version = VERSIONS["gfedntm"]
+    version = versions()["gfedntm"]
     return Proposal(__version__, "gfedntm", version, study.agreed, study.fingerprint)
 
 

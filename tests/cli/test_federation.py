@@ -18,7 +18,7 @@ from fedtopics.cli import display
 from fedtopics.engines.grpc import client
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
-from fedtopics.methods.registry import VERSIONS
+from fedtopics.methods.registry import versions
 from tests.cli.test_cli import fedtopics
 from tests.helpers.grpc_federation import HOST, Background, authority, federation, of_server, until
 
@@ -185,7 +185,7 @@ def proposal(folder: Path, **change: Any) -> Proposal:
     proposed = {
         "product": __version__,
         "method": "gfedntm",
-        "method_version": VERSIONS["gfedntm"],
+        "method_version": versions()["gfedntm"],
         "study": study.agreed,
         "fingerprint": study.fingerprint,
     }

@@ -24,7 +24,7 @@ import pytest
 import fedtopics
 from fedtopics.cli import app
 from fedtopics.federation.study import Study
-from fedtopics.methods.registry import CLIENT_HALVES, what_leaves
+from fedtopics.methods.registry import METHODS, find_method
 from tests.helpers.pages import DOCS, ROOT
 
 if find_spec("mkdocs") is None:
@@ -123,7 +123,7 @@ def test_the_reference_has_every_option(site: Path) -> None:
 
 def test_the_reference_has_every_key_of_a_study(site: Path) -> None:
     text = Tags(site / "reference/study.html").text
-    for method in CLIENT_HALVES:
+    for method in METHODS.names:
         section = text.partition(f'[method] name = "{method}"¶')[2].partition("¶")[0]
         for key, field in type(Study.make(method={"name": method}).method).model_fields.items():
             assert key == "embedding" or f" {key} " in section, (method, key)
@@ -132,9 +132,9 @@ def test_the_reference_has_every_key_of_a_study(site: Path) -> None:
 
 def test_the_reference_says_what_leaves(site: Path) -> None:
     text = words(Tags(site / "reference/clients.html").text)
-    for method, half in CLIENT_HALVES.items():
-        for function in half.published:
-            assert words(what_leaves(method, function)) in text, (method, function)
+    for method in METHODS.names:
+        for function in find_method(method).functions:
+            assert words(find_method(method).leaves(function)) in text, (method, function)
 
 
 @pytest.mark.parametrize("name", ["FLDA", "GuidedLDA", "LDA", "ProdLDA", "ShortTextClustering"])

@@ -27,6 +27,7 @@ from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.aggregation import add_up
 from fedtopics.methods.base import EVERYONE, Draw
+from fedtopics.methods.plan import Site
 from tests.helpers.federation import assert_same, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
@@ -187,7 +188,7 @@ def test_the_others_weights_are_those_of_a_study_without_the_lost(norm: str) -> 
         return {
             name: Door(
                 name,
-                plan.client_half(name, corpus, OPEN_POLICY),
+                plan.client_half(Site(name, corpus, OPEN_POLICY)),
                 OPEN_POLICY,
                 Ledger("gfedntm", plan.fingerprint),
             )

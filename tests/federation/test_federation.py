@@ -28,7 +28,8 @@ from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy, summarise_le
 from fedtopics.federation.server import GrpcParticipation, serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
-from fedtopics.methods.registry import VERSIONS, GFedNTMClient
+from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.registry import versions
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
@@ -354,7 +355,7 @@ def considering(plan: Study, tmp_path: Path, **change: Any) -> GrpcParticipation
     proposal = {
         "product": "0",
         "method": plan.method.name,
-        "method_version": VERSIONS[plan.method.name],
+        "method_version": versions()[plan.method.name],
         "study": plan.agreed,
         "fingerprint": plan.fingerprint,
     }

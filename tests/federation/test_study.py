@@ -12,7 +12,7 @@ import pytest
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.privacy import Policy
 from fedtopics.federation.study import Study, check_client_name, example_study
-from fedtopics.methods.registry import GFedNTMClient
+from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.text.corpus import Corpus
 
 

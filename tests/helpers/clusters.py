@@ -17,7 +17,7 @@ from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.site import Workplace
+from fedtopics.methods.plan import Site
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -94,8 +94,7 @@ def half(
     folder: Path | None = None,
 ) -> tuple[Any, str]:
     """A client's half that took up a vocabulary, and the vocabulary's fingerprint."""
-    place = Workplace(folder=folder)
-    client: Any = plan.client_half(name, plan.embedded(corpus), policy, place)
+    client: Any = plan.client_half(Site(name, plan.embedded(corpus), policy, folder))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
     client.adopt(words, len(corpus), 3.0)
     return client, fingerprint(words)

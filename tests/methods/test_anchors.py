@@ -12,7 +12,7 @@ from fedtopics.datasets import synthetic_lda
 from fedtopics.federation.privacy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.methods.anchors import WIDTH, first_topics, project
-from fedtopics.methods.registry import GFedNTMClient
+from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.metrics import topic_similarity
 from tests.helpers.federation import study, subjects
 

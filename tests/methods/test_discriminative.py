@@ -18,7 +18,7 @@ from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
-from fedtopics.methods.registry import CLIENT_HALVES
+from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.shown_words import READINGS
 from tests.helpers.clusters import (
@@ -202,7 +202,7 @@ def test_what_a_study_announces_is_what_it_asks_for(
     plan = planned("discriminative", starts=2, **method)
     trained(plan, spread(blobs(100), 2))
     asked = {function for _, function, _, _ in messages.calls}
-    assert asked == CLIENT_HALVES["discriminative"].schedule(plan.method).keys()
+    assert asked == find_method("discriminative").client.schedule(plan.method).keys()
 
 
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:

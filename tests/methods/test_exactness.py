@@ -23,7 +23,7 @@ from torch.nn import functional
 from fedtopics.federation.privacy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.registry import GFedNTMClient
+from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import (
     Batch,

@@ -24,7 +24,7 @@ from fedtopics.inference.clusters import centred
 from fedtopics.methods.aggregation import add_up, find_fault
 from fedtopics.methods.cluster_settings import FSTCSettings
 from fedtopics.methods.fstc.training import DROPOUT, EncodedInputs, Told, Trainer
-from fedtopics.methods.site import Workplace
+from fedtopics.methods.plan import Site
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import Adapter, represent, score
@@ -444,15 +444,14 @@ def test_a_frozen_encoder_sends_nothing_of_it(folder: Path) -> None:
     assert not any(n.startswith("enc") for n in half.network(half.vocabulary_print, 0)["weights"])
 
 
-def study_half(study: Study, texts: Any, name: str = "a", **workplace: Any) -> Any:
+def study_half(study: Study, texts: Any, name: str = "a", **site: Any) -> Any:
     """A client's half that has labelled its documents."""
     from fedtopics.text.vocabulary import fingerprint
 
     corpus = Corpus.of(texts)
-    own_model = workplace.get("embedding_model")
-    half: Any = study.client_half(
-        name, study.embedded(corpus, own_model), OPEN_POLICY, Workplace(**workplace)
-    )
+    own_model = site.get("embedding_model")
+    embedded = study.embedded(corpus, own_model)
+    half: Any = study.client_half(Site(name, embedded, OPEN_POLICY, **site))
     half.adopt(WORDS, len(corpus), 4.0)
     half.vocabulary_print = fingerprint(WORDS)
     rng = np.random.default_rng(0)

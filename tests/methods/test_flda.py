@@ -21,6 +21,7 @@ from fedtopics.methods.flda import method
 from fedtopics.methods.flda.method import FLDA, FLDAClient
 from fedtopics.methods.flda.state import resumed
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
+from fedtopics.methods.plan import Site
 from fedtopics.methods.warm_start import Start
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -432,7 +433,7 @@ def test_of_a_word_that_others_have_a_client_says_nothing(monkeypatch: pytest.Mo
 def client(
     corpus: Corpus, policy: Policy = OPEN_POLICY, name: str = "a", **given: Any
 ) -> FLDAClient:
-    return flda(**given).client_half(name, corpus, policy)  # type: ignore[return-value]
+    return flda(**given).client_half(Site(name, corpus, policy))  # type: ignore[return-value]
 
 
 def asked(half: FLDAClient, round_: int = 1, **other: Any) -> dict[str, Any]:
@@ -492,7 +493,7 @@ def test_words_in_most_documents_are_in_no_topic() -> None:
     for share, known in ((0.5, False), (1.0, True)):
         limits = plan.vocabulary.model_copy(update={"max_document_share": share})
         half = plan.model_copy(update={"vocabulary": limits}).client_half(
-            "a", Corpus.of(texts), OPEN_POLICY
+            Site("a", Corpus.of(texts), OPEN_POLICY)
         )
         assert ("the" in asked(half)["words"]) == known  # type: ignore[arg-type]
 

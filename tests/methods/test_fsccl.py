@@ -16,6 +16,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import LENGTH, log_student_t
 from fedtopics.inference.points import unit_rows
+from fedtopics.methods.fsccl.client import FSCCLClient
 from fedtopics.methods.fsccl.method import (
     FEATURES,
     clustering_loss,
@@ -26,7 +27,7 @@ from fedtopics.methods.fsccl.method import (
     shorten,
 )
 from fedtopics.methods.minibatches import Minibatches
-from fedtopics.methods.registry import FSCCLClient, what_leaves
+from fedtopics.methods.registry import find_method
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import represent
 from fedtopics.text.corpus import Corpus
@@ -429,7 +430,7 @@ def test_every_function_that_is_called_says_what_leaves() -> None:
     calls = FSCCLClient.schedule(plan(coherence="documents").method)
     assert set(calls) == set(FSCCLClient.published)
     assert calls["train_locally"] == "each round"
-    assert all(what_leaves("fsccl", function) for function in calls)
+    assert all(find_method("fsccl").leaves(function) for function in calls)
 
 
 def test_weights_that_are_no_network_are_refused() -> None:

@@ -27,7 +27,8 @@ from fedtopics.methods.clusters import ALL
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.method import KEPT, FSTCClient
 from fedtopics.methods.fstc.training import FixedInputs, Told, Trainer
-from fedtopics.methods.registry import CLIENT_HALVES
+from fedtopics.methods.plan import Site
+from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.networks import Adapter, represent, score
 from fedtopics.text.corpus import Corpus
@@ -331,7 +332,7 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
         np.testing.assert_allclose(found, mean, rtol=1e-12)
     assert [round_ for round_, _ in taken] == [2, 2, 2]
     assert all(head is payloads[2]["network"]["head"] for _, head in taken)
-    schedule = CLIENT_HALVES["fstc"].schedule(settings(average_every=2))
+    schedule = find_method("fstc").client.schedule(settings(average_every=2))
     assert schedule["network"] == "every 2 rounds, and once, at the end"
 
 
@@ -415,7 +416,7 @@ def test_what_a_study_announces_is_what_it_asks_for(
 ) -> None:
     _, messages = conversation(monkeypatch, **method)
     functions = {function for _, function, _, _ in messages.calls}
-    schedule = CLIENT_HALVES["fstc"].schedule(settings(**method))
+    schedule = find_method("fstc").client.schedule(settings(**method))
     assert functions == schedule.keys()
 
 
@@ -691,7 +692,7 @@ def test_a_client_that_was_away_for_rounds(corpora: dict[str, Corpus], tmp_path:
     doors = {
         name: Door(
             name,
-            plan.client_half(name, plan.embedded(own), OPEN_POLICY),
+            plan.client_half(Site(name, plan.embedded(own), OPEN_POLICY)),
             OPEN_POLICY,
             Ledger("", ""),
         )

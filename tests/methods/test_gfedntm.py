@@ -15,8 +15,10 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
+from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.gfedntm.method import GFedNTM
 from fedtopics.methods.minibatches import Minibatches
-from fedtopics.methods.registry import GFedNTM, GFedNTMClient
+from fedtopics.methods.plan import Site
 from fedtopics.metrics import purity
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import embedded, study, subjects
@@ -214,7 +216,7 @@ def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
             return reply
 
     doors = {
-        name: Watched(name, plan.client_half(name, corpus, OPEN_POLICY), OPEN_POLICY, LEDGER)
+        name: Watched(name, plan.client_half(Site(name, corpus, OPEN_POLICY)), OPEN_POLICY, LEDGER)
         for name, corpus in corpora.items()
     }
     model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))

@@ -18,7 +18,7 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.clusters import ALL
 from fedtopics.methods.kmeans import method as kmeans
 from fedtopics.methods.kmeans.method import merge_centres
-from fedtopics.methods.registry import CLIENT_HALVES, what_leaves
+from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
     CLUSTERS,
@@ -238,9 +238,11 @@ def test_rare_words_weigh_more_in_tfidf() -> None:
 
 
 def test_every_function_says_what_leaves() -> None:
-    for name, client in CLIENT_HALVES.items():
-        for function in client.published:
-            assert what_leaves(name, function), (name, function)
+    for name in METHODS.names:
+        method = find_method(name)
+        exchanges = method.exchanges(method.settings())
+        assert {"shares", "word_sums", "pairs"} <= {exchange.function for exchange in exchanges}
+        assert all(exchange.leaves and exchange.often for exchange in exchanges)
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -251,7 +253,7 @@ def test_what_a_study_announces_is_what_it_asks_for(
     plan = planned("kmeans", **how)
     trained(plan, spread(blobs(100), 2))
     asked = {function for _, function, _, _ in messages.calls}
-    assert asked == CLIENT_HALVES["kmeans"].schedule(plan.method).keys()
+    assert asked == find_method("kmeans").client.schedule(plan.method).keys()
 
 
 def asked(

@@ -17,8 +17,8 @@ from fedtopics.federation.privacy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.methods.lda.client import LDAClient
 from fedtopics.methods.lda.method import Start
-from fedtopics.methods.registry import LDAClient
 from fedtopics.metrics import topic_similarity
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus

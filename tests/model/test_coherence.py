@@ -12,7 +12,7 @@ from gensim.models import CoherenceModel
 from fedtopics.errors import StudyError
 from fedtopics.federation.privacy import Policy
 from fedtopics.federation.simulation import train
-from fedtopics.methods.registry import GFedNTMClient
+from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, is_usual
 from fedtopics.model.shown_words import READINGS, SHOWN, Reading, choose

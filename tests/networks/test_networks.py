@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtopics import networks
 from fedtopics.errors import StudyError
 from fedtopics.federation.simulation import train
 from fedtopics.networks import (
+    NETWORKS,
     Batch,
     NeuralTopicModel,
     ProdLDA,
@@ -26,7 +26,7 @@ from tests.helpers.federation import embedded, study, subjects
 
 @pytest.fixture(autouse=True)
 def register_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks, "_NETWORKS", dict(networks._NETWORKS))
+    monkeypatch.setattr(NETWORKS, "_items", dict(NETWORKS._items))
 
 
 def load_module() -> type[NeuralTopicModel]:

@@ -16,7 +16,7 @@ import pytest
 from fedtopics.errors import InputError, ModelError, RunError, StudyError
 from fedtopics.federation.privacy import summarise_ledger
 from fedtopics.federation.study import Study
-from fedtopics.methods.registry import what_leaves
+from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
 from fedtopics.model.card import escaped
@@ -424,7 +424,7 @@ def test_what_left_is_the_sum_of_the_ledgers(run: Reported) -> None:
         assert row["replies"] == sum(other["replies"] for other in same)
         assert row["bytes"] == sum(other["bytes"] for other in same)
         assert row["documents"] == min(other["documents"] for other in same)
-        assert row["meaning"] == what_leaves(run.model.info["method"], row["function"]) != ""
+        assert row["meaning"] == find_method(run.model.info["method"]).leaves(row["function"]) != ""
         shown = [markup.escape(row["meaning"], quote=False).replace("'", "&#39;")]
         assert all(text in run.html for text in shown)
     assert left["clients"] == [

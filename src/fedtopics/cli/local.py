@@ -220,13 +220,11 @@ def ledger(run: Path, as_json: bool) -> None:
         "documents: each reply is a sum over at least so many. values: numbers or words in the "
         "largest reply.\nThe ledger file has each reply's time, fields, shapes and SHA-256.\n"
     )
-    from fedtopics.methods.registry import (
-        what_leaves,  # loads torch, which the tables need not wait for
-    )
+    from fedtopics.methods.registry import find_method  # loads torch: the tables need not wait
 
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
-        say(f"{function}: {what_leaves(method, function)}")
+        say(f"{function}: {find_method(method).leaves(function)}")
 
 
 def _unused(folder: Path) -> Path:

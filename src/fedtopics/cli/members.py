@@ -179,7 +179,7 @@ class ClientNews:
     def _offer(self, event: dict[str, Any]) -> None:
         study = event["study"]
         say(
-            f"The server's study {study.fingerprint}: {study.method.title}, "
+            f"The server's study {study.fingerprint}: {study.title}, "
             f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
         )
         table = Table(title="What it asks for", title_justify="left", show_lines=True)

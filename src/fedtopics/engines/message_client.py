@@ -17,7 +17,7 @@ from fedtopics.engines.message_server import from_message, to_message
 from fedtopics.engines.values import unpack
 from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.extras import VERSION
-from fedtopics.methods.registry import VERSIONS
+from fedtopics.methods.registry import versions as all_versions
 
 
 class Answering:
@@ -41,13 +41,13 @@ class Answering:
         participant: Participant,
         event: Callable[..., None],
         journal: Path | None = None,
-        versions: Versions = (VERSION, VERSIONS),
+        versions: Versions | None = None,
     ) -> None:
         self._name = name
         self._participant = participant
         self._event = event
         self._journal = _Journal(journal)
-        self._desk = Desk(participant, versions, event)
+        self._desk = Desk(participant, versions or (VERSION, all_versions()), event)
         self._last: tuple[int, bytes] = (0, b"")
 
     def answer(self, message: bytes) -> bytes:

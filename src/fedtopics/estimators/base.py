@@ -18,7 +18,7 @@ from fedtopics.federation.privacy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import Readout
-from fedtopics.methods.warm_start import Start
+from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -163,7 +163,7 @@ class GrowingEstimator(TopicEstimator):
         """
         if not hasattr(self, "model_"):
             return self.fit_clients(clients, policies=policies)
-        start = Start.of(self.model_, "keep", once=True)
+        start = WarmStart.of(self.model_, "keep", once=True)
         return self._fit(clients, policies or {}, start=start)
 
 

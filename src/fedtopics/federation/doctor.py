@@ -135,18 +135,16 @@ def _rejection(error: ssl.SSLError) -> str:
 
 
 def _server(address: str, identity: Identity) -> Iterator[Finding]:
-    from fedtopics.methods.registry import (
-        VERSIONS,  # loads torch, which the steps before need not wait for
-    )
+    from fedtopics.methods.registry import versions  # loads torch, which the steps before need not
 
     before = time.time()
     try:
         place = join_address(*split_address(address))
-        proposal = look(place, channel_credentials(identity), "", (VERSION, VERSIONS))
+        proposal = look(place, channel_credentials(identity), "", (VERSION, versions()))
     except FedTopicsError as error:
         yield Finding("server", False, str(error), lasting=True)
         return
-    objection = proposal.objection(VERSION, WIRE_VERSION, VERSIONS)
+    objection = proposal.objection(VERSION, WIRE_VERSION, versions())
     yield Finding("versions", not objection, objection or f"fedtopics {VERSION} on both sides")
     ahead = proposal.time - (before + time.time()) / 2
     if abs(ahead) > CLOCK:

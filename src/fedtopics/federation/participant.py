@@ -14,8 +14,7 @@ from fedtopics.errors import FederationError, PolicyError, RunError
 from fedtopics.federation.privacy import Door, Ledger, Policy
 from fedtopics.federation.study import ClientData, Study
 from fedtopics.files import cut_half_line
-from fedtopics.methods.registry import CLIENT_HALVES, what_leaves
-from fedtopics.methods.site import Workplace
+from fedtopics.methods.plan import Site
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
@@ -40,7 +39,7 @@ class Participation:
         Called with a map of what happens; "offer" has what the study asks for.
     embedding_model : str, optional
         Where this client has the study's model of embeddings, or that of those in `corpus`.
-    grown : Follow, optional
+    growing : Follow, optional
         Of documents that become more during the study.
 
     Raises
@@ -57,14 +56,15 @@ class Participation:
         out: Path,
         on_event: OnEvent | None = None,
         embedding_model: str | None = None,
-        grown: Follow | None = None,
+        growing: Follow | None = None,
     ) -> None:
         self.name = name
         self.corpus = corpus
         self.policy = policy
         self.out = out
         self._on_event = on_event
-        self._workplace = Workplace(grown, out, self._arrived, embedding_model)
+        self._growing = growing
+        self._embedding_model = embedding_model
         self._ledger: Ledger | None = None
         if out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
@@ -98,11 +98,18 @@ class Participation:
         ledger = self.out / "ledger.jsonl"
         if ledger.exists():
             cut_half_line(ledger)
-        self._ledger = Ledger(study.method.name, study.fingerprint, ledger)
-        own_model = self._workplace.embedding_model
-        self.corpus = study.embedded(self.corpus, own_model, self._tell_embedding)
-        half = study.client_half(self.name, self.corpus, self.policy, self._workplace)
-        return Door(self.name, half, self.policy, self._ledger)
+        self._ledger = Ledger(study.registration.name, study.fingerprint, ledger)
+        self.corpus = study.embedded(self.corpus, self._embedding_model, self._tell_embedding)
+        site = Site(
+            self.name,
+            self.corpus,
+            self.policy,
+            self.out,
+            self._arrived,
+            self._embedding_model,
+            self._growing,
+        )
+        return Door(self.name, study.client_half(site), self.policy, self._ledger)
 
     def look(self, proposal: Proposal) -> Study:
         """Say what the study asks for, and hold it against the policy; nothing leaves."""
@@ -112,22 +119,21 @@ class Participation:
                 f"The server calls its study {proposal.fingerprint}, what it sent is "
                 f"{study.fingerprint}; ask its operator, and use one version of fedtopics."
             )
-        schedule = CLIENT_HALVES[study.method.name].schedule(study.method)
+        exchanges = study.registration.exchanges(study.method)
         self.tell(
             "offer",
             study=study,
             leaves={
-                function: {"often": often, "what": what_leaves(study.method.name, function)}
-                for function, often in schedule.items()
+                each.function: {"often": each.often, "what": each.leaves} for each in exchanges
             },
         )
-        self.policy.check_method(self.name, study.method.name)
+        self.policy.check_method(self.name, study.registration.name)
         if study.method.max_rounds > self.policy.max_rounds:
             raise PolicyError(
                 f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
                 f"{self.policy.max_rounds:,}; nothing has left."
             )
-        grows = self._workplace.grown is not None
+        grows = self._growing is not None
         if len(self.corpus) < self.policy.min_documents and not grows:
             raise PolicyError(
                 f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
@@ -135,9 +141,9 @@ class Participation:
             )
         needed = study.method.needed_embedding
         if needed is not None:
-            check_embeddings(self.corpus, needed, self._workplace.embedding_model)
+            check_embeddings(self.corpus, needed, self._embedding_model)
             if self.corpus.embeddings is None:
-                sentence_encoder(self._workplace.embedding_model or needed.model)
+                sentence_encoder(self._embedding_model or needed.model)
         self._check_out(study)
         return study
 
@@ -165,8 +171,8 @@ class Participation:
                 raise RunError("The server sent a model with a file that has no place in it.")
             (folder / name).write_bytes(content.tobytes())
         model = TopicModel.from_pretrained(folder)
-        self.corpus = self._workplace.grown() if self._workplace.grown else self.corpus
-        corpus = model.embedded(self.corpus, self._workplace.embedding_model)
+        self.corpus = self._growing() if self._growing else self.corpus
+        corpus = model.embedded(self.corpus, self._embedding_model)
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
         self.tell("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
 

@@ -12,7 +12,7 @@ import math
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -81,9 +81,7 @@ def explain(error: Exception) -> str:
     found = str(error.strerror if isinstance(error, OSError) else error)
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        # pydantic adds which of the methods it took the table [method] for.
-        parts = [str(part) for part in first["loc"]]
-        where = ".".join([*parts[:1], *parts[2:]] if parts[:1] == ["method"] else parts)
+        where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
         found = f"{where!r} is {first['input']!r:.80}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
@@ -99,7 +97,7 @@ class Half(Protocol):
         """Name of the method."""
 
     @property
-    def published(self) -> Sequence[str]:
+    def published(self) -> Collection[str]:
         """Names of the functions."""
 
 

@@ -31,8 +31,8 @@ from fedtopics.federation.participant import OnEvent, Participation
 from fedtopics.federation.privacy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.methods.registry import VERSIONS
-from fedtopics.methods.warm_start import Start, Words
+from fedtopics.methods.registry import versions
+from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity
 from fedtopics.text.arrivals import Follow
@@ -137,7 +137,7 @@ def _conduct(
 ) -> TopicModel:
     """Do the rounds with whoever is on the lines; hand out the model."""
     pause = study.federation.pause
-    begun = None if start is None else Start.of(start, vocabulary)
+    begun = None if start is None else WarmStart.of(start, vocabulary)
     half = study.server_half(begun)
     run = RunFolder(out, study.identity(begun), study.checkpoint_every, resume, on_event, pause)
     reason, again = "", False
@@ -148,7 +148,7 @@ def _conduct(
             run.event("continued", **begun.origin)
         open_door(run)
         model = half.train(RemoteClients(lines, _rules(study), run.event), run)
-        model = model if begun is None else begun.noted(model)
+        model = model if begun is None else begun.credited(model)
         model = run.save(model)
         received = lines.hand_out(_files(model), HAND_OUT)
         run.event("finished", received=received)
@@ -174,8 +174,8 @@ def _check_clients(study: Study) -> None:
 
 
 def _proposal(study: Study) -> Proposal:
-    name = study.method.name
-    return Proposal(VERSION, name, VERSIONS[name], study.agreed, study.fingerprint)
+    method = study.registration
+    return Proposal(VERSION, method.name, method.version, study.agreed, study.fingerprint)
 
 
 def _largest(study: Study) -> int:
@@ -213,7 +213,7 @@ class GrpcParticipation(Participation):
     on_event : function, optional
     dry_run : bool
         Look at the offer, do not join.
-    embedding_model, grown
+    embedding_model, growing
         As of `Participation`.
     """
 
@@ -228,7 +228,7 @@ class GrpcParticipation(Participation):
         on_event: OnEvent | None = None,
         dry_run: bool = False,
         embedding_model: str | None = None,
-        grown: Follow | None = None,
+        growing: Follow | None = None,
     ) -> None:
         if identity is None:
             check_loopback(address)
@@ -236,7 +236,7 @@ class GrpcParticipation(Participation):
         else:
             known = Identity.load(identity, "client")
             name, credentials = known.name, channel_credentials(known)
-        super().__init__(name, corpus, policy, out, on_event, embedding_model, grown)
+        super().__init__(name, corpus, policy, out, on_event, embedding_model, growing)
         self._address = join_address(*split_address(address))
         self._identity = identity
         self._credentials = credentials
@@ -244,7 +244,7 @@ class GrpcParticipation(Participation):
 
     def run(self) -> None:
         """Take part until the model is here; see `Client.run` for what it raises."""
-        who = (self._address, self._credentials, self.name, (VERSION, VERSIONS))
+        who = (self._address, self._credentials, self.name, (VERSION, versions()))
         try:
             if self._dry_run:
                 self.look(look(*who))

@@ -15,8 +15,8 @@ from fedtopics.errors import DataError, InputError
 from fedtopics.federation.privacy import Door, Ledger, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.methods.site import Workplace
-from fedtopics.methods.warm_start import Start, Words
+from fedtopics.methods.plan import Site
+from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.corpus import Corpus
@@ -68,7 +68,7 @@ def train(
     for name in documents:
         check_client_name(name)
     study = study.with_clients(documents)
-    begun = None if start is None else Start.of(start, vocabulary)
+    begun = None if start is None else WarmStart.of(start, vocabulary)
     folder = None if out is None else Path(out)
     half = study.server_half(begun)
     run = RunFolder(folder, study.identity(begun), study.checkpoint_every, resume, on_event)
@@ -78,26 +78,17 @@ def train(
     if folder is not None:
         (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
     ledgers = {
-        name: Ledger(study.method.name, study.fingerprint, ledger_path(folder, name))
-        for name in documents
-    }
-    workplaces = {
-        name: Workplace(
-            folder=None if folder is None else client_folder(folder, name),
-            tell=on_event or (lambda _: None),
-            embedding_model=study.clients[name].embedding_model,
-        )
+        name: Ledger(study.method.method_name, study.fingerprint, ledger_path(folder, name))
         for name in documents
     }
     try:
-        doors = {
-            name: _door(
-                study, name, data, rules.get(name, Policy()), ledgers[name], workplaces[name]
-            )
-            for name, data in documents.items()
-        }
+        doors = {}
+        for name, data in documents.items():
+            own = None if folder is None else client_folder(folder, name)
+            policy = rules.get(name, Policy())
+            doors[name] = _door(study, name, data, policy, ledgers[name], own, on_event)
         model = half.train(LocalClients(doors), run)
-        model = model if begun is None else begun.noted(model)
+        model = model if begun is None else begun.credited(model)
         model = run.save(model)
         run.event("finished")
         return model
@@ -123,13 +114,18 @@ def _door(
     data: Any,
     policy: Policy,
     ledger: Ledger,
-    workplace: Workplace,
+    folder: Path | None,
+    on_event: OnEvent | None,
 ) -> Door:
-    def tell(done: int, documents: int) -> None:
-        workplace.tell({"event": "embedding", "client": name, "done": done, "documents": documents})
+    notify = on_event or (lambda _: None)
+    embedding_model = study.clients[name].embedding_model
+
+    def on_progress(done: int, documents: int) -> None:
+        notify({"event": "embedding", "client": name, "done": done, "documents": documents})
 
     try:
-        corpus = study.embedded(Corpus.of(data), workplace.embedding_model, tell)
+        corpus = study.embedded(Corpus.of(data), embedding_model, on_progress)
     except InputError as error:
         raise type(error)(f"Client {name!r}: {error}") from None
-    return Door(name, study.client_half(name, corpus, policy, workplace), policy, ledger)
+    site = Site(name, corpus, policy, folder, notify, embedding_model)
+    return Door(name, study.client_half(site), policy, ledger)

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
+    SerializeAsAny,
     ValidationError,
     field_validator,
     model_validator,
@@ -23,22 +23,12 @@ from pydantic import (
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.privacy import Policy, explain
-from fedtopics.methods.registry import (
-    CLIENT_HALVES,
-    SERVER_HALVES,
-    STARTED,
-    DiscriminativeSettings,
-    FLDASettings,
-    FSCCLSettings,
-    FSTCSettings,
-    GFedNTMSettings,
-    KMeansSettings,
-    LDASettings,
-    ServerHalf,
-    TopicClient,
-)
-from fedtopics.methods.site import HERE, Workplace
-from fedtopics.methods.warm_start import Start, Words
+from fedtopics.methods.client import TopicClient
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.registry import METHODS, Method, find_method
+from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.training import Program
+from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.corpus import Columns, Corpus
@@ -111,26 +101,21 @@ class FederationSettings(BaseModel):
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
 
 
-def _method_name(given: Any) -> Any:
-    if isinstance(given, dict):
-        return given.get("name", "gfedntm")
-    return getattr(given, "name", None)
+def _settings_of(value: Any) -> Any:
+    """Make a method's settings of a study's table, by the method that it names."""
+    if isinstance(value, TopicSettings):
+        return value
+    name = value.get("name", "gfedntm") if isinstance(value, Mapping) else None
+    if name not in METHODS.names:
+        raise ValueError(f"a method is a table with name = one of {', '.join(METHODS.names)}")
+    try:
+        method = find_method(name)
+    except StudyError as error:
+        raise ValueError(str(error)) from None
+    return method.settings(**value)
 
 
-MethodSettings = Annotated[
-    Annotated[GFedNTMSettings, Tag("gfedntm")]
-    | Annotated[LDASettings, Tag("lda")]
-    | Annotated[FLDASettings, Tag("flda")]
-    | Annotated[KMeansSettings, Tag("kmeans")]
-    | Annotated[DiscriminativeSettings, Tag("discriminative")]
-    | Annotated[FSTCSettings, Tag("fstc")]
-    | Annotated[FSCCLSettings, Tag("fsccl")],
-    Discriminator(
-        _method_name,
-        custom_error_type="method",
-        custom_error_message=f"a method is a table with name = one of {', '.join(SERVER_HALVES)}",
-    ),
-]
+MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)]
 
 
 class Study(BaseModel):
@@ -148,7 +133,7 @@ class Study(BaseModel):
     name: str = Field("study", description="a name for people")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
-    method: MethodSettings = Field(GFedNTMSettings(), description="the method")
+    method: MethodSettings = Field({}, validate_default=True, description="the method")
     text: TextRules = Field(TextRules(), description="how a text becomes words")
     vocabulary: VocabularyLimits = Field(
         VocabularyLimits(), description="which words are agreed on"
@@ -231,10 +216,10 @@ class Study(BaseModel):
 
         It does if it is of this method and its texts became words by the same rules.
         """
-        same = model.info.get("method") == self.method.name and model.text == self.text
+        same = model.info.get("method") == self.method.method_name and model.text == self.text
         return "keep" if same else "agree"
 
-    def identity(self, start: Start | None = None) -> str:
+    def identity(self, start: WarmStart | None = None) -> str:
         """Return what a run is known by: one that is resumed has to have the same."""
         return self.fingerprint + ("" if start is None else f"-{start.fingerprint}")
 
@@ -248,7 +233,21 @@ class Study(BaseModel):
         settings = dict(_settings(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
 
-    def server_half(self, start: Start | None = None) -> ServerHalf:
+    @property
+    def title(self) -> str:
+        """What is trained, in a few words."""
+        network = getattr(self.method, "network", "")
+        return self.registration.name + (f" with {network}" if network else "")
+
+    @property
+    def registration(self) -> Method:
+        """What is registered of the study's method."""
+        return find_method(self.method.method_name)
+
+    def _plan(self, start: WarmStart | None = None) -> Plan[Any]:
+        return Plan(self.method, self.text, self.vocabulary, self.seed, start)
+
+    def server_half(self, start: WarmStart | None = None) -> Program[Any, Any]:
         """Make the server's half of the method.
 
         Raises
@@ -256,52 +255,32 @@ class Study(BaseModel):
         StudyError
             If it is to begin with a model and cannot.
         """
-        name = self.method.name
+        method = self.registration
         if start is not None:
-            if name not in STARTED:
+            if not method.starts_from_models:
+                *first, last = (n for n in METHODS.names if find_method(n).starts_from_models)
                 raise StudyError(
-                    f"The method {name!r} cannot begin with a model; use {', '.join(STARTED[:-1])} "
-                    f"or {STARTED[-1]}."
+                    f"The method {method.name!r} cannot begin with a model; use "
+                    f"{', '.join(first)} or {last}."
                 )
-            start.check_method(name)
-        given = self.method, self.text, self.vocabulary, self.seed
-        return SERVER_HALVES[name](*given, *([] if start is None else [start]))
+            start.check_method(method.name)
+        return method.server(self._plan(start))
 
-    def client_half(
-        self, name: str, corpus: Corpus, policy: Policy, workplace: Workplace = HERE
-    ) -> TopicClient[Any]:
+    def client_half(self, site: Site) -> TopicClient[Any]:
         """Make a client's half of the method, over its documents and within its policy.
-
-        Parameters
-        ----------
-        name : str
-        corpus : Corpus
-            The documents there are.
-        policy : Policy
-        workplace : Workplace, optional
-            What the half may use of the client's computer.
 
         Raises
         ------
         StudyError
             If documents grow and the method takes all at once.
         """
-        if workplace.grown is not None and not isinstance(self.method, FLDASettings):
+        method = self.registration
+        if site.growing is not None and not method.takes_new_documents:
             raise StudyError(
-                f"The method {self.method.name!r} takes all documents at once; leave out --follow, "
-                "or use flda."
+                f"The method {method.name!r} takes all documents at once; leave out --follow, or "
+                "use flda."
             )
-        return CLIENT_HALVES[self.method.name](
-            name,
-            corpus,
-            self.method,
-            self.text,
-            self.vocabulary,
-            self.seed,
-            policy.min_documents,
-            policy.min_document_frequency,
-            workplace,
-        )
+        return method.client(self._plan(), site)
 
     def embedded(
         self,
@@ -436,7 +415,7 @@ def _toml(model: BaseModel, table: str, *, example: bool) -> str:
             inner = f"{table}{key}"
             body = _toml(value, f"{inner}.", example=example)
             tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
-        elif isinstance(value, dict):
+        elif key == "clients":
             for name, entry in value.items():
                 body = _toml(entry, "", example=example)
                 tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
@@ -452,6 +431,9 @@ def _plain(value: Any, example: bool) -> str:
         return '"..."'
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(key)} = {_plain(entry, example)}" for key, entry in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, Path):
         value = str(value if example else value.absolute())
     # JSON is TOML here, but for one character that TOML wants escaped.

@@ -1,9 +1,9 @@
-"""What the server halves of all methods share that train on an agreed vocabulary."""
+"""The agreement on words: what all clients of a study work on, and exchanges about it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,7 @@ from fedtopics.errors import StudyError
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.anchors import first_topics
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
-from fedtopics.methods.settings import TopicSettings
-from fedtopics.model.coherence import federated_coherence
-from fedtopics.model.shown_words import SHOWN, USUAL
-from fedtopics.model.shown_words import choose as choose_reading
+from fedtopics.methods.plan import Plan
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree
 
@@ -83,110 +80,69 @@ class Agreement:
         return self.clients.round(0, work)[0]
 
 
-def reach_agreement(
-    clients: Clients,
-    run: Run,
-    limits: VocabularyLimits,
-    n_topics: int,
-    draw: Draw,
-    further: TopicModel | None = None,
-) -> Agreement:
+def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
     """Agree on the words with all clients, or take up what a resumed run agreed on.
 
     Parameters
     ----------
     clients : Clients
     run : Run
-    limits : VocabularyLimits
-    n_topics : int
-        At least as many words are needed.
-    draw : Draw
-        Who trains in a round.
-    further : TopicModel, optional
-        One that is trained further with its own words: none leave the clients then.
+    plan : Plan
+        No words leave the clients if it has a model that is trained further with its own.
+    least_words : int
+        At least as many are needed.
 
     Raises
     ------
     StudyError
         If too few words are left.
     """
-    kept = run.recall("agreement")
-    if kept is not None:
-        _adopt(clients, kept, draw)
+    draw = plan.settings.draw(plan.seed)
+    agreed = run.recall("agreement")
+    if agreed is not None:
+        _adopt(clients, agreed, draw)
     else:
-        work = partial(_agree, clients, limits, n_topics, draw, further)
-        kept = clients.round(0, work)[0]
-    run.keep("agreement", kept)
-    vocabulary, counts = Vocabulary.of(kept), kept["counts"]
+        continued = None if plan.start is None else plan.start.continued
+        if continued is None:
+            work = partial(_agree, clients, plan.limits, least_words, draw)
+        else:
+            work = partial(_keep_words, clients, continued, draw)
+        agreed = clients.round(0, work)[0]
+    run.keep("agreement", agreed)
+    vocabulary, counts = Vocabulary.of(agreed), agreed["counts"]
     run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
-    sizes = kept["total"], counts["training"], kept["length"]
+    sizes = agreed["total"], counts["training"], agreed["length"]
     return Agreement(clients, vocabulary, *sizes, draw)
 
 
 def _agree(
-    clients: Clients,
-    limits: VocabularyLimits,
-    n_topics: int,
-    draw: Draw,
-    further: TopicModel | None,
+    clients: Clients, limits: VocabularyLimits, least_words: int, draw: Draw
 ) -> dict[str, Any]:
-    named = clients.call("vocabulary", NAMED) if further is None else {}
-    vocabulary = agree(named, limits) if further is None else further.vocabulary
-    if len(vocabulary) < n_topics:
+    replies = clients.call("vocabulary", NAMED)
+    vocabulary = agree(replies, limits)
+    if len(vocabulary) < least_words:
         raise StudyError(
             f"The agreed vocabulary has {len(vocabulary)} words, fewer than "
-            f"n_components = {n_topics}; ask for fewer topics, give more documents, or lower "
+            f"n_components = {least_words}; ask for fewer topics, give more documents, or lower "
             "min_document_frequency."
         )
-    sizes = named or clients.call("size", {"documents": ()})
-    total = sum(reply["documents"] for reply in sizes.values())
-    if further is None:
-        length = float(vocabulary.occurrences.sum() / total)
-    else:  # what was agreed on stays, as the words do
-        told = further.vocabulary.occurrences.sum() / max(sum(further.documents.values()), 1)
-        length = float(further.info.get("length", told))
+    total = sum(reply["documents"] for reply in replies.values())
+    length = float(vocabulary.occurrences.sum() / total)
     agreed = vocabulary.plain() | {"total": total, "length": length}
+    return agreed | {"counts": _adopt(clients, agreed, draw)}
+
+
+def _keep_words(clients: Clients, model: TopicModel, draw: Draw) -> dict[str, Any]:
+    """Agree on the words of a model that is trained further: none leave the clients."""
+    replies = clients.call("size", {"documents": ()})
+    total = sum(reply["documents"] for reply in replies.values())
+    usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
+    length = float(model.info.get("length", usual))
+    agreed = model.vocabulary.plain() | {"total": total, "length": length}
     return agreed | {"counts": _adopt(clients, agreed, draw)}
 
 
 def _adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw) -> dict[str, Any]:
     total = max(1, round(agreed["total"] * draw.share(len(clients.names))))
-    told = {"words": agreed["words"], "total": total, "length": agreed["length"]}
-    return clients.prepare("adopt", ADOPTED, **told)
-
-
-def describe(
-    agreement: Agreement,
-    settings: TopicSettings,
-    model: Mapping[str, Any],
-    make: Callable[..., TopicModel],
-) -> TopicModel:
-    """Ask the clients how much they write about each topic, and choose how topics are read.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    settings : TopicSettings
-    model : mapping
-        The trained model as the clients' functions take it.
-    make : function
-        Makes the TopicModel, given the vocabulary and what the clients say.
-    """
-    n_topics, vocabulary = settings.n_components, agreement.vocabulary
-    template: Template = {"theta": (n_topics,)}
-    words: Template = {"sums": (n_topics, len(vocabulary))}
-    replies = agreement.call("shares", template, **model)
-    documents = {name: reply["documents"] for name, reply in replies.items()}
-    made = make(
-        vocabulary=vocabulary,
-        shares={name: reply["theta"] / max(documents[name], 1) for name, reply in replies.items()},
-        documents=documents,
-        word_sums=agreement.sum("word_sums", words, **model)["sums"],
-    )
-    readings = settings.readings
-    if settings.coherence == "nothing":
-        return replace(made, reading=readings[0] if len(readings) == 1 else USUAL)
-    topics = [made.read(reading, SHOWN) for reading in readings]
-    coherence = federated_coherence(partial(agreement.sum, "pairs"), topics, settings.coherence)
-    chosen = choose_reading(topics, coherence)
-    return replace(made, reading=readings[chosen], coherence=coherence[chosen])
+    payload = {"words": agreed["words"], "total": total, "length": agreed["length"]}
+    return clients.prepare("adopt", ADOPTED, **payload)

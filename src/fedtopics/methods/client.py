@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import StudyError
+from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.site import HERE, Workplace
 from fedtopics.model.coherence import count_pairs, is_usual
 from fedtopics.model.shown_words import READINGS
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import (
-    TextRules,
-    VocabularyLimits,
     WordCounts,
     count_words,
     fingerprint,
@@ -31,65 +28,75 @@ Documents = NDArray[np.int64]
 EVALUATION_BATCH = 1024
 
 
+Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
+
+
+def leaves(what: str) -> Callable[[Function], Function]:
+    """Publish a function of a client's half: servers may call it, if the study's schedule has it.
+
+    Parameters
+    ----------
+    what : str
+        What leaves the client with a reply, for people.
+    """
+
+    def publish(function: Function) -> Function:
+        function.leaves = what  # type: ignore[attr-defined]
+        return function
+
+    return publish
+
+
 class TopicClient(ABC, Generic[Settings]):
     """A client's documents, and what is asked of them whichever way topics are found.
 
     Parameters
     ----------
-    name : str
-    corpus : Corpus
-    settings, text, limits, seed
-        As of the server's half: the study.
-    min_documents, min_document_frequency : int
-        The client's own policy, which the half keeps to by itself.
-    workplace : Workplace, optional
+    plan : Plan
+    site : Site
+        Its policy is kept by the half itself, besides the client's door.
     """
 
-    method: ClassVar[str]
-    version: ClassVar[int]  # of what its functions take, give and compute
-    published: ClassVar[tuple[str, ...]]
-
-    def __init__(
-        self,
-        name: str,
-        corpus: Corpus,
-        settings: Settings,
-        text: TextRules,
-        limits: VocabularyLimits,
-        seed: int,
-        min_documents: int = 1,
-        min_document_frequency: int = 1,
-        workplace: Workplace = HERE,
-    ) -> None:
-        self.name = name
-        self.workplace = workplace
-        self.settings = settings
-        self.min_documents = min_documents
-        self._rarest = max(limits.min_document_frequency, min_document_frequency)
-        self._rarest_allowed = min_document_frequency
-        self._seed = (seed, int.from_bytes(name.encode()))
-        self._corpus = corpus
-        self._text = text
-        self._limits = limits
+    def __init__(self, plan: Plan[Settings], site: Site) -> None:
+        self.name = site.name
+        self.site = site
+        self.settings = plan.settings
+        self.min_documents = site.policy.min_documents
+        self._rarest_allowed = site.policy.min_document_frequency
+        self._rarest = max(plan.limits.min_document_frequency, self._rarest_allowed)
+        self._seed = (plan.seed, int.from_bytes(site.name.encode()))
+        self._corpus = site.corpus
+        self._text = plan.text
+        self._limits = plan.limits
         self._fingerprint = ""
         self._pairs: set[str] = set()  # that were asked for
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.settings.method_name
+
+    @cached_property
+    def published(self) -> frozenset[str]:
+        """Functions that the study's schedule has: no other is answered."""
+        return frozenset(self.schedule(self.settings))
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Say how often a study with these settings calls which function."""
-        end = dict.fromkeys(("shares", "word_sums", "pairs"), "once, at the end")
-        if settings.coherence == "nothing":
-            del end["pairs"]
-        return cls.rounds(settings) | end
+        first = dict.fromkeys(("vocabulary", "adopt"), "once")
+        return first | cls.rounds(settings) | cls.end(settings)
+
+    @staticmethod
+    def end(settings: TopicSettings) -> dict[str, str]:
+        """Say which functions a study calls at its end."""
+        scored = ("pairs",) if settings.coherence != "nothing" else ()
+        return dict.fromkeys(("shares", "word_sums", *scored), "once, at the end")
 
     @staticmethod
     @abstractmethod
     def rounds(settings: Any) -> dict[str, str]:
         """Say which functions a study calls before its end with these settings, and how often."""
-
-    @abstractmethod
-    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        """Count these words in the documents, each in its column."""
 
     @abstractmethod
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
@@ -99,13 +106,40 @@ class TopicClient(ABC, Generic[Settings]):
         """Return the number of topics of the server's model."""
         return int(self.settings.n_components)
 
-    def begin(self, length: float) -> None:
+    def prepare(self, length: float) -> None:
         """Do what else is needed once there is a vocabulary and its `bag`."""
 
-    def seen(self) -> Documents:
-        """Return the rows of the documents of which something is known: a word."""
+    def not_empty(self) -> Documents:
+        """Return the rows of the documents that topics can be found in: those with a word."""
         return np.flatnonzero(np.diff(self.bag.indptr))
 
+    def split(self, documents: int, total: int) -> int:
+        """Choose the documents to train with, of those in `known`; return how many they are."""
+        return len(self.known)
+
+    @cached_property
+    def _counts(self) -> WordCounts:
+        return count_words(self._corpus, self._text)
+
+    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
+        """Count these words in the documents, each in its column."""
+        return self._counts.columns(words)
+
+    @leaves("Their number.")
+    def size(self) -> dict[str, Any]:
+        """Count the documents, where the vocabulary is known already."""
+        return {"documents": len(self._corpus)}
+
+    def forget(self) -> None:
+        """Begin a study: what was sent before is of another one."""
+
+    @leaves("Words with their document frequencies and occurrences; the number of documents.")
+    def vocabulary(self) -> dict[str, Any]:
+        """Name the words that enough of the documents have (gFedNTM's GetClientVocab)."""
+        self.forget()
+        return self._counts.named(self._rarest)
+
+    @leaves("Numbers of documents: all, those to train with, those without a known word.")
     def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
         """Take up the agreed vocabulary.
 
@@ -116,41 +150,34 @@ class TopicClient(ABC, Generic[Settings]):
             Documents of the clients of a round: of all, or of as many as are drawn, on average.
         length : float
             Words of an average document of all clients.
-
-        Leaves the client
-            Numbers of documents: all, those to train with, those without a known word.
         """
         self._fingerprint = fingerprint(words)
         self._words = frozenset(words)
         self.bag = self.count({word: i for i, word in enumerate(words)}).astype(np.float32)
-        self.begin(length)
-        self.known = self.seen()
+        self.prepare(length)
+        self.known = self.not_empty()
         documents = self.bag.shape[0]
         return {
             "documents": documents,
-            "training": len(self.known),
+            "training": self.split(documents, total),
             "without_known_word": documents - len(self.known),
         }
 
+    @leaves("n_topics numbers and the number of documents.")
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
-        """Sum theta over all documents with a known word.
-
-        Leaves the client
-            n_topics numbers and the number of documents.
-        """
+        """Sum theta over all documents with a known word."""
         self.check(vocabulary)
         total = np.zeros(self.n_topics(**model))
         for _, theta in self.thetas(**model):
             total += theta.sum(0)
         return {"theta": total, "documents": len(self.known)}
 
+    @leaves(
+        "n_topics numbers for each word that enough of the documents have, zeros for the rest; "
+        "the number of documents."
+    )
     def word_sums(self, vocabulary: str, **model: Any) -> dict[str, Any]:
-        """Sum the words of all documents, weighted by theta, to read the topics by.
-
-        Leaves the client
-            n_topics numbers for each word that enough of the documents have, zeros for the rest;
-            the number of documents.
-        """
+        """Sum the words of all documents, weighted by theta, to read the topics by."""
         # Apart from `shares`, which the server sees one by one: of these it needs the sum alone.
         self.check(vocabulary)
         total = np.zeros((self.n_topics(**model), self.bag.shape[1]))
@@ -159,15 +186,14 @@ class TopicClient(ABC, Generic[Settings]):
         total[:, self._frequency < self._rarest] = 0
         return {"sums": total, "documents": len(self.known)}
 
+    @leaves(
+        "For each pair of words of a topic, the number of windows or documents that hold both; "
+        "the numbers of windows and documents."
+    )
     def pairs(
         self, vocabulary: str, words: list[str], topics: NDArray[np.int64], windows: list[int]
     ) -> dict[str, Any]:
-        """Count how often the topics' words occur together, to score their coherence.
-
-        Leaves the client
-            For each pair of words of a topic, the number of windows or documents that hold both;
-            the numbers of windows and documents.
-        """
+        """Count how often the topics' words occur together, to score their coherence."""
         self.check(vocabulary)
         asked = fingerprint([*words, *map(str, topics.ravel().tolist())])
         if (
@@ -209,39 +235,6 @@ class TopicClient(ABC, Generic[Settings]):
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
                 f"{self._fingerprint or 'none'}; begin the study anew."
             )
-
-
-class AgreeingClient(TopicClient[Settings]):
-    """A client that agrees on a vocabulary with the others before anything else."""
-
-    @classmethod
-    def schedule(cls, settings: Settings) -> dict[str, str]:
-        """Say how often a study with these settings calls which function."""
-        return dict.fromkeys(("vocabulary", "adopt"), "once") | super().schedule(settings)
-
-    @cached_property
-    def _counts(self) -> WordCounts:
-        return count_words(self._corpus, self._text)
-
-    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        """Count these words in the documents, each in its column."""
-        return self._counts.columns(words)
-
-    def size(self) -> dict[str, Any]:
-        """Count the documents, where the vocabulary is known already.
-
-        Leaves the client
-            Their number.
-        """
-        return {"documents": len(self._corpus)}
-
-    def vocabulary(self) -> dict[str, Any]:
-        """Name the words that enough of the documents have (gFedNTM's GetClientVocab).
-
-        Leaves the client
-            Words with their document frequencies and occurrences; the number of documents.
-        """
-        return self._counts.named(self._rarest)
 
 
 def in_order(rows: Documents) -> Iterator[Documents]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedtopics.errors import DataError
 from fedtopics.methods.anchors import project
-from fedtopics.methods.client import AgreeingClient, Documents
+from fedtopics.methods.client import Documents, TopicClient, leaves
 from fedtopics.methods.settings import MinibatchSettings
 
 Settings = TypeVar("Settings", bound=MinibatchSettings)
@@ -76,7 +76,7 @@ class Minibatches:
         return self._epoch[1][place * size : (place + 1) * size]
 
 
-class MinibatchClient(AgreeingClient[Settings]):
+class MinibatchClient(TopicClient[Settings]):
     """A client that trains on minibatches of its documents.
 
     A round's minibatch is a function of (seed, name, round) alone: a repeated call gives the same
@@ -97,30 +97,22 @@ class MinibatchClient(AgreeingClient[Settings]):
         """Share of the documents that training does not see."""
         return 0.0
 
-    def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
-        """Take up the agreed vocabulary; split off the documents for validation.
-
-        Parameters are those of `TopicClient.adopt`; a proportional minibatch is a part of `total`.
-
-        Leaves the client
-            Numbers of documents: all, those to train with, those without a known word.
-        """
-        counts = super().adopt(words, total, length)
+    def split(self, documents: int, total: int) -> int:
+        """Hold documents back for validation; a proportional minibatch is a part of `total`."""
         self.minibatches = Minibatches(self.known, self._seed, self.held_back, self.min_documents)
         proportional = self.settings.batch_split == "proportional"
-        part = counts["documents"] / total if proportional else 1
+        part = documents / total if proportional else 1
         self._size = self.minibatches.size(self.settings.batch_size * part)
-        return counts | {"training": len(self.minibatches.training)}
+        return len(self.minibatches.training)
 
+    @leaves(
+        "For each word that enough of the documents have: 300 random mixtures of how often other "
+        "words stand in a document with it, the number of documents, and its summed share of "
+        "their words; zeros for other words. Where texts are short or words few, that is as good "
+        "as counts of pairs of words, down to one document."
+    )
     def projections(self, vocabulary: str) -> dict[str, Any]:
-        """Sum what stands beside each word in a document, in a random projection.
-
-        Leaves the client
-            For each word that enough of the documents have: 300 random mixtures of how often
-            other words stand in a document with it, the number of documents, and its summed share
-            of their words; zeros for other words. Where texts are short or words few, that is as
-            good as counts of pairs of words, down to one document.
-        """
+        """Sum what stands beside each word in a document, in a random projection."""
         self.check(vocabulary)
         sums = project(self.frequent(), self._seed[0])
         return sums | {"documents": self.bag.shape[0]}

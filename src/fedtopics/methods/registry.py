@@ -1,70 +1,121 @@
-"""Federated methods, one file a paper: the server's half and the client's half side by side."""
+"""Methods by name: what a study, a policy, a command, a report and an estimator read of each."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from fedtopics.methods.base import ServerHalf
+from fedtopics.extras import Registry
 from fedtopics.methods.client import TopicClient
-from fedtopics.methods.cluster_settings import (
-    DiscriminativeSettings,
-    FSCCLSettings,
-    FSTCSettings,
-    KMeansSettings,
+from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.training import Program
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A function of the client's half that a study calls.
+
+    Parameters
+    ----------
+    function : str
+    often : str
+        How often it is called.
+    leaves : str
+        What leaves the client with a reply.
+    """
+
+    function: str
+    often: str
+    leaves: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """A federated method, as all else knows it.
+
+    Parameters
+    ----------
+    name : str
+        In a study's ``[method]``.
+    title : str
+        For people.
+    settings : subclass of TopicSettings
+    server : subclass of Program
+        Made of a `Plan`.
+    client : subclass of TopicClient
+        Made of a `Plan` and a `Site`.
+    version : int
+        Of what the client's functions take, return and compute.
+    shows : {"topics", "clusters"}
+        What its models have.
+    starts_from_models : bool
+        Whether a training can start from a model or topics.
+    takes_new_documents : bool
+        Whether a client's documents may grow while it runs.
+    inferences : sequence of classes
+        What finds topics or clusters by its models, besides networks; each has a `name`.
+    """
+
+    name: str
+    title: str
+    settings: type[TopicSettings]
+    server: type[Program[Any, Any]]
+    client: type[TopicClient[Any]]
+    version: int = 1
+    shows: Literal["topics", "clusters"] = "topics"
+    starts_from_models: bool = False
+    takes_new_documents: bool = False
+    inferences: Sequence[type[Any]] = field(default=())
+
+    def exchanges(self, settings: TopicSettings) -> list[Exchange]:
+        """Return what a study with these settings asks of a client."""
+        schedule = self.client.schedule(settings)
+        return [Exchange(name, often, self.leaves(name)) for name, often in schedule.items()]
+
+    @property
+    def functions(self) -> list[str]:
+        """Names of the functions that the client's half has for studies, in the alphabet."""
+        return sorted(name for name in dir(self.client) if self.leaves(name))
+
+    def leaves(self, function: str) -> str:
+        """Return what leaves a client with a reply of a function; nothing for an unknown one."""
+        return str(getattr(getattr(self.client, function, None), "leaves", ""))
+
+
+METHODS: Registry[Method] = Registry(
+    "method",
+    "fedtopics.methods",
+    {
+        name: f"fedtopics.methods.{name}:METHOD"
+        for name in ("gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc", "fsccl")
+    },
+    maker=lambda method: method.server,
 )
-from fedtopics.methods.discriminative.method import Discriminative, DiscriminativeClient
-from fedtopics.methods.flda.method import FLDA, FLDAClient
-from fedtopics.methods.fsccl.method import FSCCL, FSCCLClient
-from fedtopics.methods.fstc.method import FSTC, FSTCClient
-from fedtopics.methods.gfedntm.method import GFedNTM, GFedNTMClient
-from fedtopics.methods.kmeans.method import KMeans, KMeansClient
-from fedtopics.methods.lda.method import LDA, LDAClient
-from fedtopics.methods.settings import FLDASettings, GFedNTMSettings, LDASettings
-
-_HALVES: list[tuple[Callable[..., ServerHalf], type[TopicClient[Any]]]] = [
-    (GFedNTM, GFedNTMClient),
-    (LDA, LDAClient),
-    (FLDA, FLDAClient),
-    (FSTC, FSTCClient),
-    (FSCCL, FSCCLClient),
-    (Discriminative, DiscriminativeClient),
-    (KMeans, KMeansClient),
-]
-SERVER_HALVES = {client.method: server for server, client in _HALVES}
-CLIENT_HALVES = {client.method: client for _, client in _HALVES}
-STARTED = ("gfedntm", "lda", "flda")  # methods that can begin with a model
-VERSIONS = {name: half.version for name, half in CLIENT_HALVES.items()}
 
 
-def what_leaves(method: str, function: str) -> str:
-    """Return what a client's function says of itself under "Leaves the client"."""
-    text = inspect.getdoc(getattr(CLIENT_HALVES.get(method), function, None)) or ""
-    _, _, section = text.partition("Leaves the client\n")
-    return " ".join(section.partition("\n\n")[0].split())
+def register(method: Method) -> Method:
+    """Make a method known under its name.
+
+    Raises
+    ------
+    StudyError
+        If the name is that of another method.
+    """
+    return METHODS.register(method.name, method)
 
 
-__all__ = [
-    "CLIENT_HALVES",
-    "SERVER_HALVES",
-    "STARTED",
-    "VERSIONS",
-    "DiscriminativeClient",
-    "DiscriminativeSettings",
-    "FLDAClient",
-    "FLDASettings",
-    "FSCCLClient",
-    "FSCCLSettings",
-    "FSTCClient",
-    "FSTCSettings",
-    "GFedNTMClient",
-    "GFedNTMSettings",
-    "KMeansClient",
-    "KMeansSettings",
-    "LDAClient",
-    "LDASettings",
-    "ServerHalf",
-    "TopicClient",
-    "what_leaves",
-]
+def find_method(name: str) -> Method:
+    """Return the method of a name: one of ours, a registered one, or an installed package's.
+
+    Raises
+    ------
+    StudyError
+        If there is none.
+    """
+    return METHODS.find(name)
+
+
+def versions() -> dict[str, int]:
+    """Return the version of each method that is here."""
+    return {name: find_method(name).version for name in METHODS.names}

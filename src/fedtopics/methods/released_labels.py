@@ -1,7 +1,7 @@
-"""Which cluster each of a client's documents was told of as: what protects the next reply.
+"""Which cluster each of a client's documents was summed in: what protects the next reply.
 
 Of two replies about the same clustering, the difference of the sums is what moved between them. So
-documents move in groups, which needs the labels that were told, also by a process before this one.
+documents move in groups, which needs the labels of the last reply, also of an earlier process.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Labels = NDArray[np.int64]
 FILE = "labels.safetensors"
 
 
-class ToldLabels:
-    """The labels last told of each clustering.
+class ReleasedLabels:
+    """The labels of the last reply about each clustering.
 
     Parameters
     ----------
@@ -34,33 +34,35 @@ class ToldLabels:
     def __init__(self, least: int, folder: Path | None) -> None:
         self._least = least
         self._file = None if folder is None or least < 2 else folder / FILE
-        self._told: dict[Clustering, Labels] = {}
+        self._labels: dict[Clustering, Labels] = {}
         if self._file is not None and self._file.exists():
             for key, labels in load(self._file.read_bytes()).items():
                 start, number, half = map(int, key.split("-"))
-                self._told[start, number, half] = labels
+                self._labels[start, number, half] = labels
 
     def together(self, clustering: Clustering, labels: Labels) -> Labels:
-        """Let documents leave what was told of them in groups alone; remember where they are."""
-        before = self._told.get(clustering)
+        """Let documents change their cluster in groups only; remember where they are."""
+        before = self._labels.get(clustering)
         if before is not None and len(before) == len(labels):
             labels = move_together(before, labels, clustering[1], self._least)
-        self._told[clustering] = labels
+        self._labels[clustering] = labels
         return labels
 
     def of(self, number: int, half: int) -> list[Labels]:
-        """Return what was told of all clusterings of so many clusters."""
-        return [told for (_, k, part), told in self._told.items() if (k, part) == (number, half)]
+        """Return the labels of all clusterings of so many clusters."""
+        wanted = (number, half)
+        return [labels for (_, k, part), labels in self._labels.items() if (k, part) == wanted]
 
     def forget(self) -> None:
-        """Begin anew."""
-        self._told = {}
+        """Start over: nothing was released yet."""
+        self._labels = {}
         self.keep()
 
     def keep(self) -> None:
         """Write them down, before the reply leaves."""
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
+            named = {"-".join(map(str, key)): labels for key, labels in self._labels.items()}
             part = self._file.with_suffix(".part")
-            part.write_bytes(save({"-".join(map(str, key)): v for key, v in self._told.items()}))
+            part.write_bytes(save(named))
             part.replace(self._file)

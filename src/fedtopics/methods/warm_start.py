@@ -21,7 +21,7 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True)
-class Start:
+class WarmStart:
     """Topics to begin with.
 
     Parameters
@@ -45,7 +45,7 @@ class Start:
     once: bool = False
 
     @classmethod
-    def of(cls, given: Any, vocabulary: Words = "agree", once: bool = False) -> Start:
+    def of(cls, source: Any, vocabulary: Words = "agree", once: bool = False) -> WarmStart:
         """Begin with a TopicModel of any method that finds topics, or with a pair (beta, words).
 
         Raises
@@ -54,25 +54,25 @@ class Start:
             If it is neither, if beta and words do not fit together, if it has clusters instead of
             topics, or if a vocabulary is to be kept and there is none.
         """
-        if isinstance(given, cls):
-            return given
+        if isinstance(source, cls):
+            return source
         if vocabulary not in ("keep", "agree"):
             raise StudyError(f'vocabulary={vocabulary!r} is unknown; choose "keep" or "agree".')
-        if isinstance(given, TopicModel):
-            if isinstance(given.inference, ClusterInference):
+        if isinstance(source, TopicModel):
+            if isinstance(source.inference, ClusterInference):
                 raise StudyError(
-                    f"The model to begin with has clusters of {_method(given)}, not topics of "
+                    f"The model to begin with has clusters of {_method(source)}, not topics of "
                     "words; begin with a model of gfedntm, lda or flda."
                 )
-            topics = given.share[:, None] * given.beta
-            return cls(given.vocabulary.words, topics, given, vocabulary, once)
+            topics = source.share[:, None] * source.beta
+            return cls(source.vocabulary.words, topics, source, vocabulary, once)
         if vocabulary == "keep":
             raise StudyError(
                 'A pair of beta and words has no vocabulary to keep; set vocabulary to "agree", or '
                 "give a TopicModel."
             )
         try:
-            beta, words = given
+            beta, words = source
             topics = np.asarray(beta, np.float64)
             usable = np.isfinite(topics).all() and (topics >= 0).all() and topics.sum() > 0
             if topics.ndim != 2 or topics.shape[1] != len(words) or not usable:
@@ -85,14 +85,14 @@ class Start:
         return cls(list(words), topics / topics.sum())
 
     @property
-    def further(self) -> TopicModel | None:
+    def continued(self) -> TopicModel | None:
         """The model, if it is trained further as it is."""
         return self.model if self.vocabulary == "keep" else None
 
     @property
-    def done(self) -> int:
+    def rounds(self) -> int:
         """Rounds that count on: those of a model that is trained further."""
-        return 0 if self.further is None else int(self.further.info.get("rounds", 0))
+        return 0 if self.continued is None else int(self.continued.info.get("rounds", 0))
 
     @property
     def fingerprint(self) -> str:
@@ -118,14 +118,14 @@ class Start:
             "vocabulary": self.vocabulary,
         }
 
-    def noted(self, model: TopicModel) -> TopicModel:
+    def credited(self, model: TopicModel) -> TopicModel:
         """Return the model that came of it, which says so in its info; labels stay with topics."""
         if self.model is None:
             return model
         model = replace(model, info={**model.info, "continued": self.origin})
         # A topic keeps its number; with F-LDA its id, if the model went on as it is.
         before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
-        if "ids" in model.info and self.further is None:
+        if "ids" in model.info and self.continued is None:
             return model
         place = {id_: number for number, id_ in enumerate(after)}
         names = {place.get(before[number]): name for number, name in self.model.labels.items()}
@@ -139,9 +139,9 @@ class Start:
         StudyError
             Naming both.
         """
-        if self.further is not None and _method(self.further) != method:
+        if self.continued is not None and _method(self.continued) != method:
             raise StudyError(
-                f"The model is one of {_method(self.further)}, the study trains {method}, so it "
+                f"The model is one of {_method(self.continued)}, the study trains {method}, so it "
                 'cannot go on as it is; set vocabulary to "agree" to begin with its topics.'
             )
 
@@ -161,11 +161,11 @@ class Start:
 
     def lists(self, n_words: int) -> list[dict[str, float]]:
         """Return each topic as its first words with their weights in it."""
-        found = []
+        lists = []
         for topic in self.topics / np.maximum(self.topics.sum(1, keepdims=True), TINY):
             order = np.argsort(-topic, kind="stable")[:n_words]
-            found.append({self.words[i]: float(topic[i]) for i in order if topic[i] > 0})
-        return found
+            lists.append({self.words[i]: float(topic[i]) for i in order if topic[i] > 0})
+        return lists
 
     def on(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return p(topic, word) of these words; a word that is new has none.

@@ -9,9 +9,7 @@ of tensors, so that they can travel and be stored.
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
-from fedtopics.errors import StudyError
+from fedtopics.extras import Registry
 from fedtopics.networks.adapter import Adapter, represent, score
 from fedtopics.networks.base import (
     Batch,
@@ -27,8 +25,7 @@ from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 from fedtopics.networks.neurallda import NeuralLDA
 from fedtopics.networks.prodlda import CombinedTM, ProdLDA, ZeroShotTM
 
-_NETWORKS: dict[str, type[NeuralTopicModel]] = {}
-ENTRY_POINTS = "fedtopics.networks"
+NETWORKS: Registry[type[NeuralTopicModel]] = Registry("network", "fedtopics.networks")
 
 
 def register(network: type[NeuralTopicModel]) -> type[NeuralTopicModel]:
@@ -40,22 +37,11 @@ def register(network: type[NeuralTopicModel]) -> type[NeuralTopicModel]:
         If the name is that of another network. A class of the same module and name replaces
         itself: its module was loaded again.
     """
-    taken, given = _full_name(_NETWORKS.get(network.name, network)), _full_name(network)
-    if taken != given:
-        raise StudyError(
-            f"The network {given} has the name {network.name!r}, which is that of {taken}; give "
-            "it a name of its own."
-        )
-    _NETWORKS[network.name] = network
-    return network
+    return NETWORKS.register(network.name, network)
 
 
-def _full_name(network: type[NeuralTopicModel]) -> str:
-    return f"{network.__module__}.{network.__qualname__}"
-
-
-for _ours in (ProdLDA, NeuralLDA, CombinedTM, ZeroShotTM):
-    register(_ours)
+for _network in (ProdLDA, NeuralLDA, CombinedTM, ZeroShotTM):
+    register(_network)
 
 
 def find_network(name: str) -> type[NeuralTopicModel]:
@@ -66,21 +52,7 @@ def find_network(name: str) -> type[NeuralTopicModel]:
     StudyError
         If there is none.
     """
-    if name not in _NETWORKS:
-        for entry in entry_points(group=ENTRY_POINTS, name=name):
-            try:
-                register(entry.load())
-            except StudyError:  # its name is taken
-                raise
-            except Exception as error:  # a package of somebody else: almost any kind
-                raise StudyError(
-                    f"The network {name!r} of the installed {entry.value} cannot be loaded "
-                    f"({type(error).__name__}); install its package anew."
-                ) from None
-    if name not in _NETWORKS:
-        known = ", ".join(_NETWORKS)
-        raise StudyError(f"There is no network {name!r}; known: {known}. Install or register it.")
-    return _NETWORKS[name]
+    return NETWORKS.find(name)
 
 
 __all__ = [

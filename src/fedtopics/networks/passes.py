@@ -20,7 +20,7 @@ from torch import Tensor
 from fedtopics.networks import Batch, NeuralTopicModel, Stage, Tensors, batch_weights
 
 
-def leaves(tensors: Mapping[str, Tensor]) -> Tensors:
+def autograd_leaves(tensors: Mapping[str, Tensor]) -> Tensors:
     """Detach tensors and let autograd collect their gradients."""
     return {name: tensor.detach().requires_grad_() for name, tensor in tensors.items()}
 
@@ -62,7 +62,7 @@ class ClientPass:
     def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
         self.network = network
         self.batch = batch
-        self.weights = leaves(batch_weights(network, weights, batch))
+        self.weights = autograd_leaves(batch_weights(network, weights, batch))
         self.weight_gradients: Tensors = {}
         self._inputs: list[tuple[Tensors, Tensors]] = [({}, {})]
         self._outputs: list[tuple[Tensors, Tensor]] = []
@@ -90,7 +90,7 @@ class ClientPass:
         return self._back(outputs, [*self._carried_gradients.values(), totals_gradient], stage)
 
     def _enter(self, shared: Tensors) -> None:
-        self._inputs.append((leaves(self._outputs[-1][0]), leaves(shared)))
+        self._inputs.append((autograd_leaves(self._outputs[-1][0]), autograd_leaves(shared)))
 
     def _back(
         self, outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, stage: int
@@ -120,7 +120,7 @@ class ServerPass:
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors) -> None:
         self.network = network
-        self.weights = leaves({name: weights[name] for name in network.finish_weights})
+        self.weights = autograd_leaves({name: weights[name] for name in network.finish_weights})
         self.weight_gradients: Tensors = {}
         self._tape: list[tuple[Tensor, Tensors]] = []
 

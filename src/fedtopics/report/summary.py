@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.errors import StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.privacy import Policy
 from fedtopics.inference.clusters import ClusterInference
-from fedtopics.methods.registry import what_leaves
+from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
 from fedtopics.model.shown_words import Reading
@@ -29,14 +30,6 @@ MORE = 1.05  # times its share overall, from which a topic is specific for a cli
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
-METHODS = {  # for people; the rest are words
-    "lda": "federated LDA",
-    "flda": "F-LDA",
-    "fstc": "FSTC",
-    "fsccl": "FSCCL",
-    "kmeans": "k-means",
-    "discriminative": "discriminative clustering",
-}
 SCORES = {
     "npmi": (
         "coherence, NPMI",
@@ -145,7 +138,11 @@ def _sentences(model: TopicModel, run: RunFacts, clusters: bool) -> list[str]:
 
 def _method(model: TopicModel) -> str:
     name, network = str(model.info.get("method", "?")), model.inference.name
-    return f"gFedNTM ({network})" if name == "gfedntm" else METHODS.get(name, name)
+    try:
+        title = find_method(name).title
+    except StudyError:  # of a package that is not installed here
+        title = name
+    return f"{title} ({network})" if name == "gfedntm" else title
 
 
 def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -276,7 +273,7 @@ def _left(run: RunFacts) -> dict[str, Any]:
         for row in rows:
             name = row["function"]
             first = {
-                "function": name, "meaning": what_leaves(row["method"], name),
+                "function": name, "meaning": find_method(row["method"]).leaves(name),
                 "replies": 0, "bytes": 0, "documents": row["documents"], "fields": row["fields"],
             }  # fmt: skip
             total = functions.setdefault(name, first)

@@ -1,1 +1,17 @@
 """Discriminative clustering, exact from sums."""
+
+from fedtopics.inference.clusters import Discriminants
+from fedtopics.methods.discriminative.client import DiscriminativeClient
+from fedtopics.methods.discriminative.method import Discriminative
+from fedtopics.methods.discriminative.settings import DiscriminativeSettings
+from fedtopics.methods.registry import Method
+
+METHOD = Method(
+    name="discriminative",
+    title="discriminative clustering",
+    settings=DiscriminativeSettings,
+    server=Discriminative,
+    client=DiscriminativeClient,
+    shows="clusters",
+    inferences=(Discriminants,),
+)

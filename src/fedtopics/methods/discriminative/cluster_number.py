@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Numbers
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.cluster_settings import DiscriminativeFields
 from fedtopics.methods.clusters import moments_about
-from fedtopics.methods.discriminative.separation import Split, Start, separate
-from fedtopics.methods.kmeans.method import begin_with_kmeans
+from fedtopics.methods.discriminative.separation import Separation, Split
+from fedtopics.methods.discriminative.settings import SeparationSettings
+from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.training import iterate
 
-Settings = TypeVar("Settings", bound=DiscriminativeFields)
+Settings = TypeVar("Settings", bound=SeparationSettings)
 MOST_ROUNDS = 40  # of a clustering that is only to tell how many clusters there are
 
 
@@ -25,7 +26,7 @@ def with_number(
     settings: Settings,
     origin: Numbers,
     seed: int,
-    tell: Callable[..., None],
+    notify: Callable[..., None],
 ) -> Settings:
     """Choose the number of clusters by how well those of two halves of the documents agree.
 
@@ -34,8 +35,8 @@ def with_number(
 
     Parameters
     ----------
-    tell : function ("candidate", n_components=, agreement=)
-        Told the agreement of each number, from 0 (by chance) to 1.
+    notify : function ("candidate", n_components=, agreement=)
+        Called with the agreement of each number, from 0 (by chance) to 1.
 
     Returns
     -------
@@ -49,16 +50,18 @@ def with_number(
     scores: dict[int, float] = {}
     halves = [moments_about(agreement, origin, half) for half in (0, 1) if settings.candidates]
     for number in settings.candidates:
-        own = settings.model_copy(update={"n_components": number})
-        found = []
+        candidate = settings.model_copy(update={"n_components": number})
+        clusterings = []
         for half, moments in enumerate(halves):
-            given = agreement, own, origin, moments, seed
-            clusters = begin_with_kmeans(*given, settings.finalists, half)
-            rounds = repeat(0, MOST_ROUNDS)
-            start = Start(origin, moments, Split.of(clusters))
-            found.append(separate(agreement, start, own, rounds, half).weights())
-        scores[number] = _agreement(agreement, origin, *found)
-        tell("candidate", n_components=number, agreement=scores[number])
+            separation = Separation(candidate, origin, moments, half)
+            first = start_with_kmeans(
+                agreement, candidate, origin, moments, seed, settings.finalists, half
+            )
+            numbers = repeat(0, MOST_ROUNDS)
+            split = iterate(agreement, separation, Split.of(first), numbers).best()
+            clusterings.append(separation.direct(split).weights())
+        scores[number] = _agreement(agreement, origin, *clusterings)
+        notify("candidate", n_components=number, agreement=scores[number])
     best = max(scores, key=lambda number: scores[number], default=settings.n_components)
     return settings.model_copy(update={"n_components": best})
 
@@ -71,8 +74,8 @@ def _agreement(
 ) -> float:
     """Return how well two clusterings agree: the adjusted Rand index, within clients."""
     template = dict.fromkeys(("together", "first", "second", "chance"), ())
-    given = {"origin": origin, "first": first, "second": second}
-    work = partial(agreement.sum, "agreeing_pairs", template, **given)
+    payload = {"origin": origin, "first": first, "second": second}
+    work = partial(agreement.sum, "agreeing_pairs", template, **payload)
     pairs = agreement.clients.round(0, work)[0]
     most = (pairs["first"] + pairs["second"]) / 2
     return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

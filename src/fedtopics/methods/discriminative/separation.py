@@ -5,9 +5,8 @@ What the method `discriminative` finds its clusters by, and FSTC its first label
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,12 @@ from numpy.typing import NDArray
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.cluster_settings import DiscriminativeFields
-from fedtopics.methods.clusters import ALL, check_told
-from fedtopics.methods.kmeans.method import Partition
+from fedtopics.methods.cluster_client import ALL
+from fedtopics.methods.clusters import check_enough
+from fedtopics.methods.discriminative.settings import SeparationSettings
+from fedtopics.methods.kmeans.lloyd import Partition
+from fedtopics.methods.training import Step
 
-OnRound = Callable[["Split", int, dict[str, Any]], None]
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
 RAREST = 1e-3  # a cluster's share of an even one, from which on it gets no more help
 
@@ -38,12 +38,15 @@ class Split:
     bias : float64 array of that shape
     apart : float64 array of shape (n_starts,)
         How far clusters are apart for their width: the trace of S_W^-1 S_B.
+    rounds : int
+        By which it was made.
     """
 
     sums: Numbers
     weights: Numbers
     bias: Numbers
     apart: Numbers
+    rounds: int = 0
 
     @classmethod
     def of(cls, clusters: Partition) -> Split:
@@ -54,84 +57,89 @@ class Split:
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""
         kept = ranked(-self.apart)[:1]
-        return Split(*(array[kept] for array in vars(self).values()))
+        kept_arrays = {name: array[kept] for name, array in self.arrays().items()}
+        return Split(**kept_arrays, rounds=self.rounds)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays by name."""
+        return {name: getattr(self, name) for name in ("sums", "weights", "bias", "apart")}
 
 
 @dataclass(frozen=True)
-class Start:
-    """What clusters are moved apart from.
+class Separation:
+    """Rounds that move clusters apart.
 
     Parameters
     ----------
+    settings : SeparationSettings
     origin : float64 array of shape (n_dimensions,)
         Mean embedding.
     moments : Moments
         Of the points.
-    split : Split
-        Memberships to begin with.
-    """
-
-    origin: Numbers
-    moments: Moments
-    split: Split
-
-
-def separate(
-    agreement: Agreement,
-    start: Start,
-    settings: DiscriminativeFields,
-    rounds: Iterable[int],
-    half: int = ALL,
-    on_round: OnRound | None = None,
-) -> Directed:
-    """Move clusters apart until they rest.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    start : Start
-    settings : DiscriminativeFields
-    rounds : iterable of int
-        Numbers of the rounds, as many as there may be.
     half : {0, 1, 2}
         Of a half of the documents, or of all.
-    on_round : function (Split, round, report), optional
-
-    Returns
-    -------
-    what finds the clusters of the clustering whose clusters are furthest apart
     """
-    state = start.split
-    for done, round_ in enumerate(rounds, 1):
-        directed = direct(state, start.moments, settings)
-        exchange = partial(_exchange, agreement, start.origin, directed, round_, half)
-        found, report = agreement.round(round_, exchange)
-        check_told(found["told"])
+
+    settings: SeparationSettings
+    origin: Numbers
+    moments: Moments
+    half: int = ALL
+
+    @property
+    def stops(self) -> Mapping[str, float]:
+        """Stop rules by name, with their numbers."""
+        return {"tolerance": self.settings.tolerance}
+
+    def exchange(
+        self, agreement: Agreement, state: Split, round_: int
+    ) -> tuple[Directed, dict[str, Any]]:
+        """Ask for the points summed by the memberships that projections and biases give."""
+        directed = self.direct(state)
+        shape = directed.bias.shape
+        template: Template = {
+            "sums": (*shape, len(self.origin)),
+            "weights": shape,
+            "sent": shape,
+        }
+        payload = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
+        payload |= {"origin": self.origin, "half": self.half}
+        return directed, agreement.sum("class_sums", template, round=round_, **payload)
+
+    def step(
+        self,
+        agreement: Agreement,
+        state: Split,
+        found: tuple[Directed, dict[str, Any]],
+        round_: int,
+    ) -> Step[Split]:
+        """Make the sums those of the new memberships."""
+        directed, reply = found
+        check_enough(reply["sent"])
         kept = agreement.keep(round_)
-        sums = complete(found, state) + kept * state.sums
-        weights = found["weights"] + kept * state.weights
+        sums = complete(reply, state) + kept * state.sums
+        weights = reply["weights"] + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
-        state = Split(sums, weights, directed.bias, directed.apart)
-        if done == TRIAL:
-            state = state.best()
-        arrived = bool(change < settings.tolerance)
-        if on_round is not None:
-            on_round(state, round_, {"arrived": arrived, **report})
-        if arrived:
-            break
-    return direct(state.best(), start.moments, settings)
+        after = Split(sums, weights, directed.bias, directed.apart, state.rounds + 1)
+        facts = {"loss": -float(after.apart.max()), "documents": int(self.moments.count)}
+        if after.rounds == TRIAL:
+            after = after.best()
+        return Step(after, facts, float(change))
+
+    def direct(self, state: Split) -> Directed:
+        """Find each clustering's projection from its sums, and bring its clusters to one size."""
+        return direct(state, self.moments, self.settings)
 
 
-def complete(found: Mapping[str, Numbers], before: Split) -> Numbers:
-    """Return the clusters' sums, of which clients told those of enough documents.
+def complete(reply: Mapping[str, Numbers], before: Split) -> Numbers:
+    """Return the clusters' sums, of which clients send those of enough documents.
 
-    What is told of a cluster stands for the rest of it; one that nobody tells of has the mean that
-    it had before.
+    What is sent of a cluster stands for the rest of it; one that nobody sends has the mean that it
+    had before.
     """
-    told = found["told"][..., None]
+    sent = reply["sent"][..., None]
     mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
-    means = np.where(told > 0, found["sums"] / np.maximum(told, TINY), mean_before)
-    sums: Numbers = means * found["weights"][..., None]
+    means = np.where(sent > 0, reply["sums"] / np.maximum(sent, TINY), mean_before)
+    sums: Numbers = means * reply["weights"][..., None]
     return sums
 
 
@@ -150,7 +158,7 @@ class Directed:
         return {name: getattr(self, name)[0] for name in names}
 
 
-def direct(state: Split, moments: Moments, settings: DiscriminativeFields) -> Directed:
+def direct(state: Split, moments: Moments, settings: SeparationSettings) -> Directed:
     """Find each clustering's projection from its sums, and bring its clusters to one size."""
     found = [
         discriminate(sums, weights, moments, settings.shrinkage)
@@ -162,16 +170,3 @@ def direct(state: Split, moments: Moments, settings: DiscriminativeFields) -> Di
         even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
         bias = bias - np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
     return Directed(projections, directions, bias, apart)
-
-
-def _exchange(
-    agreement: Agreement,
-    origin: Numbers,
-    directed: Directed,
-    round_: int,
-    half: int,
-) -> dict[str, Any]:
-    shape = directed.bias.shape
-    template: Template = {"sums": (*shape, len(origin)), "weights": shape, "told": shape}
-    given = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
-    return agreement.sum("class_sums", template, round=round_, origin=origin, half=half, **given)

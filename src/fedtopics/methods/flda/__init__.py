@@ -1,1 +1,18 @@
 """F-LDA: topics of each client's own LDA, merged by similarity."""
+
+from fedtopics.inference.theta import VariationalLDA
+from fedtopics.methods.flda.client import FLDAClient
+from fedtopics.methods.flda.method import FLDA
+from fedtopics.methods.flda.settings import FLDASettings
+from fedtopics.methods.registry import Method
+
+METHOD = Method(
+    name="flda",
+    title="F-LDA",
+    settings=FLDASettings,
+    server=FLDA,
+    client=FLDAClient,
+    starts_from_models=True,
+    takes_new_documents=True,
+    inferences=(VariationalLDA,),
+)

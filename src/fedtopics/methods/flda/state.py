@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedtopics.methods.base import Checkpoint
+from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
-from fedtopics.methods.settings import FLDASettings
 from fedtopics.metrics import cosines
 from fedtopics.model.topic_model import TopicModel
 
@@ -43,7 +43,7 @@ class GlobalTopic:
 
 
 @dataclass
-class State:
+class FLDAState:
     """What the server keeps from round to round."""
 
     topics: list[GlobalTopic]
@@ -52,20 +52,18 @@ class State:
     next_id: int = 0
     idle: int = 0
     coherence: float = -1.0
-    reason: str = ""  # to stop
     threshold: float = 0.0
     seen: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
 
-    def checkpoint(self) -> Checkpoint:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """Turn into an array of JSON."""
-        data = np.frombuffer(json.dumps(asdict(self)).encode(), np.uint8)
-        return Checkpoint(self.round, {"state": data}, {})
+        return {"state": np.frombuffer(json.dumps(asdict(self)).encode(), np.uint8)}
 
     @classmethod
-    def of(cls, saved: Checkpoint) -> State:
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> FLDAState:
         """Turn back."""
-        plain = json.loads(saved.arrays["state"].tobytes())
+        plain = json.loads(arrays["state"].tobytes())
         return cls(**plain | {"topics": [GlobalTopic(**topic) for topic in plain["topics"]]})
 
 
@@ -79,7 +77,7 @@ class Local:
     documents: int
 
 
-def resumed(model: TopicModel) -> State:
+def resumed(model: TopicModel) -> FLDAState:
     """Go on where a model's training ended."""
     info = model.info
     counts = np.maximum(model.weights["pseudo_counts"].numpy() - info["eta"], 0)
@@ -91,7 +89,7 @@ def resumed(model: TopicModel) -> State:
         seed = number < info["seeds"]
         occurrences = float(column.sum())
         topics.append(GlobalTopic(id_, words, list(info["clients"][number]), occurrences, seed))
-    return State(
+    return FLDAState(
         topics,
         round=info["rounds"],
         optimal={name: [info["ids"][k] for k in own] for name, own in info["optimal"].items()},
@@ -142,7 +140,7 @@ def link_topics(
 
 
 def go_on(
-    state: State,
+    state: FLDAState,
     local: Mapping[str, Local],
     merged: Sequence[tuple[dict[str, float], list[Place]]],
     threshold: float,
@@ -188,7 +186,7 @@ def _first(words: Mapping[str, float], n_words: int) -> dict[str, float]:
 
 
 def what_happened(
-    before: State, after: State, local: Mapping[str, Local], n_topics: int
+    before: FLDAState, after: FLDAState, local: Mapping[str, Local], n_topics: int
 ) -> dict[str, Any]:
     """Return a round as its event and the history of a model have it: its largest topics.
 

@@ -1,1 +1,17 @@
 """FSCCL: contrastive clustering, averaged over clients."""
+
+from fedtopics.inference.clusters import Contrastive
+from fedtopics.methods.fsccl.client import FSCCLClient
+from fedtopics.methods.fsccl.method import FSCCL
+from fedtopics.methods.fsccl.settings import FSCCLSettings
+from fedtopics.methods.registry import Method
+
+METHOD = Method(
+    name="fsccl",
+    title="FSCCL",
+    settings=FSCCLSettings,
+    server=FSCCL,
+    client=FSCCLClient,
+    shows="clusters",
+    inferences=(Contrastive,),
+)

@@ -1,1 +1,20 @@
 """FSTC: pseudo-labels by optimal transport, and shared cluster centres."""
+
+from fedtopics.inference.clusters import Adapted, FineTuned
+from fedtopics.methods.fstc.client import FSTCClient
+from fedtopics.methods.fstc.method import FSTC
+from fedtopics.methods.fstc.settings import FSTCSettings
+from fedtopics.methods.registry import Method
+
+METHOD = Method(
+    name="fstc",
+    title="FSTC",
+    settings=FSTCSettings,
+    server=FSTC,
+    client=FSTCClient,
+    shows="clusters",
+    inferences=(
+        Adapted,
+        FineTuned,
+    ),
+)

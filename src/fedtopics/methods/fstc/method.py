@@ -3,7 +3,7 @@
 Each client trains a network of its own on pseudo-labels that it finds by optimal transport, and
 pulls its cluster centres towards those of all clients: the only thing that travels round after
 round. The model is the mean of the clients' networks at the end. `FSTC` is what the server
-executes, `FSTCClient` what a client does, `fstc_training` how it trains.
+executes; `client` has what a client does, `training` how it trains.
 
 The paper pools every embedding at the server for the first labels; an embedding can be turned back
 into much of its text, so that is not offered. First labels are those of discriminative clustering,
@@ -18,79 +18,43 @@ Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering: Alg
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import cached_property, partial
+from collections.abc import Mapping
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, FedTopicsError, StudyError
-from fedtopics.inference.clusters import (
-    Adapted,
-    AdapterShape,
-    Centres,
-    ClusterInference,
-    Discriminants,
-    FineTuned,
-    TunedShape,
-    centred,
-)
-from fedtopics.inference.points import Numbers, move_together, sums_by_label
+from fedtopics.errors import StudyError
+from fedtopics.inference.clusters import Adapted, AdapterShape
+from fedtopics.inference.points import Numbers
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Checkpoint, Run
-from fedtopics.methods.client import Documents
-from fedtopics.methods.cluster_settings import FSTCSettings
-from fedtopics.methods.clusters import ALL, ClusterServer, Found, check_told, find_moments
+from fedtopics.methods.base import Run
+from fedtopics.methods.clusters import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.discriminative.cluster_number import with_number
-from fedtopics.methods.discriminative.method import (
-    DiscriminativeClient,
-    also,
-    before_separating,
-    begin,
-)
-from fedtopics.methods.discriminative.separation import separate
-from fedtopics.methods.fstc.training import (
-    EncodedInputs,
-    FixedInputs,
-    Inputs,
-    Told,
-    Trainer,
-    encoder_to_train,
-)
-from fedtopics.methods.kmeans.method import begin_with_kmeans
+from fedtopics.methods.discriminative.method import start_separation
+from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
+from fedtopics.methods.fstc.network import network_of, shape_of
+from fedtopics.methods.fstc.settings import FSTCSettings
+from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.training import Step, iterate
 from fedtopics.networks import Adapter
-from fedtopics.networks.trained_encoder import EncoderNetwork, Shapes, Tokens, TunedEncoder, digest
-from fedtopics.text.embeddings import document_embeddings
+from fedtopics.networks.trained_encoder import Shapes
 
-START_ROUNDS = 100  # most rounds of discriminative clustering before the first
 PROTOTYPES = "start/centres", "start/directions"  # have a row a cluster
-KEPT = 3  # rounds whose state a client keeps
-DIMENSIONS = 4  # most of a weight
 Arrays = dict[str, NDArray[Any]]
 
 
-def network_of(settings: FSTCSettings) -> type[Adapted]:
-    """Return what finds clusters by what these settings train."""
-    return FineTuned if settings.fine_tune else Adapted
+class FSTC(ClusterProgram[FSTCSettings, Arrays]):
+    """The server's half.
 
+    Its state are arrays by name: ``origin``, what gives the first labels (``start/...``), the
+    global centres and the documents they are of (``centres``, ``counts``), and the mean network
+    where there is one (``network/...``).
+    """
 
-def shape_of(settings: FSTCSettings, encoder: Shapes) -> AdapterShape:
-    """Return what a model keeps of the settings, and of an encoder that was trained."""
-    kind = TunedShape if settings.fine_tune else AdapterShape
-    kept = settings.model_dump(include=set(kind.model_fields)) | {"temperature": settings.epsilon}
-    return kind(**kept, **({"encoder": encoder} if settings.fine_tune else {}))
-
-
-class FSTC(ClusterServer[FSTCSettings]):
-    """The server's half."""
-
+    saves_every_round = True  # the clients keep what they are after a round as well
     _encoder: Shapes = {}  # noqa: RUF012 - of what is trained of it: nothing, if it is frozen
 
     @property
@@ -98,76 +62,28 @@ class FSTC(ClusterServer[FSTCSettings]):
         """What finds the clusters of new documents."""
         return network_of(self.settings)
 
-    def cluster(self, agreement: Agreement, run: Run) -> Found:
-        """Alternate: local training at the clients, mean centres at the server (Algorithm 2)."""
-        if self.settings.fine_tune:
-            self._encoder = self._same_encoder(agreement)
-        saved = run.restore()
-        done = 0 if saved is None else saved.round
-        state = self._first(agreement, run) if saved is None else dict(saved.arrays)
-        numbers = {"n_components": next(len(state[name]) for name in PROTOTYPES if name in state)}
-        self.settings = self.settings.model_copy(update=numbers)
-        first = self._labelled(agreement, state)
-        state = {**first, **state}
-        if saved is None:
-            run.checkpoint(Checkpoint(0, state, {}))
-        last = done
-        for last in run.rounds(done, self.settings.max_rounds):
-            work = partial(self._round, agreement, state, last)
-            (state, told), report = agreement.round(last, work)
-            run.event("round", round=last, **told, **report)
-            run.checkpoint(Checkpoint(last, state, {}))  # the clients are as far as that
-        mean = partial(self._mean_network, agreement, last)
-        network = agreement.clients.round(last + 1, mean)[0]
-        return Found({"origin": state["origin"], **network}, last)
-
     def shape(self, settings: FSTCSettings) -> AdapterShape:
         """Return what a model keeps of the settings."""
         return shape_of(settings, self._encoder)
 
-    def _same_encoder(self, agreement: Agreement) -> Shapes:
-        """Make sure that all clients begin with one encoder; return the shapes of its weights."""
-        template = {"names": ["weights"], "shapes": ("weights", DIMENSIONS), "digest": [1]}
-        (first, reply), *others = agreement.call("encoder", template).items()
-        different = [name for name, other in others if other["digest"] != reply["digest"]]
-        if different:
-            raise StudyError(
-                f"The encoders of {', '.join(different)} have other weights than that of {first}; "
-                f"give all clients the same files of the model {self.settings.embedding.model!r}."
-            )
-        shapes = (tuple(int(n) for n in row if n) for row in reply["shapes"])
-        return dict(zip(reply["names"], shapes, strict=True))
+    def first_state(self, agreement: Agreement, run: Run) -> Arrays:
+        """Find the first labels, and the global centres by them (Algorithm 2, steps 1 to 3)."""
+        self._encoder = self._same_encoder(agreement)
+        return self._labelled(agreement, self._start(agreement, run))
 
-    def _first(self, agreement: Agreement, run: Run) -> Arrays:
-        """Find what gives the first labels."""
-        settings = self.settings
-        if settings.start == "kmeans":
-            origin, moments = find_moments(agreement, settings.embedding.dimension)
-            settings = with_number(agreement, settings, origin, self.seed, run.event)
-            clusters = begin_with_kmeans(agreement, settings, origin, moments, self.seed, 1)
-            return {"origin": origin, "start/centres": clusters.centres[0]}
-        start = begin(agreement, settings, self.seed, run.event)
-        directed = separate(agreement, start, settings, repeat(0, START_ROUNDS))
-        found = {f"start/{name}": array for name, array in directed.weights().items()}
-        return {"origin": start.origin, **found}
+    def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+        """Turn back; clients that were restarted label their documents again."""
+        self._encoder = self._same_encoder(agreement)
+        return {**self._labelled(agreement, dict(arrays)), **arrays}
 
-    def _labelled(self, agreement: Agreement, state: Arrays) -> Arrays:
-        """Let the clients label their documents; return the global centres."""
-        start = {n.removeprefix("start/"): a for n, a in state.items() if n.startswith("start/")}
-        vocabulary = agreement.vocabulary.fingerprint
-        given = {"vocabulary": vocabulary, "origin": state["origin"], "start": start}
-        template = {**self._template, "documents": ()}
-        return _centres(agreement.clients.prepare("first_labels", template, **given))
+    def save(self, state: Arrays) -> Arrays:
+        """Return the arrays."""
+        return state
 
-    @property
-    def _template(self) -> Template:
-        k, n = self.settings.n_components, self.settings.embedding.dimension
-        return {"sums": (k, n), "counts": (k,)}
-
-    def _round(
+    def exchange(
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
-        """Let the clients train; return what the next round begins with, and what it cost."""
+        """Let the clients train (Algorithm 2, steps 4 to 9); return what the next round needs."""
         network = {n.removeprefix("network/"): a for n, a in state.items() if "network/" in n}
         reply = agreement.sum(
             "train_locally",
@@ -185,6 +101,65 @@ class FSTC(ClusterServer[FSTCSettings]):
         documents = reply["documents"]
         return after, {"loss": reply["loss"] / documents, "documents": documents}
 
+    def step(
+        self,
+        agreement: Agreement,
+        state: Arrays,
+        found: tuple[Arrays, dict[str, Any]],
+        round_: int,
+    ) -> Step[Arrays]:
+        """Take the mean centres."""
+        return Step(*found)
+
+    def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
+        """Return the mean of the clients' networks: the model (Algorithm 2, step 10)."""
+        return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
+
+    def _same_encoder(self, agreement: Agreement) -> Shapes:
+        """Make sure that all clients begin with one encoder; return the shapes of its weights."""
+        if not self.settings.fine_tune:
+            return {}
+        template = {"names": ["weights"], "shapes": ("weights", DIMENSIONS), "digest": [1]}
+        (first, reply), *others = agreement.call("encoder", template).items()
+        different = [name for name, other in others if other["digest"] != reply["digest"]]
+        if different:
+            raise StudyError(
+                f"The encoders of {', '.join(different)} have other weights than that of {first}; "
+                f"give all clients the same files of the model {self.settings.embedding.model!r}."
+            )
+        shapes = (tuple(int(n) for n in row if n) for row in reply["shapes"])
+        return dict(zip(reply["names"], shapes, strict=True))
+
+    def _start(self, agreement: Agreement, run: Run) -> Arrays:
+        """Find what gives the first labels."""
+        settings, seed = self.settings, self.plan.seed
+        if settings.start == "kmeans":
+            origin, moments = find_moments(agreement, settings.embedding.dimension)
+            settings = with_number(agreement, settings, origin, seed, run.event)
+            clusters = start_with_kmeans(agreement, settings, origin, moments, seed, 1)
+            return {"origin": origin, "start/centres": clusters.centres[0]}
+        state = start_separation(agreement, settings, seed, run.event)
+        numbers = repeat(0, START_ROUNDS)
+        split = iterate(agreement, state.separation, state.split, numbers).best()
+        weights = state.separation.direct(split).weights()
+        found = {f"start/{name}": array for name, array in weights.items()}
+        return {"origin": state.separation.origin, **found}
+
+    def _labelled(self, agreement: Agreement, state: Arrays) -> Arrays:
+        """Let the clients label their documents; add the global centres."""
+        number = next(len(state[name]) for name in PROTOTYPES if name in state)
+        self.settings = self.settings.model_copy(update={"n_components": number})
+        start = {n.removeprefix("start/"): a for n, a in state.items() if n.startswith("start/")}
+        vocabulary = agreement.vocabulary.fingerprint
+        payload = {"vocabulary": vocabulary, "origin": state["origin"], "start": start}
+        template = {**self._template, "documents": ()}
+        return state | _centres(agreement.clients.prepare("first_labels", template, **payload))
+
+    @property
+    def _template(self) -> Template:
+        k, n = self.settings.n_components, self.settings.embedding.dimension
+        return {"sums": (k, n), "counts": (k,)}
+
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
         """Return the mean of the clients' networks, by their documents."""
         settings = self.settings
@@ -200,255 +175,5 @@ class FSTC(ClusterServer[FSTCSettings]):
 def _centres(reply: Mapping[str, Any]) -> Arrays:
     """Return the global centres (equation 16), and how many documents each is of."""
     counts: Numbers = reply["counts"]
-    check_told(counts)
+    check_enough(counts)
     return {"centres": reply["sums"] / np.maximum(counts, 1)[:, None], "counts": counts}
-
-
-class FSTCClient(DiscriminativeClient[FSTCSettings]):
-    """The client's half.
-
-    What it is after each of the last rounds is kept in its workplace: a client that is begun anew
-    goes on from there, to the same bits; with an encoder on a GPU, but for its rounding.
-    """
-
-    method = "fstc"
-    version = 1
-    published = (
-        "vocabulary", "adopt", "means", "moments", "cluster_sums", "class_sums", "agreeing_pairs",
-        "encoder", "first_labels", "train_locally", "network", "sizes", "shares", "word_sums",
-        "pairs",
-    )  # fmt: skip
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._tuned: tuple[Any, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
-        self._encoder: EncoderNetwork | None = None
-        if self.settings.fine_tune:
-            try:
-                self._encoder = encoder_to_train(self._corpus, self.settings, self._own_model)
-            except FedTopicsError as error:
-                raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
-
-    @property
-    def inference(self) -> type[Adapted]:  # type: ignore[override]
-        """What finds the clusters of documents, once there is a model."""
-        return network_of(self.settings)
-
-    @staticmethod
-    def rounds(settings: Any) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
-        calls = before_separating(settings)
-        if settings.start == "discriminative":
-            often = f"at most {START_ROUNDS} times, before the first round"
-            calls = also(calls, "class_sums", often)
-        if settings.fine_tune:
-            calls["encoder"] = "once, before the first round"
-        calls |= {"first_labels": "once, before the first round", "train_locally": "each round"}
-        every = f"every {settings.average_every} rounds, and " if settings.average_every else ""
-        return calls | {"network": f"{every}once, at the end"}
-
-    def encoder(self, vocabulary: str) -> dict[str, Any]:
-        """Say which encoder is about to be trained: all clients' have to be the same.
-
-        Leaves the client
-            The names and shapes of the encoder's weights and a digest of them, before any training;
-            the number of documents.
-        """
-        self.check(vocabulary)
-        first = {} if self._encoder is None else self._encoder.first
-        shapes = np.zeros((len(first), DIMENSIONS), np.int64)
-        for row, weight in zip(shapes, first.values(), strict=True):
-            row[: weight.ndim] = weight.shape
-        told = {"names": list(first), "shapes": shapes, "digest": [digest(first)]}
-        return told | {"documents": len(self.known)}
-
-    def first_labels(
-        self, vocabulary: str, origin: Numbers, start: dict[str, NDArray[Any]]
-    ) -> dict[str, Any]:
-        """Label the documents by the clusters there are, and sum each label's points.
-
-        Parameters
-        ----------
-        vocabulary : str
-        origin : float64 array of shape (n_dimensions,)
-        start : mapping of name to array
-            Centres, or what discriminates clusters.
-
-        Leaves the client
-            Of each cluster with enough of the documents, the sum of their points and their number;
-            the number of all.
-        """
-        self.check(vocabulary)
-        if len(self.known) == 0:
-            raise DataError("no document has an embedding; give texts, or leave the client out.")
-        kind = Centres if "centres" in start else Discriminants
-        weights = self.checked({"origin": origin, **start}, kind)
-        self._origin = origin
-        points = self.points(origin)
-        given = kind(self.bag.shape[1], self.settings).memberships(weights, points)
-        shares = np.concatenate([members for _, members in given])
-        chosen = {"n_components": shares.shape[1]}
-        self.settings = self.settings.model_copy(update=chosen)
-        self._labels_given = (
-            np.eye(shares.shape[1])[shares.argmax(1)] if kind is Centres else shares
-        )
-        self._own_masses = self._labels_given.sum(0)
-        digest = hashlib.sha256(b"".join(array.tobytes() for _, array in sorted(weights.items())))
-        self._file = f"fstc-{digest.hexdigest()[:16]}"
-        self._trainer = self._new_trainer()
-        return self._first_reply(points, shares.argmax(1), shares.shape[1])
-
-    def train_locally(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        centres: Numbers,
-        counts: Numbers,
-        network: dict[str, NDArray[Any]],
-    ) -> dict[str, Any]:
-        """Train the client's own network for a round (Algorithm 3).
-
-        Parameters
-        ----------
-        vocabulary : str
-        round : int
-        centres : float64 array of shape (n_clusters, n_dimensions)
-            Of all clients' clusters.
-        counts : float64 array of shape (n_clusters,)
-            Of how many documents each is.
-        network : mapping of name to array
-            The mean of all clients' networks, if it was asked for; else nothing.
-
-        Leaves the client
-            Of each cluster with enough of the documents, the sum of what the adapter makes of
-            them and their number; the loss, summed over documents; the number of all.
-        """
-        self.check(vocabulary)
-        self.expect(centres, (self.settings.n_components, self.n_dimensions), round)
-        self.expect(counts, (self.settings.n_components,), round)
-        self._go_to(round - 1)
-        if network:
-            self._trainer.take(self.checked({"origin": self._origin, **network}))
-        masses = {"even": np.ones(len(counts)), "global": counts, "own": self._own_masses}
-        told = Told(round, centres, counts > 0, masses[self.settings.masses])
-        loss = self._trainer.train(told)
-        self._keep()
-        return self._reply() | {"loss": loss * len(self.known)}
-
-    def network(self, vocabulary: str, round: int) -> dict[str, Any]:  # noqa: A002
-        """Return the client's network as it is after a round.
-
-        Leaves the client
-            The weights of the network it trained on its documents, times their number; that. With
-            fine_tune, the encoder's are among them. Zeros, if it has trained nothing.
-        """
-        self.check(vocabulary)
-        self._go_to(round)
-        # Who was never drawn, or never there, has trained nothing.
-        n = len(self.known) if self._trainer.round else 0
-        weights = {
-            name: weight.detach().cpu().numpy() * np.float64(n)
-            for name, weight in self._trainer.weights.items()
-        }
-        encoder = () if self._encoder is None else self._encoder.first
-        narrow = {name: weights[name].astype(np.float32) for name in encoder}  # they are many
-        return {"weights": weights | narrow, "documents": n}
-
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
-        """Find the probabilities of all documents, some at a time."""
-        if self._encoder is None:
-            yield from super().thetas(**model)
-            return
-        weights = self.checked(model["weights"])
-        inference = self._inference(self.n_topics(**model))
-        for rows, theta in inference.memberships(weights, self._tuned_points(weights)):
-            yield self.known[rows], theta
-
-    def _tuned_points(self, weights: Arrays) -> NDArray[np.float32]:
-        """Return what represents documents to the server's model; the last are kept."""
-        settings = self.settings
-        own = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
-        model = self._own_model or settings.embedding.model
-        encoder = TunedEncoder(model, settings.max_length, own)
-        key = encoder.fingerprint, weights["origin"].tobytes()
-        if self._tuned[0] != key:
-            texts = replace(self._corpus, embeddings=None)
-            embedded = document_embeddings(
-                texts, settings.embedding, own_model=self._own_model, encoder=encoder
-            )
-            self._tuned = key, centred(embedded[self.known], weights["origin"])
-        return self._tuned[1]
-
-    @property
-    def _own_model(self) -> str | None:
-        return self.workplace.embedding_model
-
-    @property
-    def _encoder_shapes(self) -> Shapes:
-        return {} if self._encoder is None else self._encoder.shapes
-
-    def _inference(
-        self, n_clusters: int | None = None, kind: type[ClusterInference] | None = None
-    ) -> ClusterInference:
-        if kind not in (None, self.inference):
-            return super()._inference(n_clusters, kind)
-        number = {"n_components": n_clusters or self.settings.n_components}
-        shape = shape_of(self.settings.model_copy(update=number), self._encoder_shapes)
-        return self.inference(self.bag.shape[1], shape)
-
-    def _first_reply(
-        self, points: NDArray[np.float32], labels: NDArray[np.int64], n: int
-    ) -> dict[str, Any]:
-        """As `_reply`; between k-means' last sums and these, documents move in groups as well."""
-        last = self._told.of(n, ALL)
-        if last:
-            alike = max(last, key=lambda told: int((told == labels).sum()))
-            labels = move_together(alike, labels, n, self.min_documents)
-        sums, counts = self.told(*sums_by_label(points, labels, n))
-        return {"sums": sums, "counts": counts, "documents": len(self.known)}
-
-    def _reply(self) -> dict[str, Any]:
-        sums, counts = self.told(*self._trainer.centres())
-        return {"sums": sums, "counts": counts, "documents": len(self.known)}
-
-    def _new_trainer(self) -> Trainer:
-        settings = self.settings
-        network = Adapter(self.n_dimensions, settings.hidden, settings.n_components)
-        inputs: Inputs = FixedInputs(self._points[1])
-        if self._encoder is not None:
-            inputs = EncodedInputs(self._encoder, self._tokens, self._origin, self._seed)
-        weights = network.initial_weights(self._seed[0])
-        return Trainer(settings, inputs, weights, self._labels_given, self._seed)
-
-    @cached_property
-    def _tokens(self) -> Tokens:
-        if self._encoder is None:
-            return {}
-        texts = [text for batch in self._corpus.texts() for text in batch]
-        return self._encoder.tokens([texts[row] for row in self.known])
-
-    def _go_to(self, round_: int) -> None:
-        """Be as after a round, or as near to it as there is a state kept."""
-        known = [r for r in self._kept() if r <= round_]
-        here = self._trainer.round
-        best = max([*known, here if here <= round_ else 0])
-        if best == here:
-            return
-        self._trainer = self._new_trainer()
-        if best:
-            self._trainer.restore(self._kept()[best], best)
-
-    def _keep(self) -> None:
-        folder = self.workplace.folder
-        if folder is not None:
-            self._trainer.save(folder / f"{self._file}-{self._trainer.round:05d}.safetensors")
-            known, now = self._kept(), self._trainer.round
-            recent = sorted(n for n in known if n <= now)[-KEPT:]
-            # The rest is of earlier rounds, of a run before this one, or of another start.
-            for old in {*folder.glob("fstc-*.safetensors")} - {known[n] for n in recent}:
-                old.unlink()
-
-    def _kept(self) -> dict[int, Path]:
-        folder = self.workplace.folder
-        files = [] if folder is None else folder.glob(f"{self._file}-*.safetensors")
-        return {int(file.stem.rpartition("-")[2]): file for file in files}

@@ -20,7 +20,6 @@ from torch.nn.functional import normalize
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.aggregation import optimizer_state, restore_optimizer
-from fedtopics.methods.cluster_settings import FSTCSettings
 from fedtopics.methods.fstc.pseudo_labels import (
     Mixture,
     schedule,
@@ -29,6 +28,7 @@ from fedtopics.methods.fstc.pseudo_labels import (
     weighted_error,
 )
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
+from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.networks import Tensors, represent, score
 from fedtopics.networks.trained_encoder import EncoderNetwork, Tokens, encoder_network, take
@@ -156,7 +156,7 @@ def encoder_to_train(
 
 
 @dataclass(frozen=True)
-class Told:
+class Broadcast:
     """What the server tells a client before a round.
 
     Parameters
@@ -226,18 +226,18 @@ class Trainer:
         ]
         self._optimizer = torch.optim.Adam([group for group in groups if group["params"]])
 
-    def train(self, told: Told) -> float:
+    def train(self, broadcast: Broadcast) -> float:
         """Take a round's steps (Algorithm 3); return their mean loss."""
         total = 0.0
-        target = torch.from_numpy(told.centres).to(self._device, torch.float32)
-        present = torch.from_numpy(told.present).to(self._device)
+        target = torch.from_numpy(broadcast.centres).to(self._device, torch.float32)
+        present = torch.from_numpy(broadcast.present).to(self._device)
         for step in range(self._settings.local_steps):
-            number = (told.round - 1) * self._settings.local_steps + step
+            number = (broadcast.round - 1) * self._settings.local_steps + step
             if number in self._transports:
-                self._label_anew(told.masses)
+                self._label_anew(broadcast.masses)
             rows = self._batches.draw(number + 1, self._size)
             total += self._step(rows, target, present, number)
-        self.round = told.round
+        self.round = broadcast.round
         return total / self._settings.local_steps
 
     def _step(self, rows: NDArray[np.int64], target: Tensor, present: Tensor, number: int) -> float:

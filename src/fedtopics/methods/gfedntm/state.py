@@ -2,65 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import Payload, ServerOptimizer
-from fedtopics.methods.base import Checkpoint
-from fedtopics.networks import Tensors, to_arrays
+from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays
+from fedtopics.networks.passes import Shapes
 
 AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normalisation
 
 
 @dataclass
-class State:
-    """All that outlives a round on the server."""
+class NetworkState:
+    """A network in training.
 
+    Parameters
+    ----------
+    network : NeuralTopicModel
+    shapes : Shapes
+        Of what its clients send.
+    weights : tensors
+    optimizer : ServerOptimizer
+        Of these weights, which it changes in place.
+    averages : mapping of stage name to float64 tensor
+        Running statistics.
+    """
+
+    network: NeuralTopicModel
+    shapes: Shapes
     weights: Tensors
     optimizer: ServerOptimizer
     averages: Tensors = field(default_factory=dict)
-    round: int = 0
-    best: Tensors = field(default_factory=dict)
-    best_loss: float = np.inf
-    waited: int = 0
-    stopped: bool = False
 
-    def snapshot(self) -> Tensors:
+    def snapshot(self) -> Mapping[str, NDArray[Any]]:
         """Copy what makes the model: weights and running statistics."""
         tensors = {f"weights/{name}": tensor for name, tensor in self.weights.items()}
         tensors |= {f"averages/{stage}": average for stage, average in self.averages.items()}
-        return {name: tensor.clone() for name, tensor in tensors.items()}
+        return to_arrays({name: tensor.clone() for name, tensor in tensors.items()})
 
-    def adopt(self, tensors: Tensors) -> None:
-        """Take up a snapshot, in place."""
+    def restore_snapshot(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore a copy, in place."""
         for name, weight in self.weights.items():
-            weight.copy_(tensors[f"weights/{name}"])
-        self.averages = {n: t.clone() for n, t in _below("averages/", tensors).items()}
+            weight.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
+        self.averages = {n: t.clone() for n, t in _below("averages/", arrays).items()}
 
-    def checkpoint(self) -> Checkpoint:
-        """Turn into named arrays and numbers."""
-        tensors = self.snapshot()
-        tensors |= {f"optimizer/{name}": t for name, t in self.optimizer.state().items()}
-        tensors |= {f"best/{name}": t for name, t in self.best.items()}
-        numbers = {
-            "best_loss": self.best_loss,
-            "waited": self.waited,
-            "stopped": int(self.stopped),
-        }
-        return Checkpoint(self.round, to_arrays(tensors), numbers)
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Turn into named arrays."""
+        optimizer = {f"optimizer/{name}": t for name, t in self.optimizer.state().items()}
+        return {**self.snapshot(), **to_arrays(optimizer)}
 
-    def restore(self, saved: Checkpoint) -> None:
-        """Take up a checkpoint."""
-        tensors = {name: torch.from_numpy(array) for name, array in saved.arrays.items()}
-        self.adopt(tensors)
-        self.optimizer.restore(_below("optimizer/", tensors))
-        self.best = _below("best/", tensors)
-        self.round = saved.round
-        self.best_loss, self.waited = saved.numbers["best_loss"], int(saved.numbers["waited"])
-        self.stopped = bool(saved.numbers["stopped"])
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Turn back, in place."""
+        self.restore_snapshot(arrays)
+        self.optimizer.restore(_below("optimizer/", arrays))
 
     def average(self, sums: Payload, n: float) -> None:
         """Let the running statistics follow the sums over this round's n documents."""
@@ -79,5 +77,9 @@ class Update:
     sums: Payload
 
 
-def _below(prefix: str, tensors: Tensors) -> Tensors:
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Tensors:
+    return {
+        name.removeprefix(prefix): torch.from_numpy(array)
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

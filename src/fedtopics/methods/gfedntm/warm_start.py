@@ -15,13 +15,12 @@ import numpy as np
 import torch
 
 from fedtopics.errors import StudyError
-from fedtopics.methods.gfedntm.state import State
-from fedtopics.methods.settings import GFedNTMSettings
-from fedtopics.methods.warm_start import Start
+from fedtopics.methods.gfedntm.settings import GFedNTMSettings
+from fedtopics.methods.gfedntm.state import NetworkState
+from fedtopics.methods.warm_start import WarmStart
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, Tensors
-from fedtopics.networks.passes import shapes_of
 from fedtopics.text.encoders import same_model
 
 AVERAGES = "averages"  # where a model keeps its running sums, beside what is computed from them
@@ -85,15 +84,14 @@ def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str
     return described
 
 
-def begin(state: State, network: NeuralTopicModel, start: Start, words: Sequence[str]) -> None:
+def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -> None:
     """Begin with a model or with topics, in place.
 
     Parameters
     ----------
-    state : State
+    state : NetworkState
         With first weights.
-    network : NeuralTopicModel
-    start : Start
+    start : WarmStart
     words : sequence of str
         That clients agreed on.
 
@@ -102,8 +100,7 @@ def begin(state: State, network: NeuralTopicModel, start: Start, words: Sequence
     StudyError
         If no word is known, or another network's topics are no beginning for this one.
     """
-    topics = start.on(words)
-    state.round = start.done
+    network, topics = state.network, start.on(words)
     model = start.model
     if model is None or _differences(model, network):
         if model is not None:  # of no document, a topic has words all the same
@@ -117,7 +114,7 @@ def begin(state: State, network: NeuralTopicModel, start: Start, words: Sequence
     for name, weight in state.weights.items():
         _carry(weight, model.weights[name], axes[name], places)
     averages = model.shared.get(AVERAGES, {})
-    sums = shapes_of(network).sums
+    sums = state.shapes.sums
     if {stage: tuple(total.shape) for stage, total in averages.items()} == sums:
         state.averages = {stage: total.clone() for stage, total in averages.items()}
 

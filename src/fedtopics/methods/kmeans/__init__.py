@@ -1,1 +1,17 @@
 """Federated k-means, exact or in one exchange (k-FED)."""
+
+from fedtopics.inference.clusters import Centres
+from fedtopics.methods.kmeans.client import KMeansClient
+from fedtopics.methods.kmeans.method import KMeans
+from fedtopics.methods.kmeans.settings import KMeansSettings
+from fedtopics.methods.registry import Method
+
+METHOD = Method(
+    name="kmeans",
+    title="k-means",
+    settings=KMeansSettings,
+    server=KMeans,
+    client=KMeansClient,
+    shows="clusters",
+    inferences=(Centres,),
+)

@@ -1,8 +1,7 @@
 """Federated k-means: exact, from sums round after round, or k-FED, from one reply of each client.
 
-In `lloyd` the clients sum the points that are nearest to each centre and the server divides: the
-centres are those of k-means on pooled texts, from the same start, however texts are spread.
-`KMeans` is what the server executes, `KMeansClient` what a client does. The baselines FBOW, FTF-IDF
+In `lloyd` the clients sum the points that are nearest to each centre and the server divides.
+`KMeans` is what the server executes; `client` has what a client does. The baselines FBOW, FTF-IDF
 and FSBERT of the FSTC paper are its presets.
 
 References
@@ -13,225 +12,109 @@ algorithm 2 (k-FED).
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from itertools import repeat
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Centres
-from fedtopics.inference.points import Moments, Numbers, nearest, ranked, sums_by_label
+from fedtopics.inference.points import Numbers, nearest, sums_by_label
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Checkpoint, Run
-from fedtopics.methods.cluster_settings import ClusterSettings, KMeansSettings
-from fedtopics.methods.clusters import (
-    ALL,
-    SEED,
-    ClusterClient,
-    ClusterServer,
-    Found,
-    check_told,
-    find_moments,
-    find_origin,
-)
-
-OnRound = Callable[["Partition", int, dict[str, Any]], None]
-TRIAL = 10  # rounds after which the best start goes on alone
-AT_REST = 1e-9  # centres that move by less, relative to their norm, have arrived
+from fedtopics.methods.base import EVERYONE, Clients, Run
+from fedtopics.methods.clusters import ClusterProgram, find_moments, find_origin
+from fedtopics.methods.kmeans.lloyd import AT_REST, Lloyd, Partition, draw_centres
+from fedtopics.methods.kmeans.settings import KMeansSettings
+from fedtopics.methods.training import Arrays, Step
 
 
 @dataclass(frozen=True)
-class Partition:
-    """Some k-means clusterings of the same points, and the sums they were made of.
+class KMeansState:
+    """Clusterings, and what points are measured from."""
 
-    Parameters
-    ----------
-    centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
-    sums : float64 array of that shape
-        Of the points nearest to the centres before.
-    counts : float64 array of shape (n_starts, n_clusters)
-    starts : int64 array of shape (n_starts,)
-        Which of the first starts each goes on from.
-    distances : float64 array of shape (n_starts,)
-        Squared, to the nearest of the centres before, summed over points.
-    """
-
-    centres: Numbers
-    sums: Numbers
-    counts: Numbers
-    starts: NDArray[np.int64]
-    distances: Numbers
-
-    def best(self, n: int) -> Partition:
-        """Return the n with the smallest distances."""
-        kept = ranked(self.distances)[:n]
-        return Partition(*(array[kept] for array in vars(self).values()))
+    origin: Numbers
+    partition: Partition
 
 
-def lloyd(
-    agreement: Agreement,
-    origin: Numbers,
-    centres: Numbers,
-    rounds: Iterable[int],
-    finalists: int = 1,
-    half: int = ALL,
-    known: Partition | None = None,
-    on_round: OnRound | None = None,
-) -> Partition:
-    """Move centres to the mean of the points nearest to them, until they rest.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    origin : float64 array of shape (n_dimensions,)
-    centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
-    rounds : iterable of int
-        Numbers of the rounds, as many as there may be.
-    finalists : int
-        How many of the starts are gone on with after the first ten rounds: those with the smallest
-        distances.
-    half : {0, 1, 2}
-        Of a half of the documents, or of all.
-    known : Partition, optional
-        To go on with, in place of centres.
-    on_round : function (Partition, round, report), optional
-    """
-    n_starts = len(centres)
-    nothing = np.zeros_like(centres), np.zeros(centres.shape[:2])
-    state = known or Partition(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
-    for done, round_ in enumerate(rounds, 1):
-        exchange = partial(_exchange, agreement, origin, state, round_, half)
-        found, report = agreement.round(round_, exchange)
-        check_told(found["counts"])
-        kept = agreement.keep(round_)
-        counts = found["counts"] + kept * state.counts
-        sums = found["sums"] + kept * state.sums
-        means = sums / np.maximum(counts, 1)[..., None]
-        # A cluster that nobody is in stays where it is: its turn may come.
-        moved = np.where(counts[..., None] > 0, means, state.centres)
-        change = np.linalg.norm(moved - state.centres) / np.linalg.norm(moved)
-        distances = found["distances"] + kept * state.distances
-        state = Partition(moved, sums, counts, state.starts, distances)
-        arrived = bool(change < AT_REST)
-        if on_round is not None:
-            told = {"loss": float(found["distances"].min()) / found["documents"]}
-            told |= {"documents": found["documents"], "arrived": arrived}
-            on_round(state, round_, {**told, **report})
-        if arrived:
-            break
-        if done == TRIAL:
-            state = state.best(finalists)
-    return state.best(finalists)
-
-
-def _exchange(
-    agreement: Agreement, origin: Numbers, state: Partition, round_: int, half: int
-) -> dict[str, Any]:
-    template: Template = {
-        "sums": state.sums.shape,
-        "counts": state.counts.shape,
-        "distances": state.distances.shape,
-    }
-    given = {"origin": origin, "centres": state.centres, "starts": state.starts.tolist()}
-    return agreement.sum("cluster_sums", template, round=round_, half=half, **given)
-
-
-def begin_with_kmeans(
-    agreement: Agreement,
-    settings: ClusterSettings,
-    origin: Numbers,
-    moments: Moments,
-    seed: int,
-    finalists: int,
-    half: int = ALL,
-) -> Partition:
-    """Find k-means clusters of embeddings before the first round, from several starts.
-
-    The starts are drawn from the normal distribution with the points' moments: no document is
-    named, and they do not depend on how documents are spread over clients.
-    """
-    centres = draw_centres(settings, moments, seed)
-    return lloyd(agreement, origin, centres, repeat(0, settings.start_rounds), finalists, half)
-
-
-def before_rounds(settings: ClusterSettings) -> dict[str, str]:
-    """Say which functions `begin_with_kmeans` calls, and how often."""
-    often = f"at most {settings.start_rounds} times, before the first round"
-    calls = dict.fromkeys(("means", "moments"), "once, before the first round")
-    return calls | {"cluster_sums": often}
-
-
-def draw_centres(settings: ClusterSettings, moments: Moments, seed: int) -> Numbers:
-    """Draw the starts, shape (n_starts, n_clusters, n_dimensions).
-
-    Raises
-    ------
-    StudyError
-        If there are fewer documents than clusters.
-    """
-    if moments.count < settings.n_components:
-        raise StudyError(
-            f"The clients have {moments.count} documents together, fewer than n_components = "
-            f"{settings.n_components}; ask for fewer, or give more documents."
-        )
-    rng = np.random.default_rng([seed, SEED])
-    drawn = moments.draw(settings.starts * settings.n_components, rng)
-    return drawn.reshape(settings.starts, settings.n_components, -1)
-
-
-class KMeans(ClusterServer[KMeansSettings]):
+class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     """The server's half."""
 
     inference = Centres
 
-    def cluster(self, agreement: Agreement, run: Run) -> Found:
-        """Find centres."""
-        if self.settings.algorithm == "k-fed":
-            next(run.rounds(0, 1))  # all is in one
-            origin, centres = self._first(agreement)
-            return Found({"origin": origin, "centres": centres[0]}, 1)
-        saved = run.restore()
-        if saved is not None:
-            origin = saved.arrays["origin"]
-            known = Partition(**{name: saved.arrays[name] for name in Partition.__annotations__})
-            centres = known.centres
-        else:
-            known = None
-            origin, centres = self._first(agreement)
-        done = 0 if saved is None else saved.round
-        last = done
+    @property
+    def _once(self) -> bool:
+        return self.settings.algorithm == "k-fed"
 
-        def note(state: Partition, round_: int, report: Mapping[str, Any]) -> None:
-            nonlocal last
-            last = round_
-            run.event("round", round=round_, **report)
-            # Before one start is left it is begun anew; after what arrived there is no round.
-            if run.due(round_) and len(state.centres) == 1 and not report["arrived"]:
-                run.checkpoint(Checkpoint(round_, {"origin": origin, **vars(state)}, {}))
+    @property
+    def stops(self) -> Mapping[str, float]:
+        """Stop rules by name, with their numbers."""
+        return {"tolerance": AT_REST, **super().stops}
 
-        rounds = run.rounds(done, self.settings.max_rounds)
-        state = lloyd(agreement, origin, centres, rounds, known=known, on_round=note)
-        return Found({"origin": origin, "centres": state.centres[0]}, last)
+    @property
+    def last_round(self) -> int:
+        """Number of the last round: all of k-FED is in one."""
+        return 1 if self._once else super().last_round
 
-    def _first(self, agreement: Agreement) -> tuple[Numbers, Numbers]:
+    def agree(self, clients: Clients, run: Run) -> Agreement:
+        """Agree on words; of a single round, everyone is."""
+        agreement = super().agree(clients, run)
+        return replace(agreement, draw=EVERYONE) if self._once else agreement
+
+    def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
         """Return what points are measured from, and the first centres."""
         settings = self.settings
         if settings.representation != "embedding":
             origin = self._word_weights(agreement)
-        elif settings.algorithm == "lloyd":
-            origin, moments = find_moments(agreement, settings.embedding.dimension)
-            return origin, draw_centres(settings, moments, self.seed)
-        else:
+        elif self._once:
             origin = find_origin(agreement, settings.embedding.dimension)
+        else:
+            origin, moments = find_moments(agreement, settings.embedding.dimension)
+            centres = draw_centres(settings, moments, self.plan.seed)
+            return KMeansState(origin, Partition.first(centres))
+        if self._once:  # its only round finds them
+            return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
+        replies = self._own_centres(agreement, origin)
+        return KMeansState(origin, self._merged(replies))
+
+    def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> dict[str, Any]:
+        """Ask for sums by centre, or for each client's own centres."""
+        if self._once:
+            return self._own_centres(agreement, state.origin)
+        return Lloyd(state.origin).exchange(agreement, state.partition, round_)
+
+    def step(
+        self, agreement: Agreement, state: KMeansState, found: dict[str, Any], round_: int
+    ) -> Step[KMeansState]:
+        """Move the centres, or merge them."""
+        if self._once:
+            documents = sum(reply["documents"] for reply in found.values())
+            return Step(replace(state, partition=self._merged(found)), {"documents": documents})
+        step = Lloyd(state.origin).step(agreement, state.partition, found, round_)
+        return Step(KMeansState(state.origin, step.state), step.facts, step.change)
+
+    def save(self, state: KMeansState) -> Arrays | None:
+        """Turn a state into named arrays; with several starts, the run begins anew."""
+        if len(state.partition.centres) > 1:
+            return None
+        return {"origin": state.origin, **state.partition.arrays()}
+
+    def load(self, agreement: Agreement, arrays: Arrays) -> KMeansState:
+        """Turn back."""
+        return KMeansState(arrays["origin"], Partition.of(arrays))
+
+    def weights(self, agreement: Agreement, state: KMeansState, rounds: int) -> Arrays:
+        """Return the best start's centres."""
+        return {"origin": state.origin, "centres": state.partition.best(1).centres[0]}
+
+    def _own_centres(self, agreement: Agreement, origin: Numbers) -> dict[str, dict[str, Any]]:
+        """Ask each client for its own centres (k-FED, step 1): they are merged one by one."""
         template: Template = {"centres": ("clusters", len(origin)), "counts": ("clusters",)}
-        replies = agreement.call("own_centres", template, round=1, origin=origin)
-        return origin, merge_centres(replies, settings.n_components)[None]
+        return agreement.call("own_centres", template, round=1, origin=origin)
+
+    def _merged(self, replies: Mapping[str, Mapping[str, Any]]) -> Partition:
+        return Partition.first(merge_centres(replies, self.settings.n_components)[None])
 
     def _word_weights(self, agreement: Agreement) -> Numbers:
         """Return one for each word, or how rare it is among the documents of all clients."""
@@ -271,56 +154,3 @@ def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> 
     sums, _ = sums_by_label(centres * counts[:, None], labels, n_clusters)
     weights = np.bincount(labels, counts, n_clusters)[:, None]
     return np.where(weights > 0, sums / np.maximum(weights, 1), centres[chosen])
-
-
-class KMeansClient(ClusterClient[KMeansSettings]):
-    """The client's half."""
-
-    method = "kmeans"
-    version = 1
-    inference = Centres
-    published: ClassVar[tuple[str, ...]] = (
-        "vocabulary", "adopt", "means", "moments", "cluster_sums", "own_centres", "sizes",
-        "shares", "word_sums", "pairs",
-    )  # fmt: skip
-
-    @staticmethod
-    def rounds(settings: KMeansSettings) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
-        one_shot = settings.algorithm == "k-fed"
-        embedded = settings.representation == "embedding"
-        first = ("means", "moments")[: 0 if not embedded else 1 if one_shot else 2]
-        calls = dict.fromkeys(first, "once, before the first round")
-        if one_shot or not embedded:
-            calls["own_centres"] = "once"
-        return calls if one_shot else calls | {"cluster_sums": "each round"}
-
-    def own_centres(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        origin: Numbers,
-    ) -> dict[str, Any]:
-        """Find k-means clusters of the documents here (k-FED, step 1).
-
-        Leaves the client
-            The centre and the number of documents of each cluster of enough of them; the number
-            of all.
-        """
-        self.check(vocabulary)
-        points = self.points(origin)
-        number = min(self.settings.n_components, points.shape[0] // self.min_documents)
-        if number == 0:
-            none = {"centres": np.zeros((0, len(origin))), "counts": np.zeros(0)}
-            return none | {"documents": 0}
-        from sklearn.cluster import KMeans as LocalKMeans  # the server does without it
-
-        own_seed = np.random.default_rng([*self._seed, SEED]).integers(2**31)
-        kmeans = LocalKMeans(number, n_init=self.settings.starts, random_state=int(own_seed))
-        with warnings.catch_warnings():  # of fewer different documents than clusters
-            warnings.simplefilter("ignore")
-            labels = kmeans.fit_predict(points)
-        sums, counts = sums_by_label(points, labels.astype(np.int64), number)
-        enough = counts >= self.min_documents
-        centres = sums[enough] / counts[enough][:, None]
-        return {"centres": centres, "counts": counts[enough], "documents": len(self.known)}

@@ -1,1 +1,17 @@
 """Federated latent Dirichlet allocation: expected counts, summed."""
+
+from fedtopics.inference.theta import VariationalLDA
+from fedtopics.methods.lda.client import LDAClient
+from fedtopics.methods.lda.method import LDA
+from fedtopics.methods.lda.settings import LDASettings
+from fedtopics.methods.registry import Method
+
+METHOD = Method(
+    name="lda",
+    title="federated LDA",
+    settings=LDASettings,
+    server=LDA,
+    client=LDAClient,
+    starts_from_models=True,
+    inferences=(VariationalLDA,),
+)

@@ -1,0 +1,353 @@
+"""What the client's halves of all methods share that find clusters of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.inference.clusters import ClusterInference, Discriminants
+from fedtopics.inference.points import (
+    Discriminant,
+    Numbers,
+    Points,
+    blocks,
+    nearest,
+    sums_by_label,
+    weighted_sums,
+)
+from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.cluster_settings import ClusterSettings
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.released_labels import ReleasedLabels
+from fedtopics.methods.settings import TopicSettings
+
+Settings = TypeVar("Settings", bound=ClusterSettings)
+UNCLEAR = 0.5  # a document of which no cluster has this probability is of none
+SEED = 1  # of what is drawn, besides the study's
+ALL = 2  # both halves of the documents
+
+
+class ClusterClient(TopicClient[Settings]):
+    """A client's documents as points.
+
+    A cluster in which fewer of its documents are than its policy asks for is not summed: of one
+    document, the sum is its embedding.
+    """
+
+    inference: ClassVar[type[ClusterInference]]
+
+    def __init__(self, plan: Plan[Settings], site: Site) -> None:
+        super().__init__(plan, site)
+        self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
+        self._released = ReleasedLabels(self.min_documents, site.folder)
+
+    @staticmethod
+    def end(settings: TopicSettings) -> dict[str, str]:
+        """Say which functions a study calls at its end."""
+        return TopicClient.end(settings) | {"sizes": "once, at the end"}
+
+    def not_empty(self) -> Documents:
+        """Return the rows of the documents that clusters can be found for."""
+        if self.settings.representation != "embedding":
+            return super().not_empty()
+        return np.flatnonzero(self._embeddings.any(1))
+
+    @property
+    def _embeddings(self) -> NDArray[np.float32]:
+        embeddings: NDArray[np.float32] | None = self._corpus.embeddings
+        if embeddings is None:
+            raise DataError("the documents have no embeddings, by which clusters are found.")
+        return embeddings
+
+    @leaves("The sum of the documents' embeddings, and their number.")
+    def means(self, vocabulary: str) -> dict[str, Any]:
+        """Sum the embeddings of all documents."""
+        self.check(vocabulary)
+        total = np.zeros(self._embeddings.shape[1])
+        for _, block in blocks(self._embeddings[self.known]):
+            total += block.sum(0)
+        return {"embeddings": total, "documents": len(self.known)}
+
+    @leaves(
+        "The sum of the points, the sum of their outer products (of fewer documents than "
+        "dimensions, it tells which space they span), and their number."
+    )
+    def moments(self, vocabulary: str, origin: Numbers, half: int) -> dict[str, Any]:
+        """Sum the embeddings, less their mean and of unit length, and their outer products.
+
+        Parameters
+        ----------
+        vocabulary : str
+        origin : float64 array of shape (n_dimensions,)
+            Mean embedding of all clients.
+        half : {0, 1, 2}
+            Of the first, the second half of the documents alone, or of all.
+        """
+        self.check(vocabulary)
+        points = self.points(origin)[self.rows(half)]
+        total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
+        for _, block in blocks(points):
+            total += block.sum(0)
+            products += block.T @ block
+        return {"points": total, "products": products, "documents": len(points)}
+
+    @leaves(
+        "For each clustering: of each cluster with enough of the documents, their sum and "
+        "their number; the sum of squared distances to the nearest centre. The number of "
+        "documents."
+    )
+    def cluster_sums(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        origin: Numbers,
+        centres: Numbers,
+        starts: list[int],
+        half: int,
+    ) -> dict[str, Any]:
+        """Sum the points that are nearest to each centre (k-means).
+
+        From one reply to the next about the same clustering, documents go from one cluster to
+        another only in groups of as many as the policy asks for in a reply: what a sum changes by
+        is not one document's embedding.
+
+        Parameters
+        ----------
+        vocabulary : str
+        round : int
+        origin : float64 array of shape (n_dimensions,)
+        centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
+            Some clusterings at once.
+        starts : list of int, length n_starts
+            Which clustering each goes on from: later there are fewer.
+        half : {0, 1, 2}
+            Of the first, the second half of the documents alone, or of all.
+        """
+        self.check(vocabulary)
+        self.expect(centres, (len(starts), None, self.n_dimensions), round)
+        points = self.points(origin)[self.rows(half)]
+        sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
+        distances = np.zeros(len(centres))
+        for start, own in enumerate(centres):
+            labels, apart = nearest(points, own)
+            labels = self._released.together((starts[start], len(own), half), labels)
+            sums[start], counts[start] = self.enough(*sums_by_label(points, labels, len(own)))
+            distances[start] = apart.sum()
+        self._released.keep()
+        sent = {"sums": sums, "counts": counts, "distances": distances}
+        return sent | {"documents": points.shape[0]}
+
+    def forget(self) -> None:
+        """Begin a study: no labels of these documents were released yet."""
+        self._released.forget()
+
+    def rows(self, half: int) -> Documents | slice:
+        """Return which points are of a half of the documents, or all of them.
+
+        Where one of the halves has fewer documents than the policy asks for in a reply, neither
+        has any: what is told of all less what is told of one is the other.
+        """
+        return self._halves[half] if half in (0, 1) else slice(None)
+
+    @cached_property
+    def _halves(self) -> list[Documents]:
+        shuffled = np.random.default_rng([*self._seed, SEED]).permutation(len(self.known))
+        halves = [np.sort(shuffled[half::2]) for half in (0, 1)]
+        return halves if len(halves[1]) >= self.min_documents else [rows[:0] for rows in halves]
+
+    @leaves(
+        "For each clustering: with how much weight the documents are members of each cluster; "
+        "of each with enough weight, their sum by membership. The number of documents."
+    )
+    def class_sums(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        origin: Numbers,
+        projection: Numbers,
+        directions: Numbers,
+        bias: Numbers,
+        half: int,
+    ) -> dict[str, Any]:
+        """Sum the points by their memberships.
+
+        Parameters
+        ----------
+        vocabulary : str
+        round : int
+        origin : float64 array of shape (n_dimensions,)
+        projection : float64 array of shape (n_starts, n_dimensions, n_directions)
+        directions : float64 array of shape (n_starts, n_clusters, n_directions)
+        bias : float64 array of shape (n_starts, n_clusters)
+        half : {0, 1, 2}
+            Of the first, the second half of the documents alone, or of all.
+        """
+        self.check(vocabulary)
+        self.expect(bias, (None, None), round)
+        self.expect(projection, (len(bias), self.n_dimensions, None), round)
+        self.expect(directions, (*bias.shape, projection.shape[2]), round)
+        points = self.points(origin)[self.rows(half)]
+        sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
+        sent = np.zeros(bias.shape)
+        for start, own in enumerate(zip(projection, directions, bias, strict=True)):
+            members = Discriminant(*own, self.settings.temperature).memberships(points)
+            found = weighted_sums(points, members, bias.shape[1])
+            weights[start] = found[1]
+            sums[start], sent[start] = self.enough(*found)
+        return {"sums": sums, "weights": weights, "sent": sent, "documents": len(points)}
+
+    @leaves(
+        "How many pairs of its documents are in one cluster of both clusterings, of the "
+        "first, of the second, and of both by chance; the number of documents."
+    )
+    def agreeing_pairs(
+        self,
+        vocabulary: str,
+        origin: Numbers,
+        first: dict[str, NDArray[Any]],
+        second: dict[str, NDArray[Any]],
+    ) -> dict[str, Any]:
+        """Count pairs of documents that two clusterings agree to have together.
+
+        Parameters
+        ----------
+        vocabulary : str
+        origin : float64 array of shape (n_dimensions,)
+        first, second : mappings of name to array
+            What finds the clusters.
+        """
+        self.check(vocabulary)
+        labels = [self._labels_by({"origin": origin, **clusters}) for clusters in (first, second)]
+        table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
+        np.add.at(table, tuple(labels), 1)
+        together, one, other, all_ = (
+            float((counts * (counts - 1) / 2).sum())
+            for counts in (table, table.sum(1), table.sum(0), table.sum())
+        )
+        return {
+            "together": together,
+            "first": one,
+            "second": other,
+            "chance": one * other / max(all_, 1.0),
+            "documents": len(self.known),
+        }
+
+    @leaves(
+        "The number of such documents of each cluster that has enough of them, else zero; the "
+        "number of those of which no cluster has at least half a probability, if enough; the "
+        "number of all."
+    )
+    def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """Count the documents that are of each cluster with at least half a probability."""
+        self.check(vocabulary)
+        counts, unclear = np.zeros(self.n_topics(weights=weights)), 0
+        for _, theta in self.thetas(weights=weights):
+            largest = theta.max(1)
+            clear = largest >= UNCLEAR
+            counts += np.bincount(theta.argmax(1)[clear], minlength=len(counts))
+            unclear += int((~clear).sum())
+        counts[counts < self.min_documents] = 0
+        return {
+            "sizes": counts.astype(np.int64),
+            "unclear": unclear if unclear >= self.min_documents else 0,
+            "documents": len(self.known),
+        }
+
+    def n_topics(self, **model: Any) -> int:
+        """Return the number of clusters of the server's model."""
+        return len(self.checked(model["weights"])[self.inference.prototypes])
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+        """Find the probabilities of all documents, some at a time."""
+        weights = self.checked(model["weights"])
+        points = self.points(weights["origin"])
+        inference = self._inference(len(weights[self.inference.prototypes]))
+        for rows, theta in inference.memberships(weights, points):
+            yield self.known[rows], theta
+
+    def points(self, origin: Numbers) -> Points:
+        """Return what represents the documents of `known`; the last are kept."""
+        self.expect(origin, (self.n_dimensions,), 0)
+        key = origin.tobytes()
+        if self._points[0] != key:
+            inference = self._inference()
+            embeddings = None if inference.sees_words else self._embeddings[self.known]
+            # Of the words that enough documents here have: a centre names the others as well.
+            words = self.frequent()[self.known] if inference.sees_words else None
+            self._points = key, inference.points(origin, words, embeddings)
+        return self._points[1]
+
+    @property
+    def n_dimensions(self) -> int:
+        """Length of a point."""
+        return self._inference().n_dimensions
+
+    def expect(self, array: Any, shape: tuple[int | None, ...], round_: int) -> None:
+        """Refuse an array of another shape or kind; None is any length.
+
+        Raises
+        ------
+        StudyError
+            If it is none of numbers, of another shape, or has NaN.
+        """
+        given = getattr(array, "shape", ())
+        fits = len(given) == len(shape) and all(
+            want in (None, length) for want, length in zip(shape, given, strict=True)
+        )
+        if not fits or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise StudyError(
+                f"Client {self.name!r} was sent clusters that are none in round {round_}; find out "
+                "what the server runs."
+            )
+
+    def enough(self, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
+        """Leave out the sums of clusters that are of too few documents.
+
+        Where one document is enough a part of one is as well: nothing is left out.
+        """
+        enough = weights >= (self.min_documents if self.min_documents > 1 else 0)
+        return sums * enough[..., None], weights * enough
+
+    def checked(
+        self, weights: Any, kind: type[ClusterInference] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Refuse what is no model of this method.
+
+        Raises
+        ------
+        StudyError
+            If names, shapes or kinds of the arrays are others, or numbers are none.
+        """
+        kind = kind or self.inference
+        prototypes = weights.get(kind.prototypes) if isinstance(weights, dict) else None
+        rows = len(prototypes) if isinstance(prototypes, np.ndarray) and prototypes.ndim else 0
+        wanted = self._inference(max(rows, 1), kind).shapes()
+        if not isinstance(weights, dict) or not rows or {
+            name: getattr(array, "shape", None) for name, array in weights.items()
+        } != wanted or not all(
+            array.dtype.kind == "f" and np.isfinite(array).all() for array in weights.values()
+        ):  # fmt: skip
+            raise StudyError(
+                f"Client {self.name!r} was sent clusters that are none; find out what the server "
+                "runs."
+            )
+        return weights
+
+    def _inference(
+        self, n_clusters: int | None = None, kind: type[ClusterInference] | None = None
+    ) -> ClusterInference:
+        number = n_clusters or self.settings.n_components
+        shape = self.settings.model_copy(update={"n_components": number})
+        return (kind or self.inference)(self.bag.shape[1], shape)
+
+    def _labels_by(self, weights: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+        checked = self.checked(weights, Discriminants)
+        points = self.points(checked["origin"])
+        inference = Discriminants(self.bag.shape[1], self.settings)
+        labels = (shares.argmax(1) for _, shares in inference.memberships(checked, points))
+        return np.concatenate([np.zeros(0, np.int64), *labels])

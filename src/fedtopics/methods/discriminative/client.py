@@ -1,0 +1,44 @@
+"""The client's half of discriminative clustering: sums by membership."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedtopics.inference.clusters import Discriminants
+from fedtopics.methods.cluster_client import ClusterClient
+from fedtopics.methods.discriminative.cluster_number import MOST_ROUNDS
+from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
+from fedtopics.methods.kmeans.lloyd import calls_of_start
+
+
+class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
+    """The client's half."""
+
+    inference = Discriminants
+
+    @staticmethod
+    def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
+        return also(calls_before_separating(settings), "class_sums", "each round")
+
+
+def calls_before_separating(settings: SeparationSettings) -> dict[str, str]:
+    """Say which functions are called before clusters are moved apart, and how often."""
+    calls = calls_of_start(settings)
+    if not settings.candidates:
+        return calls
+    candidates, halves = len(settings.candidates), 2 * len(settings.candidates)
+    return {
+        "means": calls["means"],
+        "moments": "three times, before the first round",
+        "cluster_sums": f"{calls['cluster_sums']}, and {halves} times as often to choose the "
+        "number of clusters",
+        "class_sums": f"at most {halves * MOST_ROUNDS} times, before the first round",
+        "agreeing_pairs": f"{candidates} times, before the first round",
+    }
+
+
+def also(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
+    """Add to how often a function is called."""
+    before = calls.get(function)
+    return {**calls, function: f"{before}, and {often}" if before else often}

@@ -1,0 +1,62 @@
+"""The parameters of discriminative clustering, as a study names them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from fedtopics.methods.cluster_settings import EmbeddedSettings
+
+
+class SeparationSettings(EmbeddedSettings):
+    """What discriminative clustering needs, be it alone or the start of FSTC."""
+
+    candidates: tuple[int, ...] = Field(
+        (),
+        description="numbers of clusters to choose from, by how well the clusters of two halves of "
+        "the documents agree; by default n_components it is",
+    )
+    shrinkage: float = Field(
+        0.3, gt=0, description="of the scatter within clusters towards a ball, in its mean variance"
+    )
+    sizes: Literal["even", "free"] = Field(
+        "even",
+        description='whether all clusters together are brought to one size ("even") or are as '
+        'large as they come ("free")',
+    )
+    tolerance: float = Field(
+        1e-3, ge=0, description="stop when the clusters' sums change by less, relative to them"
+    )
+    finalists: int = Field(
+        4, ge=1, description="starts that are gone on with, until one of them is the best"
+    )
+
+    @property
+    def most_components(self) -> int:
+        """How many clusters there may be in the end."""
+        return max(self.candidates, default=self.n_components)
+
+    @field_validator("candidates")
+    @classmethod
+    def _several(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(number < 2 for number in value) or list(value) != sorted(set(value)):
+            raise ValueError("give each number of clusters once, from 2 on, in order")
+        return value
+
+    @property
+    def stops(self) -> dict[str, float]:
+        """The method's own stop rules by name, with their numbers."""
+        return {"tolerance": self.tolerance}
+
+
+class DiscriminativeChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["discriminative"] = Field("discriminative", description="the method")
+
+
+class DiscriminativeSettings(SeparationSettings, DiscriminativeChoice):
+    """All parameters of discriminative clustering, as a study names them."""
+
+    max_rounds: int = Field(100, ge=1, description="most rounds")

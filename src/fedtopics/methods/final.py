@@ -1,0 +1,53 @@
+"""The last exchanges of every method: shares, words and coherence of its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fedtopics.methods.aggregation import Template
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.settings import TopicSettings
+from fedtopics.model.coherence import federated_coherence
+from fedtopics.model.shown_words import SHOWN, USUAL
+from fedtopics.model.shown_words import choose as choose_reading
+from fedtopics.model.topic_model import TopicModel
+
+
+def describe(
+    agreement: Agreement,
+    settings: TopicSettings,
+    model: Mapping[str, Any],
+    make: Callable[..., TopicModel],
+) -> TopicModel:
+    """Ask the clients how much they write about each topic, and choose how topics are read.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    settings : TopicSettings
+    model : mapping
+        The trained model as the clients' functions take it.
+    make : function
+        Makes the TopicModel, given the vocabulary and what the clients say.
+    """
+    n_topics, vocabulary = settings.n_components, agreement.vocabulary
+    template: Template = {"theta": (n_topics,)}
+    words: Template = {"sums": (n_topics, len(vocabulary))}
+    replies = agreement.call("shares", template, **model)
+    documents = {name: reply["documents"] for name, reply in replies.items()}
+    made = make(
+        vocabulary=vocabulary,
+        shares={name: reply["theta"] / max(documents[name], 1) for name, reply in replies.items()},
+        documents=documents,
+        word_sums=agreement.sum("word_sums", words, **model)["sums"],
+    )
+    readings = settings.readings
+    if settings.coherence == "nothing":
+        return replace(made, reading=readings[0] if len(readings) == 1 else USUAL)
+    topics = [made.read(reading, SHOWN) for reading in readings]
+    coherence = federated_coherence(partial(agreement.sum, "pairs"), topics, settings.coherence)
+    chosen = choose_reading(topics, coherence)
+    return replace(made, reading=readings[chosen], coherence=coherence[chosen])

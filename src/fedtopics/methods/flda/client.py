@@ -1,0 +1,204 @@
+"""The client's half of F-LDA: LDA of its own new documents, guided by the topics of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.inference.gibbs import load_tomotopy, sample_topics
+from fedtopics.inference.theta import LDAPrior
+from fedtopics.methods.client import Documents, TopicClient, in_order, leaves
+from fedtopics.methods.flda.settings import FLDASettings
+from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.metrics.topic_lists import Topic
+from fedtopics.text.arrivals import Arrivals
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.vocabulary import count_words, fingerprint
+
+
+class FLDAClient(TopicClient[FLDASettings]):
+    """The client's half: LDA of the documents that came since the last round.
+
+    A word that fewer of a round's documents have than the policy allows is left out before any
+    topic is found, and a topic that is the largest of too few documents does not leave.
+
+    Parameters
+    ----------
+    plan : Plan
+    site : Site
+        It has the new documents.
+    """
+
+    def __init__(self, plan: Plan[FLDASettings], site: Site) -> None:
+        load_tomotopy()  # or say that it is missing before anything leaves
+        super().__init__(plan, site)
+        try:
+            self._arrivals = Arrivals(site.corpus, self.settings, site.folder, site.growing)
+        except DataError as error:
+            raise DataError(f"Client {site.name!r}: {error}") from None
+        self._asked = 0
+        self._lists: set[str] = set()
+
+    @staticmethod
+    def rounds(settings: FLDASettings) -> dict[str, str]:
+        """Say which functions a study calls before its end with these settings, and how often."""
+        end = dict.fromkeys(("adopt", "word_counts"), "once, at the end")
+        return {"local_topics": "each round"} | end
+
+    @classmethod
+    def schedule(cls, settings: FLDASettings) -> dict[str, str]:
+        """Say how often a study calls which function: no words are agreed on."""
+        calls = cls.rounds(settings) | cls.end(settings)
+        if settings.stop == "coherence":
+            calls |= dict.fromkeys(("adopt", "pairs"), "each round, and at the end")
+        return calls
+
+    @leaves(
+        "Of each topic that is the largest of enough of the new documents: its first words, "
+        "each in enough of these documents, with their weights; which of the server's topics "
+        "guided it; how many words of the documents are of it. The number of documents. If "
+        "too few documents are new, nothing but that."
+    )
+    def local_topics(
+        self,
+        round: int,  # noqa: A002
+        ids: list[int],
+        seeds: dict[str, list[int]],
+        first: list[int],
+        **packed: Any,
+    ) -> dict[str, Any]:
+        """Find topics of the documents that are new, guided by those of the server.
+
+        Parameters
+        ----------
+        round : int
+        ids : list of int
+            Of the server's topics.
+        seeds : mapping of client name to ids
+            The client's own among them, M*.
+        first : list of int
+            Of who has none: a client that is new, or was away.
+        **packed
+            The server's topics, see `pack_topics`.
+        """
+        self._asked += 1
+        known = unpack_topics(packed)
+        topics = dict(zip(ids, known or [], strict=False))
+        chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]
+        least = max(self.settings.min_new_documents, self.min_documents)
+        corpus = self._arrivals.take(round, least)
+        few = len(corpus) < least
+        counts = {"client": self.name, "round": round, "documents": len(corpus), "least": least}
+        self.site.notify({"event": "skipped" if few else "arrived", **counts})
+        if few:
+            return _sent([], [], [], 0)
+        return self._sampled(corpus, [topics[id_] for id_ in chosen], chosen, round)
+
+    def _sampled(
+        self, corpus: Corpus, guides: list[dict[str, float]], ids: list[int], round_: int
+    ) -> dict[str, Any]:
+        settings = self.settings
+        words, counts = self._usual_words(corpus)
+        if not counts.nnz:
+            return _sent([], [], [], len(corpus))
+        n_topics = settings.n_local if settings.refill or not guides else len(guides)
+        seed = int(np.random.SeedSequence([*self._seed, round_]).generate_state(1)[0])
+        found = sample_topics(counts, words, n_topics, settings, guides, seed)
+        kept: list[int] = np.flatnonzero(found.main >= self.min_documents).tolist()
+        topics = {number: found.topic(number, settings.n_words) for number in kept}
+        kept = [number for number in kept if topics[number]]
+        led = [  # what has none of the words that guided it, was not guided
+            number < len(ids) and bool(topics[number].keys() & guides[number].keys())
+            for number in kept
+        ]
+        return _sent(
+            [topics[number] for number in kept],
+            [ids[number] if guided else -1 for number, guided in zip(kept, led, strict=True)],
+            found.occurrences[kept],
+            len(corpus),
+        )
+
+    def _usual_words(self, corpus: Corpus) -> tuple[list[str], sparse.csr_array]:
+        """Count the words that are neither in too few documents nor in too many."""
+        counted = count_words(corpus, self._text)
+        frequency = np.bincount(counted.counts.indices, minlength=len(counted.words))
+        most = self._limits.max_document_share * len(corpus)
+        kept = np.flatnonzero((frequency >= self._rarest) & (frequency <= most))
+        kept = kept[np.argsort(-frequency[kept], kind="stable")][: self._limits.max_words]
+        words = [counted.words[column] for column in kept]
+        return words, counted.columns({word: number for number, word in enumerate(words)})
+
+    @leaves("Numbers of documents: all, and those with and without one of the words.")
+    def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
+        """Take up the words of the server's topics, for all documents of the rounds so far.
+
+        Parameters are those of `TopicClient.adopt`; only the words count.
+        """
+        self._lists.add(fingerprint(words))  # again after a break: the same
+        if len(self._lists) > self.questions:
+            raise StudyError(
+                f"Client {self.name!r} was asked about more lists of words than there were rounds; "
+                "find out what the server runs."
+            )
+        self._corpus = self._arrivals.used()
+        counts = super().adopt(words, total, length)
+        if len(self.known) < self.min_documents:  # as good as none
+            self.known = self.known[:0]
+            self.bag = self.bag[self.known]
+            self._corpus = self._corpus.take([])
+            counts = dict.fromkeys(counts, 0)
+        return counts
+
+    @property
+    def questions(self) -> int:
+        """How many lists of words the server may ask about: one a round, and one at the end."""
+        return self._asked + 1
+
+    @leaves(
+        "Two numbers for each word that enough of the documents have, zeros for the rest; the "
+        "number of documents."
+    )
+    def word_counts(self, vocabulary: str) -> dict[str, Any]:
+        """Count the documents with each word of the topics, and its occurrences."""
+        self.check(vocabulary)
+        kept = self._frequency >= self._rarest
+        occurrences = np.asarray(self.bag.sum(0), np.int64) * kept
+        return {
+            "containing": self._frequency * kept,
+            "occurrences": occurrences,
+            "documents": self.bag.shape[0],
+        }
+
+    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
+        """Count these words in the documents of the rounds so far, each in its column."""
+        return count_words(self._corpus, self._text, words).counts
+
+    def n_topics(self, **model: Any) -> int:
+        """Return the number of topics of the server's model, which rounds may change."""
+        return int(model["topics"].shape[1])
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        """Find theta of all documents by variational inference, some at a time."""
+        from fedtopics.inference.variational import infer  # a server need not compile it
+
+        topics = model["topics"]
+        prior = LDAPrior(n_components=topics.shape[1])
+        for rows in in_order(self.known):
+            found = infer(self.bag[rows], topics, prior.theta_prior, prior.inner_steps)
+            yield rows, found.read("mean")
+
+
+def _sent(
+    topics: Sequence[Topic], seeds: Sequence[int], occurrences: Any, documents: int
+) -> dict[str, Any]:
+    return pack_topics(topics) | {
+        "seeds": np.array(seeds, np.int64),
+        "occurrences": np.array(occurrences, np.float64),
+        "documents": documents,
+    }

@@ -1,0 +1,124 @@
+"""The parameters of F-LDA, as a study names them, and the authors' values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from fedtopics.inference.gibbs import GibbsSettings
+from fedtopics.methods.settings import TopicSettings, fill_from
+from fedtopics.text.arrivals import ArrivalSettings
+
+FLDA_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # Algorithms 1 to 3 as the paper has them.
+    "paper": {
+        "linkage": "single",
+        "absent_words": "ignored",
+        "keep_unmatched": False,
+        "refill": False,
+        "memory": 0.0,
+        "n_words": 10,
+        "spare_topics": 0,
+        "relevance": 1.0,
+        "stop": "coherence",
+    },
+}
+
+
+class FLDAChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["flda"] = Field("flda", description="the method")
+    preset: Literal["default", "paper"] = Field(
+        "default", description='for what is not given: "paper" takes the algorithms word by word'
+    )
+
+
+class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
+    """All parameters of F-LDA, as a study names them."""
+
+    max_rounds: int = Field(3, ge=1, description="most rounds")
+    spare_topics: int | None = Field(
+        None,
+        ge=0,
+        description="topics of a client besides n_components, free for what is new or its own; by "
+        "default as many again",
+    )
+    n_words: int = Field(30, ge=2, description="words of a topic that leave a client")
+    threshold: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="cosine from which two topics are the same; by default what one in a hundred "
+        "pairs of topics of one client reaches",
+    )
+    linkage: Literal["average", "single"] = Field(
+        "average",
+        description="which topics are merged: the most alike first, at most one of a client "
+        '("average"), or all that a chain of pairs over the threshold connects ("single")',
+    )
+    absent_words: Literal["zero", "ignored"] = Field(
+        "zero",
+        description="a word that a merged topic lacks counts as zero in the mean of its weights, "
+        "or is ignored there",
+    )
+    weighting: Literal["topics", "documents"] = Field(
+        "topics",
+        description="whether each topic of a mean counts the same, or its client's documents do",
+    )
+    refill: bool = Field(
+        True, description="whether a client that is guided has as many topics as one that is not"
+    )
+    keep_unmatched: bool = Field(True, description="whether topics of one client alone stay")
+    memory: float = Field(
+        0.7,
+        ge=0,
+        le=1,
+        description="how much a topic of the round before counts beside one of this round",
+    )
+    seed_topics: tuple[tuple[str, ...], ...] = Field(
+        (), description='words of topics to begin with, which keep them: [["fever", "cough"]]'
+    )
+    min_new_documents: int = Field(
+        100, ge=1, description="a client with fewer new documents skips the round"
+    )
+    patience: int = Field(
+        1, ge=1, description="end after so many rounds in a row without new documents"
+    )
+    stop: Literal["documents", "coherence"] = Field(
+        "documents",
+        description='"coherence" ends with the first round whose topics are less coherent than '
+        "those of the round before, which stay",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        return fill_from(FLDA_PRESETS, given)
+
+    @model_validator(mode="after")
+    def _seeds_fit(self) -> FLDASettings:
+        if len(self.seed_topics) > self.n_components:
+            raise ValueError(
+                f"there are {len(self.seed_topics)} seed_topics, more than n_components = "
+                f"{self.n_components}"
+            )
+        if not all(self.seed_topics):
+            raise ValueError("each of seed_topics needs at least one word")
+        if self.stop == "coherence" and self.coherence == "nothing":
+            raise ValueError('stop = "coherence" needs a coherence that is not "nothing"')
+        return self
+
+    @property
+    def stops(self) -> dict[str, float]:
+        """The method's own stop rules by name, with their numbers."""
+        coherence = {"coherence": 0.0} if self.stop == "coherence" else {}
+        return {"idle": self.patience, **coherence}
+
+    @property
+    def n_local(self) -> int:
+        """Topics of a client that begins without seeds."""
+        spare = self.n_components if self.spare_topics is None else self.spare_topics
+        return self.n_components + spare

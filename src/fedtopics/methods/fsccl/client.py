@@ -1,0 +1,103 @@
+"""The client's half of FSCCL: a round's training on its own documents."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.inference.clusters import Contrastive
+from fedtopics.inference.points import Numbers
+from fedtopics.methods.client import leaves
+from fedtopics.methods.cluster_client import ClusterClient
+from fedtopics.methods.fsccl.settings import FSCCLSettings
+from fedtopics.methods.fsccl.training import Texts, Trained, shorten, train
+from fedtopics.methods.kmeans.lloyd import calls_of_start
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import document_embeddings, require_texts
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class FSCCLClient(ClusterClient[FSCCLSettings]):
+    """The client's half."""
+
+    inference = Contrastive
+
+    def __init__(self, plan: Plan[FSCCLSettings], site: Site) -> None:
+        super().__init__(plan, site)
+        # At once: what takes minutes, or cannot be done, comes before the first round.
+        deletes = self.settings.deletion > 0
+        self._views = [self._shortened(view) for view in (0, 1)] if deletes else None
+
+    @staticmethod
+    def rounds(settings: FSCCLSettings) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
+        return calls_of_start(settings) | {"train_locally": "each round"}
+
+    @leaves(
+        "The weights of the network and its centres, trained on the documents, times their "
+        "number; the loss, summed over documents; their number."
+    )
+    def train_locally(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        weights: Arrays,
+    ) -> dict[str, Any]:
+        """Train the network on the documents here for a round.
+
+        Parameters
+        ----------
+        vocabulary : str
+        round : int
+        weights : mapping of name to array
+            The network, its centres, and the mean embedding; as `Trained.shapes` says.
+        """
+        self.check(vocabulary)
+        checked = self.checked(weights, Trained)
+        n = len(self.known)
+        trained = {
+            name: torch.tensor(array, dtype=torch.float32)
+            for name, array in checked.items()
+            if name != "origin"
+        }
+        texts = self._texts(checked["origin"])
+        loss = train(trained, texts, self.settings, self._seed, round) if n else 0.0
+        sums = {name: weight.detach().numpy() * np.float64(n) for name, weight in trained.items()}
+        return {"weights": sums, "loss": loss * n, "documents": n}
+
+    def _texts(self, origin: Numbers) -> Texts:
+        points = self.points(origin)
+        views = [points, points]
+        if self._views is not None:
+            known = (view[self.known] for view in self._views)
+            views = [self._inference().points(origin, None, view) for view in known]
+        return Texts(*map(torch.from_numpy, (points, *views)))
+
+    def _shortened(self, view: int) -> NDArray[np.float32]:
+        """Return the embeddings of all texts without some of their words."""
+
+        def on_progress(done: int, documents: int) -> None:
+            event = {"event": "embedding", "client": self.name, "done": done}
+            self.site.notify({**event, "documents": documents})
+
+        texts = chain.from_iterable(self._corpus.texts())
+        try:
+            require_texts(self._corpus, "that views of them are made of")
+            return document_embeddings(
+                Corpus.of(list(shorten(texts, self.settings.deletion, view))),
+                self.settings.embedding,
+                own_model=self.site.embedding_model,
+                on_progress=on_progress,
+            )
+        except FedTopicsError as error:
+            raise StudyError(
+                f"Client {self.name!r} cannot embed texts without some of their words: {error} "
+                "Or set deletion = 0 in the study, for dropout alone."
+            ) from None

@@ -1,0 +1,37 @@
+"""The parameters of FSCCL, as a study names them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from fedtopics.methods.cluster_settings import EmbeddedSettings, NetworkTraining
+
+
+class FSCCLChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["fsccl"] = Field("fsccl", description="the method")
+
+
+class FSCCLSettings(EmbeddedSettings, NetworkTraining, FSCCLChoice):
+    """All parameters of FSCCL, as a study names them."""
+
+    max_rounds: int = Field(40, ge=1, description="rounds")
+    deletion: float = Field(
+        0.2,
+        ge=0,
+        lt=1,
+        description="share of a text's words that a view of it does without; it needs the model of "
+        "the embeddings, with 0 there is dropout alone",
+    )
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="share of an embedding's numbers that a view does without"
+    )
+    contrast_temperature: float = Field(
+        0.5, gt=0, description="of the likeness of views: the lower, the more the nearest count"
+    )
+    contrastive_weight: float = Field(
+        10.0, ge=0, description="of the contrastive loss, beside that of clustering: eta"
+    )

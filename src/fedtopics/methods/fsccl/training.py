@@ -1,0 +1,174 @@
+"""How a client of FSCCL trains: views of texts that are to be alike, and clusters to be sure of.
+
+All of it is of one client's own documents. What is here leaves nothing; `client` says what does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
+
+from fedtopics.inference.clusters import Contrastive, log_student_t
+from fedtopics.methods.fsccl.settings import FSCCLSettings
+from fedtopics.methods.minibatches import Minibatches
+from fedtopics.networks import Adapter, Tensors, represent, score
+
+FEATURES = 128  # by which two views are alike
+DROPOUT = 3  # of what is drawn, besides the study's seed and the client's
+
+
+def network(dimension: int, hidden: int) -> Adapter:
+    """Return the adapter, and below each other the two layers of the contrastive head.
+
+    Both layers see `dimension` numbers: the first makes as many of them, the second FEATURES.
+    """
+    return Adapter(dimension, hidden, dimension + FEATURES)
+
+
+class Trained(Contrastive):
+    """What is trained: what clusters are found by, and the contrastive head."""
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the weights that travel."""
+        return super().shapes() | network(self.n_dimensions, self.settings.hidden).shapes
+
+
+def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
+    """Leave out each word with a probability of `share`, but never all words of a text.
+
+    Which follows from the text and the number of the view alone: the same text is shortened in the
+    same way wherever it is and whatever the seed, so that it is embedded once.
+
+    Examples
+    --------
+    >>> list(shorten(["oak and beech", "fir", ""], 0.5, view=0))
+    ['and', 'fir', '']
+    """
+    for text in texts:
+        words = text.split()
+        digest = hashlib.sha256(text.encode()).digest()
+        rng = np.random.default_rng([view, int.from_bytes(digest[:8])])
+        kept = rng.random(len(words)) >= share
+        if words and not kept.any():
+            kept[rng.integers(len(words))] = True
+        yield " ".join(word for word, stays in zip(words, kept, strict=True) if stays)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A client's texts as the network sees them.
+
+    Parameters
+    ----------
+    points, first, second : float32 tensors of shape (n, n_dimensions)
+        Texts as they are, and two views of them before dropout.
+    """
+
+    points: Tensor
+    first: Tensor
+    second: Tensor
+
+
+def train(
+    weights: Tensors, texts: Texts, settings: FSCCLSettings, seed: Sequence[int], round_: int
+) -> float:
+    """Change the weights by a round's minibatches; return the mean loss.
+
+    Parameters
+    ----------
+    weights : tensors
+        Of the network, and its centres; without gradients.
+    texts : Texts
+        At least one.
+    settings : FSCCLSettings
+    seed : sequence of int
+        The study's and the client's.
+    round_ : int
+        From 1; minibatches and dropout follow from it and the seed.
+    """
+    parameters = [weight.requires_grad_() for weight in weights.values()]
+    optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
+    batches = Minibatches(np.arange(len(texts.points)), seed, 0.0, 1)
+    size = batches.size(settings.batch_size)
+    own_seed = np.random.default_rng([*seed, DROPOUT, round_]).integers(2**63)
+    noise = torch.Generator().manual_seed(int(own_seed))
+    total, steps = 0.0, settings.local_steps
+    for number in range((round_ - 1) * steps, round_ * steps):
+        rows = torch.from_numpy(batches.draw(number + 1, size))
+        views = torch.cat([texts.first[rows], texts.second[rows]])
+        features = contrast(weights, represent(weights, drop(views, settings.dropout, noise)))
+        near = log_student_t(represent(weights, texts.points[rows]), weights["centres"])
+        apart = contrastive_loss(features, settings.contrast_temperature)
+        loss = settings.contrastive_weight * apart + clustering_loss(near)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        total += float(loss.detach())
+    return total / steps
+
+
+def drop(points: Tensor, share: float, noise: torch.Generator) -> Tensor:
+    """Set each number to 0 with a probability of `share`, and enlarge the rest to make up for it.
+
+    As torch's dropout, which cannot be told where its random numbers come from. Shapes stay.
+    """
+    kept = torch.rand(points.shape, generator=noise) >= share
+    return points * kept / (1 - share)
+
+
+def contrast(weights: Tensors, represented: Tensor) -> Tensor:
+    """Return what views are compared by, shape (n, FEATURES): two layers on (n, n_dimensions)."""
+    n = represented.shape[1]
+    first = {name: weights[name][:n] for name in ("head", "head_bias")}
+    second = {name: weights[name][n:] for name in ("head", "head_bias")}
+    return score(second, torch.relu(score(first, represented)))
+
+
+def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
+    """Return how hard it is to tell a text's other view from all other views (NT-Xent).
+
+    Parameters
+    ----------
+    features : float tensor of shape (2 n, n_features)
+        One view of each text, then the other, in the same order.
+    temperature : float
+
+    Returns
+    -------
+    scalar tensor
+        Mean cross-entropy in nats; log(2 n - 1) where all views are alike.
+    """
+    unit = normalize(features)
+    itself = torch.eye(len(unit), dtype=torch.bool)
+    likeness = (unit @ unit.T / temperature).masked_fill(itself, -torch.inf)
+    return cross_entropy(likeness, torch.arange(len(unit)).roll(len(unit) // 2))
+
+
+def clustering_loss(near: Tensor) -> Tensor:
+    """Return how far memberships are from surer ones of clusters more alike in size.
+
+    Parameters
+    ----------
+    near : float tensor of shape (n, n_clusters)
+        As of `log_student_t`; q is its softmax.
+
+    Returns
+    -------
+    scalar tensor
+        KL(p || q) / n in nats, where p = q^2 / f with rows that sum to 1 has no gradient, and f
+        sums q over the documents.
+
+    References
+    ----------
+    Xie et al., Unsupervised Deep Embedding for Clustering Analysis, ICML 2016, equations 2 and 3.
+    """
+    log_q = near.log_softmax(1)
+    fixed = log_q.detach()
+    log_p = (2 * fixed - fixed.logsumexp(0)).log_softmax(1)
+    return (log_p.exp() * (log_p - log_q)).sum(1).mean()

@@ -1,0 +1,93 @@
+"""The parameters of FSTC, as a study names them, and the authors' values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from fedtopics.methods.cluster_settings import NetworkTraining
+from fedtopics.methods.discriminative.settings import SeparationSettings
+from fedtopics.methods.settings import fill_from
+
+_PAPER = {
+    "start": "kmeans",
+    "max_rounds": 40,
+    "local_steps": 100,
+    "transports": 30,
+    "warm_up": 0.1,
+}
+FSTC_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # As the paper has it; its lambda is 0.01 on StackOverflow and 1 on the other two sets.
+    "paper": {**_PAPER, "mixture_from": 0.0, "alignment": 1.0},
+    # Its ablation, Table 2: without alignment, and without the mixture as well.
+    "rstc": {**_PAPER, "mixture_from": 0.0, "alignment": 0.0},
+    "stc": {**_PAPER, "alignment": 0.0},
+}
+
+
+class FSTCChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["fstc"] = Field("fstc", description="the method")
+    preset: Literal["default", "paper", "rstc", "stc"] = Field(
+        "default",
+        description='for what is not given: "paper" is FSTC from k-means, "rstc" that without '
+        'alignment, "stc" that without the mixture as well',
+    )
+
+
+class FSTCSettings(SeparationSettings, NetworkTraining, FSTCChoice):
+    """All parameters of FSTC, as a study names them."""
+
+    max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")
+    local_steps: int = Field(
+        40, ge=1, description="minibatches a client takes in one round; 100 in the paper"
+    )
+    start: Literal["discriminative", "kmeans"] = Field(
+        "discriminative", description="what gives the first labels; k-means in the paper"
+    )
+    epsilon: float = Field(0.1, gt=0, description="of the transport: the smaller, the surer")
+    transports: int = Field(
+        10, ge=0, description="how often pseudo-labels are found anew, mostly at first"
+    )
+    warm_up: float = Field(
+        0.3, ge=0, lt=1, description="share of all steps on the first labels, before any transport"
+    )
+    masses: Literal["even", "global", "own"] = Field(
+        "even",
+        description='sizes of clusters at a client, for the transport: "even" as in the paper, as '
+        'over all clients ("global"), or as the first labels have it there ("own")',
+    )
+    mixture_from: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="share of all steps after which the mixture weighs documents; by default never",
+    )
+    mixture_steps: int = Field(1, ge=1, description="steps of the mixture for each minibatch")
+    alignment: float = Field(
+        0.01, ge=0, description="weight of the distance from the global centres: lambda"
+    )
+    average_every: int = Field(
+        0, ge=0, description="rounds between two averages of the networks; 0 is at the end alone"
+    )
+    fine_tune: bool = Field(False, description="train the encoder as well; meant for a GPU")
+    encoder_learning_rate: float = Field(5e-6, gt=0, description="of the encoder")
+    max_length: int = Field(32, ge=1, description="tokens of a text that the encoder is trained on")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        return fill_from(FSTC_PRESETS, given)
+
+    @property
+    def stops(self) -> dict[str, float]:
+        """None: the tolerance is that of the clusters to begin with."""
+        return {}
+
+    @property
+    def total_steps(self) -> int:
+        """Minibatches of a client in all rounds."""
+        return self.max_rounds * self.local_steps

@@ -1,0 +1,247 @@
+"""The client's half of gFedNTM: gradients of minibatches of its own documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError
+from fedtopics.methods.aggregation import Payload, Rows
+from fedtopics.methods.client import Documents, in_order, leaves
+from fedtopics.methods.gfedntm.settings import GFedNTMSettings
+from fedtopics.methods.minibatches import MinibatchClient
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.networks import (
+    Batch,
+    Noise,
+    Tensors,
+    batch_weights,
+    to_arrays,
+    to_tensor,
+    to_tensors,
+)
+from fedtopics.networks.passes import (
+    ClientPass,
+    autograd_leaves,
+    finish_all,
+    gradients,
+    run_through,
+)
+
+
+class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
+    """The client's half: gradients of minibatches, whose noise is a function of (seed, round).
+
+    Raises
+    ------
+    DataError
+        If the network sees embeddings and the documents have none.
+    """
+
+    @staticmethod
+    def rounds(settings: GFedNTMSettings) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
+        cuts = len(settings.build(1).stages)
+        if settings.local_steps > 1:
+            round_ = {"steps": f"each round, over {settings.local_steps} minibatches"}
+        elif settings.norm == "sync" and cuts > 0:
+            often = "each round" if cuts == 1 else "twice a round"
+            round_ = {"forward": often, "loss": "each round", "backward": often}
+            round_["gradients"] = "each round instead, in a study with a single client"
+        else:
+            round_ = {"gradients": "each round"}
+        if settings.norm == "server" and cuts > 0:
+            round_ = {"forward": "once"} | round_
+        if settings.validation_share:
+            round_["validate"] = f"every {settings.validate_every} rounds"
+        return round_
+
+    def __init__(self, plan: Plan[GFedNTMSettings], site: Site) -> None:
+        super().__init__(plan, site)
+        needed = self.settings.needed_embedding is not None
+        self._embeddings = site.corpus.embeddings if needed else None
+        if needed and self._embeddings is None:
+            raise DataError(
+                f"The documents of client {site.name!r} have no embeddings, which the network "
+                f"{self.settings.network!r} sees; compute them first with Study.embedded."
+            )
+
+    @property
+    def held_back(self) -> float:
+        """Share of the documents that training does not see."""
+        return self.settings.validation_share
+
+    def prepare(self, length: float) -> None:
+        """Build the network."""
+        self._network = self.settings.build(self.bag.shape[1], length)
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        """Find theta of all documents by the encoder, some at a time."""
+        rows = self.known
+        evaluated = self._evaluate(rows, **model)
+        for some, (batch, given, used) in zip(in_order(rows), evaluated, strict=True):
+            yield some, self._network.theta(used, given, batch).double().numpy()
+
+    @leaves(
+        "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
+        "numbers), or of theta and its products (n_topics + n_topics**2)."
+    )
+    def forward(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        stage: int,
+        shared: Payload,
+        weights: Payload,
+    ) -> dict[str, Any]:
+        """Run one stage of the pass over this round's minibatch; stage 0 begins it anew."""
+        if stage == 0:
+            batch = self._minibatch(vocabulary, round)
+            self._pass = ClientPass(self._network, self._tensors(weights), batch)
+        sums = self._pass.forward(stage, self._tensors(shared))
+        return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
+
+    @leaves(
+        "The minibatch's summed loss, and summed gradients: of the normalised topics "
+        "(n_topics, n_words) and of the mean of theta (n_topics,)."
+    )
+    def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:  # noqa: A002
+        """Compute the loss and its gradient with respect to what all documents share."""
+        loss, gradient = self._pass.loss(self._tensors(shared))
+        return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
+
+    @leaves(
+        "Summed gradients: of what the stage before shares (4 n_topics numbers), or, at the "
+        "first stage, of the weights; of the first layer, the rows of the minibatch's words."
+    )
+    def backward(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        stage: int,
+        gradient: NDArray[Any],
+    ) -> dict[str, Any]:
+        """Go back through a stage."""
+        upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
+        reply: dict[str, Any] = {"documents": len(self._pass.batch)}
+        if stage > 0:
+            return reply | {"shared": to_arrays(upstream)}
+        weights = self._packed(self._pass.batch, self._pass.weights, self._pass.weight_gradients)
+        return reply | {"weights": weights}
+
+    @leaves(
+        "The minibatch's summed loss, the sums of `forward`, and the summed gradients of the "
+        "weights and, with the server's statistics, of what they make."
+    )
+    def gradients(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        weights: Payload,
+        shared: Mapping[str, Payload],
+    ) -> dict[str, Any]:
+        """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad)."""
+        batch = self._minibatch(vocabulary, round)
+        used = autograd_leaves(batch_weights(self._network, self._tensors(weights), batch))
+        given = {stage: autograd_leaves(self._tensors(values)) for stage, values in shared.items()}
+        loss, sums = run_through(self._network, used, batch, given or None)
+        of_weights, *of_shared = gradients([loss], None, [used, *given.values()])
+        return {
+            "weights": self._packed(batch, used, of_weights),
+            "shared": dict(zip(given, map(to_arrays, of_shared), strict=True)),
+            "sums": to_arrays(sums),
+            "loss": float(loss.detach()),
+            "documents": len(batch),
+        }
+
+    @leaves(
+        "How far the weights went down, times the number of documents; the summed loss and "
+        "the sums of `forward` over the minibatches."
+    )
+    def steps(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        weights: Payload,
+        averages: Payload,
+    ) -> dict[str, Any]:
+        """Take several local Adam steps, from fresh moments (FedAvg's client update)."""
+        start = self._tensors(weights)
+        local = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
+        optimizer = torch.optim.Adam(
+            local.values(), lr=self.settings.local_learning_rate, fused=True
+        )
+        running = to_tensors(averages, torch.float64)
+        first = (round - 1) * self.settings.local_steps + 1
+        totals: Tensors = {}
+        loss_sum, documents = 0.0, 0
+        for number in range(first, first + self.settings.local_steps):
+            batch = self._minibatch(vocabulary, number)
+            given = finish_all(self._network, local, running) if running else None
+            used = batch_weights(self._network, local, batch)
+            loss, sums = run_through(self._network, used, batch, given)
+            optimizer.zero_grad()
+            (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            totals = {stage: totals.get(stage, 0) + total for stage, total in sums.items()}
+            loss_sum, documents = loss_sum + float(loss.detach()), documents + len(batch)
+        descent = {n: (start[n] - local[n].detach()) * documents for n in start}
+        return {
+            "descent": to_arrays(descent),
+            "sums": to_arrays(totals),
+            "loss": loss_sum,
+            "documents": documents,
+        }
+
+    @leaves("The summed loss and the number of documents.")
+    def validate(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        weights: Payload,
+        shared: Mapping[str, Payload],
+    ) -> dict[str, Any]:
+        """Compute the loss of the documents held back, without noise."""
+        self.check(vocabulary)
+        rows = self.minibatches.held
+        total = 0.0
+        for batch, given, used in self._evaluate(rows, weights, shared):
+            total += float(run_through(self._network, used, batch, given)[0])
+        return {"loss": total, "documents": len(rows)}
+
+    def _minibatch(self, vocabulary: str, number: int) -> Batch:
+        rows = self.minibatch(vocabulary, number)
+        noise = self._network.draw(np.random.default_rng([*self._seed, 2, number]), len(rows))
+        return self._batch(rows, noise)
+
+    def _batch(self, rows: Documents, noise: Noise | None = None) -> Batch:
+        embeddings = None if self._embeddings is None else self._embeddings[rows]
+        return self._network.batch(self.bag[rows], noise, embeddings)
+
+    def _evaluate(
+        self, rows: NDArray[np.int64], weights: Payload, shared: Mapping[str, Payload]
+    ) -> Iterator[tuple[Batch, dict[str, Tensors], Tensors]]:
+        tensors = self._tensors(weights)
+        given = {stage: self._tensors(values) for stage, values in shared.items()}
+        for some in in_order(rows):
+            batch = self._batch(some)
+            yield batch, given, batch_weights(self._network, tensors, batch)
+
+    def _tensors(self, arrays: Payload) -> Tensors:
+        return to_tensors(arrays, self._network.dtype)
+
+    def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> dict[str, Any]:
+        """Return a gradient for each weight, zero for those that the loss does not use."""
+        tensors = {
+            name: gradients[name] if name in gradients else torch.zeros_like(weight)
+            for name, weight in weights.items()
+        }
+        packed: dict[str, Any] = to_arrays(tensors)
+        for name in self._network.row_weights:
+            rows = batch.spread(tensors[name]).numpy()
+            packed[name] = Rows(batch.words, rows, self._network.n_words)
+        return packed

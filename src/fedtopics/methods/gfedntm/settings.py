@@ -1,0 +1,131 @@
+"""The parameters of gFedNTM, as a study names them, and the authors' values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from fedtopics.errors import StudyError
+from fedtopics.methods.aggregation import OptimizerName
+from fedtopics.methods.settings import MinibatchSettings, fill_from
+from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
+from fedtopics.text.embeddings import EmbeddingSettings
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # As PyTorch implementations of Srivastava and Sutton's network, gFedNTM's among them.
+    "paper": {
+        "hidden": (100, 100),
+        "dropout": 0.2,
+        "dropout_theta": 0.2,
+        "learn_prior": True,
+        "word_bias": False,
+        "relevance": 1.0,
+        "learning_rate": 0.002,
+        "batch_size": 64,
+        "encoder_input": "counts",
+        "embedding_weight": 0.0,
+        "max_rounds": 5000,
+    },
+    # For documents that mix topics with words of their own, as LDA draws them: docs/models.md.
+    "mixtures": {
+        "alpha": 0.1,
+        "dropout": 0.0,
+        "initialisation": "anchors",
+        "learning_rate_decay": "linear",
+        "normalise_topics": False,
+        "posterior_gain": 1.5,
+        "max_rounds": 2500,
+    },
+}
+
+
+class GFedNTMChoice(BaseModel):
+    """Which method, which network, whose values: what a study's [method] begins with."""
+
+    name: Literal["gfedntm"] = Field("gfedntm", description="the method")
+    network: str = Field(
+        "prodlda",
+        description='the neural topic model: "prodlda", "neurallda", "combinedtm" or "zeroshottm"',
+    )
+    preset: Literal["default", "paper", "mixtures"] = Field(
+        "default",
+        description='for what is not given: "paper" takes the authors\' settings, "mixtures" such '
+        "for documents that mix topics with words of their own",
+    )
+
+    @field_validator("network")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            return find_network(value).name
+        except StudyError as error:
+            raise ValueError(str(error)) from None
+
+
+class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
+    # pydantic puts the fields of the last base first.
+    """All of the method's parameters, as a study names them."""
+
+    norm: Literal["sync", "server", "local"] = Field(
+        "sync",
+        description='batch normalisation: over all clients ("sync"), by the server\'s running '
+        'statistics ("server"), or by each client alone ("local", as in the paper)',
+    )
+    optimizer: OptimizerName = Field(
+        "adam", description="the server's; fedavg and fedadam go with local_steps > 1"
+    )
+    learning_rate: float = Field(0.005, gt=0, description="of the server's optimiser")
+    learning_rate_decay: Literal["none", "linear"] = Field(
+        "none", description='"linear": the learning rate falls to a hundredth at max_rounds'
+    )
+    beta1: float = Field(
+        0.99, ge=0, lt=1, description='decay of Adam\'s first moment; with norm "server" 0.9'
+    )
+    local_steps: int = Field(1, ge=1, description="minibatches a client takes in one round")
+    local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
+    validation_share: float = Field(
+        0.0, ge=0, le=0.5, description="share of each client's documents held back; paper: 0.25"
+    )
+    validate_every: int = Field(50, ge=1, description="rounds between two validations")
+    patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
+    precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        # Behind statistics that lag, a long momentum overshoots until all documents share a topic.
+        lags = isinstance(given, dict) and given.get("norm") == "server"
+        return fill_from(PRESETS, given, {"layer_norm": True, "beta1": 0.9} if lags else {})
+
+    @model_validator(mode="after")
+    def _fits(self) -> GFedNTMSettings:
+        averaging = self.optimizer in ("fedavg", "fedadam")
+        if averaging != (self.local_steps > 1):
+            raise ValueError(
+                f"optimizer {self.optimizer!r} does not go with local_steps {self.local_steps}: "
+                "fedavg and fedadam need more than 1, sgd and adam exactly 1"
+            )
+        if averaging and self.norm == "sync":
+            raise ValueError('norm "sync" needs an exchange a step; use norm "server" here')
+        if self.norm == "server" and not self.layer_norm:
+            raise ValueError('norm "server" needs layer_norm = true')
+        return self
+
+    def build(self, n_words: int, document_length: float = 1.0) -> NeuralTopicModel:
+        """Build the network for a vocabulary; to train it, say how long documents are."""
+        dtype = getattr(torch, self.precision)
+        return find_network(self.network)(n_words, self, dtype, document_length)
+
+    @property
+    def stops(self) -> dict[str, float]:
+        """The method's own stop rules by name, with their numbers."""
+        patience = {"patience": self.patience} if self.validation_share else {}
+        return {**super().stops, **patience}
+
+    @property
+    def needed_embedding(self) -> EmbeddingSettings | None:
+        """Of which kind the embeddings are that documents need, if they do."""
+        return self.embedding if find_network(self.network).sees_embedding else None

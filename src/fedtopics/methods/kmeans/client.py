@@ -1,0 +1,60 @@
+"""The client's half of federated k-means: besides sums, its own clusters at once (k-FED)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fedtopics.inference.clusters import Centres
+from fedtopics.inference.points import Numbers, sums_by_label
+from fedtopics.methods.client import leaves
+from fedtopics.methods.cluster_client import SEED, ClusterClient
+from fedtopics.methods.kmeans.settings import KMeansSettings
+
+
+class KMeansClient(ClusterClient[KMeansSettings]):
+    """The client's half."""
+
+    inference = Centres
+
+    @staticmethod
+    def rounds(settings: KMeansSettings) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
+        one_shot = settings.algorithm == "k-fed"
+        embedded = settings.representation == "embedding"
+        first = ("means", "moments")[: 0 if not embedded else 1 if one_shot else 2]
+        calls = dict.fromkeys(first, "once, before the first round")
+        if one_shot or not embedded:
+            calls["own_centres"] = "once"
+        return calls if one_shot else calls | {"cluster_sums": "each round"}
+
+    @leaves(
+        "The centre and the number of documents of each cluster of enough of them; the number "
+        "of all."
+    )
+    def own_centres(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        origin: Numbers,
+    ) -> dict[str, Any]:
+        """Find k-means clusters of the documents here (k-FED, step 1)."""
+        self.check(vocabulary)
+        points = self.points(origin)
+        number = min(self.settings.n_components, points.shape[0] // self.min_documents)
+        if number == 0:
+            none = {"centres": np.zeros((0, len(origin))), "counts": np.zeros(0)}
+            return none | {"documents": 0}
+        from sklearn.cluster import KMeans as LocalKMeans  # the server does without it
+
+        own_seed = np.random.default_rng([*self._seed, SEED]).integers(2**31)
+        kmeans = LocalKMeans(number, n_init=self.settings.starts, random_state=int(own_seed))
+        with warnings.catch_warnings():  # of fewer different documents than clusters
+            warnings.simplefilter("ignore")
+            labels = kmeans.fit_predict(points)
+        sums, counts = sums_by_label(points, labels.astype(np.int64), number)
+        enough = counts >= self.min_documents
+        centres = sums[enough] / counts[enough][:, None]
+        return {"centres": centres, "counts": counts[enough], "documents": len(self.known)}

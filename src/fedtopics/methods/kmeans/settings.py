@@ -1,0 +1,43 @@
+"""The parameters of federated k-means, as a study names them, and the baselines' values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from fedtopics.methods.cluster_settings import ClusterSettings
+from fedtopics.methods.settings import fill_from
+
+KMEANS_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # The baselines of the FSTC paper, Table 2.
+    "fbow": {"algorithm": "k-fed", "representation": "bow"},
+    "ftfidf": {"algorithm": "k-fed", "representation": "tfidf"},
+    "fsbert": {"algorithm": "lloyd", "representation": "embedding"},
+}
+
+
+class KMeansChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["kmeans"] = Field("kmeans", description="the method")
+    preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(
+        "default", description="for what is not given: the FSTC paper's baseline of that name"
+    )
+
+
+class KMeansSettings(ClusterSettings, KMeansChoice):
+    """All parameters of federated k-means, as a study names them."""
+
+    algorithm: Literal["lloyd", "k-fed"] = Field(
+        "lloyd",
+        description='"lloyd": sums at the clients, centres at the server, round after round, as if '
+        'texts were pooled; "k-fed": each client its own k-means, once',
+    )
+    max_rounds: int = Field(100, ge=1, description="most rounds")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        return fill_from(KMEANS_PRESETS, given)

@@ -1,0 +1,122 @@
+"""The client's half of federated LDA: expected counts of words and topics in its own documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import StudyError
+from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.client import Documents, in_order, leaves
+from fedtopics.methods.lda.settings import LDASettings
+from fedtopics.methods.minibatches import MinibatchClient
+
+if TYPE_CHECKING:
+    from fedtopics.inference.variational import Posterior
+
+SLACK = 1e-9  # of a sum that is at most 1
+
+
+class LDAClient(MinibatchClient[LDASettings]):
+    """The client's half: expected counts of minibatches, or of all documents.
+
+    Words that are in fewer of its documents than the policy allows are not counted: what leaves
+    are counts of words, and such a word would be as good as named.
+    """
+
+    @staticmethod
+    def rounds(settings: LDASettings) -> dict[str, str]:
+        """Say which functions a study with these settings calls in its rounds, and how often."""
+        if settings.learning == "batch":
+            return {"all_expected_counts": "each round"}
+        instead = "once instead of expected_counts, if a model is trained further on new documents"
+        return {"expected_counts": "each round", "all_expected_counts": instead}
+
+    def prepare(self, length: float) -> None:
+        """Leave rare words out."""
+        self.bag = self.frequent()
+
+    @leaves(
+        "For each word that enough of the client's documents have and that occurs in the "
+        "minibatch, the expected number of occurrences of each topic: together, how often it "
+        "occurs there; the evidence bound (nats) and the number of documents."
+    )
+    def expected_counts(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        topics: NDArray[np.float64],
+    ) -> dict[str, Any]:
+        """Find how many occurrences of each word are of each topic, in a minibatch (the E-step).
+
+        Parameters
+        ----------
+        vocabulary : str
+        round : int
+        topics : float64 array of shape (n_words, n_topics)
+            exp(E[log beta]).
+        """
+        return self._counted(self.minibatch(vocabulary, round), topics)
+
+    @leaves(
+        "For each word that enough of the client's documents have, the expected number of "
+        "occurrences of each topic; the evidence bound (nats) and the number of documents."
+    )
+    def all_expected_counts(
+        self,
+        vocabulary: str,
+        round: int,  # noqa: A002
+        topics: NDArray[np.float64],
+    ) -> dict[str, Any]:
+        """Find how many occurrences of each word are of each topic, in all documents.
+
+        Parameters are those of `expected_counts`.
+        """
+        self.check(vocabulary)
+        return self._counted(self.minibatches.training, topics)
+
+    def _counted(self, rows: Documents, topics: NDArray[np.float64]) -> dict[str, Any]:
+        total = np.zeros(self._checked(topics).shape)
+        present = np.zeros(len(topics), bool)
+        bound = 0.0
+        for some, posterior in self._posteriors(np.sort(rows), topics):
+            words, counts = posterior.word_counts(topics)
+            total[words] += counts
+            present[words] = True
+            bound += posterior.bound(self.bag[some], self.settings.theta_prior)
+        words = np.flatnonzero(present)
+        sums = Rows(words, total[words], len(topics))
+        return {"counts": sums, "bound": bound, "documents": len(rows)}
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        """Find theta of all documents by variational inference, some at a time."""
+        topics = self._checked(model["topics"])
+        for some, posterior in self._posteriors(self.known, topics):
+            yield some, posterior.read("mean")
+
+    def _posteriors(
+        self, rows: Documents, topics: NDArray[np.float64]
+    ) -> Iterator[tuple[Documents, Posterior]]:
+        from fedtopics.inference.variational import infer  # a server need not compile it
+
+        prior, steps = self.settings.theta_prior, self.settings.inner_steps
+        for some in in_order(rows):
+            yield some, infer(self.bag[some], topics, prior, steps)
+
+    def _checked(self, topics: Any) -> NDArray[np.float64]:
+        """Refuse what is no exp(E[log beta]), whose columns sum to less than 1."""
+        shape = self.bag.shape[1], self.settings.n_components
+        if (
+            not isinstance(topics, np.ndarray)
+            or (topics.shape, topics.dtype) != (shape, np.float64)
+            or not (topics > 0).all()
+            or not (topics.sum(0) < 1 + SLACK).all()
+        ):
+            raise StudyError(
+                f"Client {self.name!r} was sent topics that are none; find out what the server "
+                "runs."
+            )
+        return topics

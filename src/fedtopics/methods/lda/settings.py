@@ -1,0 +1,34 @@
+"""The parameters of federated LDA, as a study names them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from fedtopics.inference.theta import LDAPrior
+from fedtopics.methods.settings import FIRST_TOPICS, MinibatchSettings
+
+
+class LDAChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["lda"] = Field("lda", description="the method")
+
+
+class LDASettings(MinibatchSettings, LDAPrior, LDAChoice):
+    """All parameters of federated LDA, as a study names them."""
+
+    learning: Literal["stochastic", "batch"] = Field(
+        "stochastic",
+        description='"stochastic": a round is a minibatch; "batch": a round is all documents',
+    )
+    learning_offset: float = Field(
+        10.0, ge=0, description="slows the first stochastic rounds: tau_0 of (tau_0 + round)^-kappa"
+    )
+    learning_decay: float = Field(
+        0.6, gt=0.5, le=1, description="of the weight of a stochastic round: kappa, as above"
+    )
+    batch_size: int = Field(1024, ge=1, description="documents of a stochastic round")
+    initialisation: Literal["random", "anchors"] = Field("anchors", description=FIRST_TOPICS)
+    max_rounds: int = Field(200, ge=1, description="most rounds")

@@ -1,0 +1,105 @@
+"""When a training ends before its last round: one rule each, asked after every round.
+
+A rule is a function of the training's progress and a number that the study gives: a setting of the
+method, or an entry of ``stop_when``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedtopics.extras import Registry
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a training gets on, after a round.
+
+    Parameters
+    ----------
+    round : int
+    loss : float
+        Of a document of this round, on average; NaN where there is none.
+    change : float
+        Of what is trained, relative to its norm; infinite where it is not measured.
+    validations_without_gain : int
+    best_loss : float
+        Of a validation.
+    idle : int
+        Rounds in a row without new documents.
+    coherence, coherence_before : float
+        Of the topics of this round and of the one before, where rounds score them.
+    """
+
+    round: int
+    loss: float = np.nan
+    change: float = np.inf
+    validations_without_gain: int = 0
+    best_loss: float = np.inf
+    idle: int = 0
+    coherence: float = np.nan
+    coherence_before: float = np.nan
+
+
+StopRule = Callable[[Progress, float], str]
+"""Returns why the training ends, or nothing."""
+STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
+
+
+def why_stop(progress: Progress, limits: Mapping[str, float]) -> str:
+    """Return why a training ends here, or nothing.
+
+    Parameters
+    ----------
+    progress : Progress
+    limits : mapping of the name of a rule to its number
+    """
+    reasons = (STOP_RULES.find(name)(progress, limit) for name, limit in limits.items())
+    return next(filter(None, reasons), "")
+
+
+def _tolerance(progress: Progress, limit: float) -> str:
+    """Stop where little changes; 0 never stops."""
+    if progress.change < limit:
+        return f"what is trained changed by {progress.change:.2e}, less than the tolerance"
+    return ""
+
+
+def _patience(progress: Progress, limit: float) -> str:
+    """Stop after so many validations without a gain."""
+    if progress.validations_without_gain < limit:
+        return ""
+    return (
+        f"no better validation loss than {progress.best_loss:.4f} in "
+        f"{progress.validations_without_gain} validations"
+    )
+
+
+def _idle(progress: Progress, limit: float) -> str:
+    """Stop after so many rounds without new documents."""
+    return "no client has enough new documents" if progress.idle >= limit else ""
+
+
+def _coherence(progress: Progress, limit: float) -> str:
+    """Stop where topics are less coherent than those of the round before."""
+    if progress.coherence < progress.coherence_before - limit:
+        return "the topics are less coherent than those of the round before, which stay"
+    return ""
+
+
+def _loss(progress: Progress, limit: float) -> str:
+    """Stop at a loss that is low enough."""
+    return f"the loss is {progress.loss:.4f}, at most {limit:g}" if progress.loss <= limit else ""
+
+
+for _name, _rule in {
+    "tolerance": _tolerance,
+    "patience": _patience,
+    "idle": _idle,
+    "coherence": _coherence,
+    "loss": _loss,
+}.items():
+    STOP_RULES.register(_name, _rule)
