@@ -22,17 +22,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from experiments.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
-from experiments.amwmd_scores import Trained, score
+from experiments.gfedntm.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
+from experiments.gfedntm.amwmd_scores import Trained, score
+from experiments.gfedntm.word_vectors import WordVectors, read_word_vectors
 from experiments.report import require, write_json
-from experiments.rows import OnEvent
 from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
 from fedtopics.federation.privacy import OPEN_POLICY
-from fedtopics.federation.simulation import train
+from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
-from fedtopics.metrics import WordVectors, read_word_vectors
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.corpus import Columns, Corpus, pool
 from fedtopics.text.embeddings import EmbeddingSettings, word_vectors
