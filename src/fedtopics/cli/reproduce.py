@@ -7,7 +7,9 @@ import shlex
 import click
 
 
-@click.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.command(
+    hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True}
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def reproduce(arguments: tuple[str, ...]) -> None:
     """Say where the papers' experiments are: in the repository."""
