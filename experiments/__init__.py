@@ -1,1 +1,1 @@
-"""Experiments of the papers, again: one file an experiment, and what they share."""
+"""The papers' experiments, a folder a paper; not part of the package. See README.md."""

@@ -41,7 +41,7 @@ def require(**packages: str) -> None:
     FedTopicsError
         If one is not installed.
     """
-    extras.require("The experiments need", "'fedtopics[experiments]'", *packages.items())
+    extras.require("The experiments need", "'.[experiments]'", *packages.items())
 
 
 def select(found: Found, **wanted: Any) -> Found:
@@ -50,8 +50,9 @@ def select(found: Found, **wanted: Any) -> Found:
 
 
 def scores(found: Found, score: str, **wanted: Any) -> list[float]:
-    """Return a score of each seed."""
-    return [row[score] for row in select(found, **wanted)]
+    """Return a score of each seed; nan where it has no finite value."""
+    values = [row[score] for row in select(found, **wanted)]
+    return [float("nan") if value is None else value for value in values]
 
 
 def mean(found: Found, score: str, **wanted: Any) -> float:

@@ -24,7 +24,7 @@ class ExperimentSettings:
     Attributes
     ----------
     experiment : str
-        Its name for ``fedtopics reproduce``.
+        Its name for ``python -m experiments``.
     """
 
     experiment: ClassVar[str]
@@ -51,7 +51,7 @@ class ExperimentSettings:
     @property
     def command(self) -> str:
         """What repeats it."""
-        return " ".join(["fedtopics reproduce", self.experiment, *self.options])
+        return " ".join(["python -m experiments", self.experiment, *self.options])
 
 
 @dataclass(frozen=True)

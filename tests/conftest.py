@@ -26,8 +26,8 @@ LONGEST = (
     "test_cli_models.py",
     "test_fine_tuning.py",
     "test_figure3.py",
-    "test_experiments.py",
-    "test_flda_experiment.py",
+    "test_amwmd.py",
+    "test_fstc.py",
     "test_federation.py",
     "test_readme.py",
 )

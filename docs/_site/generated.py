@@ -28,7 +28,7 @@ def _helps(command: click.Command, parent: click.Context | None, name: str) -> I
     yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
     for name in command.list_commands(context) if isinstance(command, click.Group) else ():
         inner = command.get_command(context, name)
-        if inner is not None:
+        if inner is not None and not inner.hidden:
             yield from _helps(inner, context, name)
 
 

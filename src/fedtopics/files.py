@@ -1,11 +1,18 @@
-"""Files of lines that only grow: ledgers, events, rows of experiments."""
+"""Files of lines that only grow: ledgers, events, rows of what is done in pieces."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 TAIL = 1 << 16  # bytes
+T = TypeVar("T")
+Row = dict[str, Any]
 
 
 def cut_half_line(path: Path) -> None:
@@ -21,3 +28,70 @@ def cut_half_line(path: Path) -> None:
                 break
         if place < end:
             file.truncate(place)
+
+
+def digest(content: str) -> str:
+    """Return 16 characters that differ where the content does."""
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+class Rows:
+    """A file of JSON lines, a row a task: what has a row is not done again.
+
+    Parameters
+    ----------
+    path : path
+        Made with its folder when the first row is kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rows: list[Row] = []
+        if path.exists():
+            cut_half_line(path)
+            self._rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+    def find(self, wanted: Row) -> Row | None:
+        """Return the row that has all of this."""
+        return next((row for row in self._rows if wanted.items() <= row.items()), None)
+
+    def fill(
+        self,
+        tasks: Iterable[T],
+        name: Callable[[T], Row],
+        work: Callable[[T], Row],
+        title: Callable[[T], str],
+        on_event: Callable[[Row], None],
+    ) -> None:
+        """Do the tasks that have no row yet, with an event {"event": "model"} before each.
+
+        Parameters
+        ----------
+        tasks : iterable
+        name : function of a task
+            Returns what its row is found by.
+        work : function of a task
+            Returns what its row says besides.
+        title : function of a task
+            For people, in the event.
+        on_event : function
+        """
+        todo = [task for task in tasks if not self.find(name(task))]
+        for number, task in enumerate(todo):
+            event = {"event": "model", "name": title(task), "done": number, "models": len(todo)}
+            on_event(event)
+            self.keep(name(task) | work(task))
+        on_event({"event": "model", "name": "", "done": len(todo), "models": len(todo)})
+
+    def keep(self, row: Row) -> Row:
+        """Write a row and return it; a number that is not finite becomes null."""
+        row = {key: None if _not_finite(value) else value for key, value in row.items()}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
+        self._rows.append(row)
+        return row
+
+
+def _not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

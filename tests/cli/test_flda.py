@@ -169,19 +169,19 @@ def test_the_threshold_for_programs(folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_picture_needs_matplotlib(
+def test_a_picture_needs_altair(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
         "fedtopics.extras.find_spec",
-        lambda name: None if name == "matplotlib" else find_spec(name),
+        lambda name: None if name == "altair" else find_spec(name),
     )
     write_pairs("pairs.csv", MIRRORED)
     assert fedtopics(monkeypatch, "flda", "threshold", "pairs.csv") == 0
     capsys.readouterr()
     assert fedtopics(monkeypatch, "flda", "threshold", "pairs.csv", "--plot", "curve.svg") == 1
     said = capsys.readouterr().err
-    assert "need the package matplotlib, which is not installed; install it with: pip" in said
+    assert "need the package altair, which is not installed; install it with: pip" in said
     assert said.count("\n") == 1
 
 

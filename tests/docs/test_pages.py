@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from experiments.commands import group as experiments
 from fedtopics.cli import app
 from fedtopics.federation.privacy import Policy
 from fedtopics.federation.study import Study
@@ -25,10 +26,11 @@ NOT_TYPED = {
         "README.md",
         "fedtopics",
     ): "of four machines: make federation, held to it by test_deployment.py",
-    ("docs/experiments.md", "fedtopics reproduce"): "hours, and data that are not here",
+    ("docs/experiments.md", "python -m experiments"): "hours, and data that are not here",
+    ("experiments/README.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/flda.md", "fedtopics client"): "waits for documents: test_flda_federation.py",
     ("docs/flda.md", "fedtopics flda"): "asks a person: test_cli_flda.py",
-    ("docs/flda.md", "python benchmarks"): "data that are not here",
+    ("docs/flda.md", "python -m experiments"): "data that are not here",
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: test_cli_models.py",
     ("docs/models-live-on.md", "tensorboard"): "a server that waits",
     ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
@@ -81,19 +83,21 @@ def test_a_command_is_one_that_the_program_takes(page: str, command: str) -> Non
         targets = (ROOT / "Makefile").read_text(encoding="utf-8")
         assert all(re.search(rf"^{name}:", targets, re.MULTILINE) for name in arguments)
     elif program == "pip":
-        extras = re.fullmatch(r"fedtopics\[([\w,]+)\]", arguments[1])
+        extras = re.fullmatch(r"(?:fedtopics|\.)\[([\w,]+)\]", arguments[-1])
         assert extras
         assert set(extras[1].split(",")) <= set(EXTRAS)
+    elif arguments[:2] == ["-m", "experiments"]:
+        parse(arguments[2:], experiments)
     elif program == "python":
-        script = (ROOT / arguments[0]).read_text(encoding="utf-8")
-        assert all(f'"{word}"' in script for word in arguments if word.startswith("-"))
+        module = f"{arguments[1].replace('.', '/')}.py"
+        script = (ROOT / module).read_text(encoding="utf-8")
+        assert all(f'"{word}"' in script for word in arguments[2:] if word.startswith("-"))
     else:
         assert program in EXTRAS
 
 
-def find(words: list[str]) -> tuple[click.Command, list[str]]:
+def find(words: list[str], command: click.Command = app) -> tuple[click.Command, list[str]]:
     """The command that words name, and the words after its name."""
-    command: click.Command = app
     while isinstance(command, click.Group) and words:
         found = command.get_command(click.Context(command), words[0])
         if found is None:
@@ -102,9 +106,9 @@ def find(words: list[str]) -> tuple[click.Command, list[str]]:
     return command, words
 
 
-def parse(words: list[str]) -> None:
+def parse(words: list[str], program: click.Command = app) -> None:
     """Let click read a command's options and arguments, without running it."""
-    command, rest = find(words)
+    command, rest = find(words, program)
     assert not isinstance(command, click.Group), words
     command.make_context(" ".join(words), rest)
 

@@ -13,15 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from experiments.amwmd_claims import CONTROLS, Scores, findings, sentences, tables
-from experiments.gfedntm_amwmd import Settings, reproduce
 
-from experiments import amwmd_scores
-from experiments import gfedntm_amwmd as experiment
+from experiments.commands import group
+from experiments.gfedntm import amwmd as experiment
+from experiments.gfedntm import amwmd_scores
+from experiments.gfedntm.amwmd import Settings, reproduce
+from experiments.gfedntm.amwmd_claims import CONTROLS, Scores, findings, sentences, tables
+from experiments.gfedntm.word_mover import amwmd
+from experiments.gfedntm.word_vectors import read_word_vectors
 from fedtopics import cli
 from fedtopics.cli import display
 from fedtopics.federation.study import Study
-from fedtopics.metrics import amwmd, read_word_vectors
 from fedtopics.text.corpus import Corpus
 
 MODELS = ("a", "b", "c", "federated 10", "federated 25", *CONTROLS)
@@ -137,14 +139,14 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(experiment, "QUICK_ROUNDS", 2)
     monkeypatch.setattr(amwmd_scores, "DRAWS", 2)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fedtopics.cli.reproduce.console", display.Console(width=100))
+    monkeypatch.setattr("experiments.display.console", display.Console(width=100))
     return tmp_path / "data"
 
 
-def fedtopics(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["fedtopics", "reproduce", *arguments])
+def experiments(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["experiments", *arguments])
     with pytest.raises(SystemExit) as stop:
-        cli.main()
+        cli.main(group)
     return int(stop.value.code or 0)
 
 
@@ -158,14 +160,14 @@ TOPICS = Path("out/topics/prodlda-default-quick/s2_tiny")
 def test_from_files_to_pictures_and_again(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fedtopics(monkeypatch, *ARGUMENTS) == 0
+    assert experiments(monkeypatch, *ARGUMENTS) == 0
     printed = capsys.readouterr().out
     assert "10 of 10: s2_tiny: centralised 25, seed 0" in printed
     assert "Claim 1 of the paper" in printed
     assert "…" not in printed, "no number is cut off"
     page = Path("out/amwmd.md").read_text()
     assert (
-        "fedtopics reproduce gfedntm-amwmd --data FOLDER --quick --network prodlda --vectors"
+        "python -m experiments gfedntm-amwmd --data FOLDER --quick --network prodlda --vectors"
         in page
     )
     assert "| 1 law | - |" in page
@@ -181,7 +183,7 @@ def test_from_files_to_pictures_and_again(
         experiment, "train", lambda study, corpora, **rest: trained.append([*corpora])
         or train(study, corpora, **rest),
     )  # fmt: skip
-    assert fedtopics(monkeypatch, *ARGUMENTS, "--json") == 0
+    assert experiments(monkeypatch, *ARGUMENTS, "--json") == 0
     assert trained == [["law"]], "only the damaged one is trained again"
     assert json.loads(capsys.readouterr().out) == json.loads(Path("out/amwmd.json").read_text())
 
@@ -189,7 +191,7 @@ def test_from_files_to_pictures_and_again(
 
 
 def by_hand(result: dict[str, object]) -> None:
-    """Hold some scores against `metrics.amwmd` on the topics that were kept."""
+    """Hold some scores against `amwmd` on the topics that were kept."""
     vectors = read_word_vectors("words.txt")
 
     def topics(name: str) -> list[list[str]]:
@@ -260,7 +262,7 @@ def test_what_is_missing_is_one_sentence(
         Path(name).mkdir()
         pq.write_table(part, f"{name}/s2_tiny.parquet")
     arguments, message = WRONG[case]
-    assert fedtopics(monkeypatch, *ARGUMENTS, *arguments) == 2
+    assert experiments(monkeypatch, *ARGUMENTS, *arguments) == 2
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
@@ -275,10 +277,10 @@ def test_a_missing_package_is_named_before_work(
         "fedtopics.extras.find_spec",
         lambda name: None if name == module else find_spec(name),
     )
-    assert fedtopics(monkeypatch, *ARGUMENTS) == 1
+    assert experiments(monkeypatch, *ARGUMENTS) == 1
     said = capsys.readouterr().err
     assert f"need the package {package}, which is not installed" in said
-    assert "pip install 'fedtopics[experiments]'" in said
+    assert "pip install '.[experiments]'" in said
     assert not Path("out").exists()
 
 
@@ -287,6 +289,6 @@ def test_the_whole_experiment_has_two_data_sets_and_several_seeds(data: Path) ->
     assert [one.name for one in settings.data_sets] == ["s2_tiny", "news_outlets"]
     assert list(settings.used_seeds) == [0, 1]
     options = "--data FOLDER --seeds 2 --network prodlda --preset paper"
-    assert settings.command == f"fedtopics reproduce gfedntm-amwmd {options}"
+    assert settings.command == f"python -m experiments gfedntm-amwmd {options}"
     with pytest.raises(ValueError, match=r"data.news_outlets\.parquet"):
         reproduce(settings)

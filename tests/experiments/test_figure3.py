@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.figure3_results import READINGS, Scores, sentences, tables
-from experiments.figure3_runs import Case, Task, reference
-from experiments.gfedntm_figure3 import CLIENTS, RECIPES, Settings
 
-from experiments import figure3_runs as runs
-from experiments import gfedntm_figure3 as experiment
-from fedtopics import cli
+from experiments.commands import group
+from experiments.gfedntm import figure3 as experiment
+from experiments.gfedntm import figure3_runs as runs
+from experiments.gfedntm.figure3 import CLIENTS, RECIPES, Settings
+from experiments.gfedntm.figure3_results import READINGS, Scores, sentences, tables
+from experiments.gfedntm.figure3_runs import Case, Task, reference
 from fedtopics.metrics import document_similarity, topic_similarity
 
 TINY = Case(n_documents=60, n_validation=4)
@@ -37,9 +37,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fedtopics(*arguments: str) -> int:
+def experiments(*arguments: str) -> int:
     try:
-        cli.app.main([*arguments], standalone_mode=False)
+        group.main([*arguments], standalone_mode=False)
     except SystemExit as end:
         return int(end.code or 0)
     return 0
@@ -48,8 +48,8 @@ def fedtopics(*arguments: str) -> int:
 def test_from_nothing_to_a_figure_and_again(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ("reproduce", "gfedntm-figure3", "--quick", "--model", "paper", "--model", "lda")
-    assert fedtopics(*arguments, "--out", "out") == 0
+    arguments = ("gfedntm-figure3", "--quick", "--model", "paper", "--model", "lda")
+    assert experiments(*arguments, "--out", "out") == 0
     said = capsys.readouterr().out
     assert "1 of 20: paper, K' = 10, eta = 0.01, federated, seed 0" in said
     assert "Claim 1, a common model is better" in said
@@ -60,14 +60,16 @@ def test_from_nothing_to_a_figure_and_again(
     rows = [json.loads(line) for line in (tiny / "out/runs.jsonl").read_text().splitlines()]
     assert len(rows) == 20 + 2 * 3
 
-    assert fedtopics(*arguments[:-2], "--out", "out") == 0, "shows what was trained before as well"
+    assert experiments(*arguments[:-2], "--out", "out") == 0, (
+        "shows what was trained before as well"
+    )
     assert page == (tiny / "out/figure3.md").read_text()
     with (tiny / "out/runs.jsonl").open("a") as file:
         file.write('{"model": "lda", "half a li')
     capsys.readouterr()
     monkeypatch.setattr(experiment, "run", lambda *_: pytest.fail("is there already"))
     monkeypatch.setattr(experiment, "reference", lambda *_: pytest.fail("is there already"))
-    assert fedtopics(*arguments, "--out", "out", "--json") == 0
+    assert experiments(*arguments, "--out", "out", "--json") == 0
     assert (
         json.loads(capsys.readouterr().out)["runs"]
         == json.loads((tiny / "out/figure3.json").read_text())["runs"]
@@ -111,7 +113,7 @@ def test_an_unknown_model(capsys: pytest.CaptureFixture[str]) -> None:
     from fedtopics.errors import StudyError
 
     with pytest.raises(StudyError, match="There is no model 'x'; known: "):
-        fedtopics("reproduce", "gfedntm-figure3", "--model", "x")
+        experiments("gfedntm-figure3", "--model", "x")
 
 
 def row(case: Case, model: str, scenario: str, tss: float, dss: float, **more: Any) -> Any:

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from experiments.flda_results import alike_pair, page, sentences, tables
-from experiments.flda_runs import DATA_SETS, MODELS, Settings, reproduce, slices, tasks
 
-from experiments import flda_runs
+from experiments.commands import group
+from experiments.flda import runs as flda_runs
+from experiments.flda.results import alike_pair, page, sentences, tables
+from experiments.flda.runs import DATA_SETS, MODELS, Settings, reproduce, slices, tasks
 from fedtopics import cli
 from fedtopics.errors import DataError
 
@@ -155,12 +156,12 @@ def test_a_small_run(
     pytest.importorskip("matplotlib")
     few = {name: model for name, model in MODELS.items() if name not in ("lda", "prodlda")}
     monkeypatch.setattr(flda_runs, "MODELS", few)
-    monkeypatch.setattr("experiments.flda_results.MODELS", few)
+    monkeypatch.setattr("experiments.flda.results.MODELS", few)
     out = folder / "out"
-    command = ["fedtopics", "reproduce", "flda", "--data", str(folder), "--out", str(out)]
+    command = ["experiments", "flda", "--data", str(folder), "--out", str(out)]
     monkeypatch.setattr("sys.argv", [*command, "--quick", "--json"])
     with pytest.raises(SystemExit, match=r"^0$"):
-        cli.main()
+        cli.main(group)
     found = json.loads(capsys.readouterr().out)
     assert {row["model"] for row in found["runs"]} == few.keys()
     by_model = {row["model"]: row for row in found["runs"] if row["data"] == TWEETS.name}

@@ -13,9 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from experiments.fstc_results import page, plain, sentences, tables, write_results
-from experiments.fstc_runs import representation, reproduce
-from experiments.fstc_tasks import (
+
+from experiments.commands import group
+from experiments.fstc import runs as fstc_runs
+from experiments.fstc import tasks as fstc_tasks
+from experiments.fstc.results import page, plain, sentences, tables, write_results
+from experiments.fstc.runs import representation, reproduce
+from experiments.fstc.tasks import (
     DATA_SETS,
     PARTS,
     PICTURES,
@@ -25,8 +29,6 @@ from experiments.fstc_tasks import (
     methods,
     usable_seeds,
 )
-
-from experiments import fstc_runs, fstc_tasks
 from fedtopics import cli
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.simulation import train
@@ -347,11 +349,11 @@ def test_a_small_run(
     monkeypatch.setitem(SWEEPS, "clients", replace(SWEEPS["clients"], values=(2,)))
     monkeypatch.setattr(fstc_tasks, "PICTURES", ("fsbert",))
     out = folder / "out"
-    command = ["fedtopics", "reproduce", "fstc", "--data", str(folder), "--out", str(out)]
+    command = ["experiments", "fstc", "--data", str(folder), "--out", str(out)]
     options = ["--quick", "--only", "clients, picture", "--json"]
     monkeypatch.setattr("sys.argv", [*command, *options])
     with pytest.raises(SystemExit, match=r"^0$"):
-        cli.main()
+        cli.main(group)
     found = json.loads(capsys.readouterr().out)
     by_name = {row["name"]: row for row in found["runs"] if row["part"] == "clients"}
     assert by_name.keys() == {"fsbert", "fsccl", "paper", "discriminative", "fstc"}

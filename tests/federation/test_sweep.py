@@ -15,7 +15,7 @@ from scipy import sparse
 from fedtopics import cli
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation import sweep as sweeping
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.privacy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.sweep import (
     CRITERIA,
@@ -28,6 +28,7 @@ from fedtopics.federation.sweep import (
 from fedtopics.metrics import unique_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from tests.text.test_embeddings import Digits
 
 FAMILIES = [[f"{name}{j}" for j in range(12)] for name in ("oak", "brig", "tea", "iron")]
 
@@ -40,6 +41,12 @@ def documents(n: int, seed: int) -> list[list[str]]:
 
 CORPORA = {"a": Corpus.of(documents(120, 0)), "b": Corpus.of(documents(90, 1))}
 POLICIES = dict.fromkeys(CORPORA, OPEN_POLICY)
+
+
+def model_folder(out: Path, topics: int, seed: int) -> Path:
+    """Where the model of the only study so far is."""
+    (study,) = (out / "models").iterdir()
+    return study / f"{topics}-{seed}"
 
 
 def plan(**method: Any) -> Study:
@@ -67,8 +74,7 @@ def test_scores_are_those_of_the_models(done: Any) -> None:
     assert [(row["topics"], row["seeds"]) for row in summary] == [(2, 2), (4, 2)]
     for row in summary:
         models = [
-            TopicModel.from_pretrained(folder / "models" / f"{row['topics']}-{seed}")
-            for seed in (0, 1)
+            TopicModel.from_pretrained(model_folder(folder, row["topics"], seed)) for seed in (0, 1)
         ]
         npmi = [model.coherence["npmi"].mean() for model in models]
         assert row["npmi"] == pytest.approx(np.mean(npmi))
@@ -97,12 +103,67 @@ def test_what_is_done_is_not_done_again(done: Any) -> None:
     given: dict[str, Any] = {"corpora": CORPORA, "policies": POLICIES, "on_event": note}
     assert sweep(plan(), [2, 4], 2, folder, **given) == summary
     assert trained == []
-    sweep(plan(), [2], 1, folder, **given | {"corpora": {"a": CORPORA["a"]}})
-    assert trained == ["2 topics, seed 0"], "of other clients it is another study"
+
+
+def reversed_words(corpus: Corpus) -> Corpus:
+    return Corpus.of([[word[::-1] for word in words] for words in corpus.documents.to_pylist()])
+
+
+OTHERS: dict[str, Any] = {
+    "documents": {"corpora": {name: reversed_words(corpus) for name, corpus in CORPORA.items()}},
+    "clients": {"corpora": {"a": CORPORA["a"]}},
+    "policies": {"policies": dict.fromkeys(CORPORA, Policy(min_document_frequency=20))},
+    "settings": {"study": plan(max_rounds=2)},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_study_in_the_same_folder_is_kept_apart(other: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"study": plan(max_rounds=1), "corpora": CORPORA, "policies": POLICIES}
+    given |= {"topics": [2], "seeds": 2}
+    first = sweep(**given, out=tmp_path / "shared")
+    second = sweep(**given | OTHERS[other], out=tmp_path / "shared")
+    assert second == sweep(**given | OTHERS[other], out=tmp_path / "alone")
+    assert second != first
+    assert sweep(**given, out=tmp_path / "shared") == first, "no model was written over"
+    assert len([*(tmp_path / "shared" / "models").iterdir()]) == 2
+
+
+def test_a_client_has_the_embedding_model_in_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+
+    def loading(model: str) -> Digits:
+        loaded.append(model)
+        return Digits()
+
+    monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", loading)
+    monkeypatch.setattr("fedtopics.text.embeddings.cache_folder", lambda: tmp_path / "cache")
+    study = Study.make(
+        method={"name": "kmeans", "max_rounds": 1, "embedding": {"model": "m", "dimension": 3}},
+        clients={"a": {"embedding_model": "/models/m"}, "b": {}},
+    )
+    sweep(study, [2], 1, tmp_path, corpora=CORPORA, policies=POLICIES)
+    assert loaded[:2] == ["/models/m", "m"]
+
+
+def test_a_score_that_is_not_there_is_null(tmp_path: Path) -> None:
+    few = {"a": Corpus.of(documents(9, 0)), "b": Corpus.of(documents(9, 1))}  # none is held out
+    limits = {"min_document_frequency": 1}
+    study = Study.make(method={"name": "lda", "max_rounds": 1}, vocabulary=limits)
+    policies = dict.fromkeys(few, OPEN_POLICY)
+    (row,) = sweep(study, [2], 2, tmp_path, corpora=few, policies=policies)
+    assert (row["held_out"], row["held_out_deviation"]) == (None, 0.0)
+    assert row["stability"] > 0
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    assert [json.loads(line, parse_constant=pytest.fail)["held_out"] for line in lines] == [
+        None
+    ] * 2
 
 
 def test_held_out_loss_by_hand(done: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = TopicModel.from_pretrained(done[0] / "models" / "2-0")
+    model = TopicModel.from_pretrained(model_folder(done[0], 2, 0))
     corpus = Corpus.of([[FAMILIES[0][0]] * 8 + [FAMILIES[1][1]] * 6, ["unknown"]])
     halves = []
 
@@ -144,6 +205,13 @@ def test_deviation_of_one_seed_is_zero() -> None:
     (row,) = summarise([{"study": "s", "topics": 3, "seed": 0, "npmi": 0.5}], {3: []})
     assert row == {"topics": 3, "seeds": 1, "npmi": 0.5, "npmi_deviation": 0.0,
                    "stability": None, "stability_deviation": 0.0}  # fmt: skip
+
+
+def test_a_training_without_a_score_does_not_count() -> None:
+    rows = [{"topics": 3, "npmi": value} for value in (0.5, None, 0.7)]
+    (row,) = summarise(rows, {3: []})
+    assert row["npmi"] == pytest.approx(0.6)
+    assert row["npmi_deviation"] == pytest.approx(math.sqrt(0.02))
 
 
 def test_wrong_input(tmp_path: Path) -> None:

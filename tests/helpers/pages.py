@@ -15,7 +15,12 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 TUTORIALS = sorted(DOCS.glob("tutorial-*.md"))
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "experiments/README.md",
+    *sorted(DOCS.rglob("*.md")),
+]
 
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

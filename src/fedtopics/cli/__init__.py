@@ -30,7 +30,7 @@ COMMANDS = {
     "flda": "fedtopics.cli.flda:group",
     "flare": "fedtopics.integrations.flare_command:group",
     "flower": "fedtopics.integrations.flower_command:group",
-    "reproduce": "fedtopics.cli.reproduce:group",
+    "reproduce": "fedtopics.cli.reproduce:reproduce",
 }
 
 
@@ -56,10 +56,10 @@ def app() -> None:
     """Find the topics in text that may not be pooled."""
 
 
-def main() -> None:
+def main(command: click.Command = app) -> None:
     """Run the command line; turn every error into one line and an exit code."""
     try:
-        code = app(standalone_mode=False) or 0
+        code = command(standalone_mode=False) or 0
     except FedTopicsError as error:
         code = _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:

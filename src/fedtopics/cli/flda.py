@@ -114,14 +114,11 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
 
     It is the cosine at which they are as likely the same as not, by logistic regression.
     """
-    from experiments.report import require
-
     from fedtopics.methods.flda.labelled_pairs import read_pairs
     from fedtopics.methods.flda.threshold import check_picture, decided_alike, draw_curve, fit_curve
 
     if plot is not None:
         check_picture(plot)
-        require(matplotlib="matplotlib")
     known = read_pairs(pairs)
     try:
         curve = fit_curve(known)

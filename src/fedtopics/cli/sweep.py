@@ -65,7 +65,8 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
         summary = work(plan, topics, seeds, folder, on_event=tell)
     good, reasons = recommend(summary)
     result = {"scores": summary, "recommended": good, "reasons": reasons}
-    (folder / "sweep.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(result, indent=1, allow_nan=False) + "\n"
+    (folder / "sweep.json").write_text(text, encoding="utf-8")
     if figures.available():
         chart = figures.scores_by_topics(summary, {c.name: c.title for c in SHOWN})
         (folder / "sweep.svg").write_text(figures.svg(chart), encoding="utf-8")

@@ -13,29 +13,30 @@ Models, 2014.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments.rows import Rows, digest
 from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
+from fedtopics.extras import VERSION
 from fedtopics.federation.privacy import Policy
-from fedtopics.federation.simulation import train
+from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
+from fedtopics.files import Rows, digest
 from fedtopics.inference.theta import refine
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.fingerprint import fingerprint
 
 HELD_OUT = 0.1  # of each client's documents
 DRAW = 3  # of what is drawn, besides the study's seed
 SMALLEST = 1e-12  # probability of a word
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,8 @@ class Task:
     topics: int
     seed: int
 
-    @property
-    def folder(self) -> str:
-        """Where its model is."""
-        return f"models/{self.topics}-{self.seed}"
+    def __str__(self) -> str:
+        return f"{self.topics} topics, seed {self.seed}"
 
 
 def sweep(
@@ -111,7 +110,7 @@ def sweep(
     seeds : int
         How many seeds each is trained with, from the study's on.
     out : path
-        Folder of the models and of runs.jsonl.
+        Folder of the models and of runs.jsonl; several studies may share it.
     corpora : mapping of client name to whatever `Corpus.of` takes, optional
         By default the files that the study names.
     policies : mapping of client name to Policy, optional
@@ -132,6 +131,17 @@ def sweep(
     DataError
         If there are no documents.
     """
+    numbers = _checked(study, topics, seeds)
+    tasks = [Task(number, study.seed + seed) for seed in range(seeds) for number in numbers]
+    trainings = _Trainings(study, corpora, policies, Path(out), on_event)
+    kept = Rows(Path(out) / "runs.jsonl")
+    kept.fill(tasks, trainings.name, trainings.train, str, on_event)
+    rows = [row for task in tasks if (row := kept.find(trainings.name(task)))]
+    return summarise(rows, {number: trainings.stability(tasks, number) for number in numbers})
+
+
+def _checked(study: Study, topics: Iterable[int], seeds: int) -> list[int]:
+    """Return the numbers of topics, the smallest first."""
     numbers = sorted(set(topics))
     if not numbers or seeds < 1:
         raise StudyError("Name at least one number of topics, and one seed.")
@@ -140,33 +150,75 @@ def sweep(
             "The study's method chooses the number of clusters from its candidates; take them out "
             "of the study to sweep over numbers."
         )
-    documents = {
-        name: study.embedded(Corpus.of(data))
-        for name, data in (study.corpora() if corpora is None else corpora).items()
-    }
-    if not documents:
-        raise DataError("There are no clients; give at least one with documents.")
-    rules = study.policies() if policies is None else policies
-    kept, folder = Rows(Path(out) / "runs.jsonl"), Path(out)
-    sizes = {name: len(corpus) for name, corpus in documents.items()}
-    identity = digest(json.dumps([study.agreed, sizes], sort_keys=True))
-    held = {name: _held_out(study, name, corpus) for name, corpus in documents.items()}
+    return numbers
 
-    def name(task: Task) -> dict[str, Any]:
-        return {"study": identity, "topics": task.topics, "seed": task.seed}
 
-    def work(task: Task) -> dict[str, Any]:
-        own = _with(study, task)
-        given = {client: corpus.take(held[client][0]) for client, corpus in documents.items()}
-        model = train(own, given, policies=rules, on_event=on_event)
-        model.save_pretrained(folder / task.folder)
-        tested = {client: corpus.take(held[client][1]) for client, corpus in documents.items()}
-        return _scores(model, tested, study.seed)
+class _Trainings:
+    """The trainings of a study on its clients' documents, of which each holds some out.
 
-    tasks = [Task(number, study.seed + seed) for seed in range(seeds) for number in numbers]
-    kept.fill(tasks, name, work, lambda t: f"{t.topics} topics, seed {t.seed}", on_event)
-    rows = [row for task in tasks if (row := kept.find(name(task)))]
-    return summarise(rows, {n: _stability(folder, tasks, n) for n in numbers})
+    Studies that differ in anything that a model depends on have rows and folders of their own.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        corpora: Mapping[str, Any] | None,
+        policies: Mapping[str, Policy] | None,
+        out: Path,
+        on_event: OnEvent,
+    ) -> None:
+        given = study.corpora() if corpora is None else corpora
+        if not given:
+            raise DataError("There are no clients; give at least one with documents.")
+        documents = {name: Corpus.of(data) for name, data in given.items()}
+        self._study = study.with_clients(documents)
+        self._policies = study.policies() if policies is None else policies
+        self._on_event = on_event
+        self._identity = self._identify(documents)
+        self._folder = out / "models" / self._identity
+        self._training, self._tested = {}, {}
+        for name, corpus in documents.items():
+            own_model = self._study.clients[name].embedding_model
+            embedded = self._study.embedded(corpus, own_model)
+            rows, held_out = _held_out(study, name, corpus)
+            self._training[name] = embedded.take(rows)
+            self._tested[name] = embedded.take(held_out)
+
+    def _identify(self, documents: Mapping[str, Corpus]) -> str:
+        """Return a digest of what the models depend on, besides topics and seed."""
+        clients = {
+            name: [fingerprint(corpus), self._policies.get(name, Policy()).model_dump(mode="json")]
+            for name, corpus in documents.items()
+        }
+        return digest(json.dumps([VERSION, self._study.agreed, clients], sort_keys=True))
+
+    def name(self, task: Task) -> dict[str, Any]:
+        """Return what the row of a training is found by."""
+        return {"study": self._identity, "topics": task.topics, "seed": task.seed}
+
+    def train(self, task: Task) -> dict[str, Any]:
+        """Train, save the model and return its scores."""
+        method = self._study.method.model_copy(update={"n_components": task.topics})
+        study = self._study.model_copy(update={"method": method, "seed": task.seed})
+        model = train(study, self._training, policies=self._policies, on_event=self._on_event)
+        model.save_pretrained(self._model(task))
+        return _scores(model, self._tested, self._study.seed)
+
+    def stability(self, tasks: Sequence[Task], number: int) -> list[float]:
+        """Return how alike the topics of each two seeds are, from 0 to 1: TSS a topic."""
+        models = [
+            TopicModel.from_pretrained(self._model(task)) for task in tasks if task.topics == number
+        ]
+
+        def likeness(a: TopicModel, b: TopicModel) -> float:
+            words = a.vocabulary.words, b.vocabulary.words
+            return float(topic_similarity(a.beta, b.beta, *words) / a.n_topics)
+
+        # Whose topics look for their likes among the other's makes a small difference.
+        return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in combinations(models, 2)]
+
+    def _model(self, task: Task) -> Path:
+        return self._folder / f"{task.topics}-{task.seed}"
 
 
 def summarise(
@@ -177,7 +229,7 @@ def summarise(
     Parameters
     ----------
     rows : sequence of mapping
-        A row a training.
+        A row a training; a score that it has not is None.
     stability : mapping of number of topics to sequence of float
         How alike the topics of each two seeds are, from 0 to 1; none of a single seed.
     """
@@ -191,12 +243,13 @@ def summarise(
     return summary
 
 
-def _spread(name: str, values: Sequence[float]) -> dict[str, float | None]:
-    """Return mean and deviation under their names."""
-    if not len(values):
+def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
+    """Return mean and deviation under their names; trainings without a score do not count."""
+    scores = [value for value in values if value is not None]
+    if not scores:
         return {name: None, f"{name}_deviation": 0.0}
-    deviation = float(np.std(values, ddof=len(values) > 1))
-    return {name: float(np.mean(values)), f"{name}_deviation": deviation}
+    deviation = float(np.std(scores, ddof=len(scores) > 1))
+    return {name: float(np.mean(scores)), f"{name}_deviation": deviation}
 
 
 def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
@@ -213,11 +266,6 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str
         for title, numbers in content.items()
     ]
     return [number for number, count in votes.items() if count == most], reasons
-
-
-def _with(study: Study, task: Task) -> Study:
-    method = study.method.model_copy(update={"n_components": task.topics})
-    return study.model_copy(update={"method": method, "seed": task.seed})
 
 
 def _held_out(study: Study, name: str, corpus: Corpus) -> tuple[Any, Any]:
@@ -267,17 +315,3 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
         total -= float(hidden.data @ np.log(np.maximum(shares, SMALLEST)))
         words += float(hidden.data.sum())
     return total / words if words else float("nan")
-
-
-def _stability(folder: Path, tasks: Sequence[Task], number: int) -> list[float]:
-    """Return how alike the topics of each two seeds are, from 0 to 1: TSS a topic."""
-    models = [
-        TopicModel.from_pretrained(folder / task.folder) for task in tasks if task.topics == number
-    ]
-
-    def likeness(a: TopicModel, b: TopicModel) -> float:
-        words = a.vocabulary.words, b.vocabulary.words
-        return float(topic_similarity(a.beta, b.beta, *words) / a.n_topics)
-
-    # Whose topics look for their likes among the other's makes a small difference.
-    return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in combinations(models, 2)]

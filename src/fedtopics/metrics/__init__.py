@@ -19,24 +19,17 @@ from fedtopics.metrics.diversity import (
     unique_words,
 )
 from fedtopics.metrics.similarity import (
-    MinimumDistances,
     align_words,
-    amwmd,
     document_similarity,
     topic_similarity,
-    word_mover_distances,
 )
 from fedtopics.metrics.topic_lists import cosines, usual_threshold
-from fedtopics.metrics.word_vectors import WordVectors, read_word_vectors
 
 __all__ = [
     "WINDOWS",
     "Cooccurrences",
     "Measure",
-    "MinimumDistances",
-    "WordVectors",
     "align_words",
-    "amwmd",
     "clustering_accuracy",
     "coherence",
     "coherence_of",
@@ -47,10 +40,8 @@ __all__ = [
     "mean_cosine_dissimilarity",
     "normalised_mutual_information",
     "purity",
-    "read_word_vectors",
     "score_pairs",
     "topic_similarity",
     "unique_words",
     "usual_threshold",
-    "word_mover_distances",
 ]

@@ -40,6 +40,17 @@ def available() -> bool:
     return all(find_spec(module) is not None for module, _ in NEEDED)
 
 
+def require_altair() -> None:
+    """Refuse to begin without what draws figures.
+
+    Raises
+    ------
+    FedTopicsError
+        If it is not installed.
+    """
+    require("Figures need", "'fedtopics[report]'", *NEEDED)
+
+
 def topic_shares(rows: Sequence[Row]) -> altair.Chart:
     """Draw a bar a topic: its share of all documents.
 
@@ -212,6 +223,31 @@ def scores_by_topics(rows: Sequence[Row], scores: Mapping[str, str]) -> altair.C
     return _finished(alt.concat(*panels, columns=2))
 
 
+def probability_of_same(
+    line: Sequence[Row], labels: Sequence[Row], threshold: float
+) -> altair.Chart:
+    """Draw how probable it is that topics are the same, and the labels that say so.
+
+    Parameters
+    ----------
+    line, labels : with "cosine" and "probability"
+    threshold : float
+        The cosine whose probability is one half.
+    """
+    alt = _altair()
+    x = alt.X("cosine:Q", title="cosine of two topics", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("probability:Q", title="probability of the same topic")
+    curve = _chart(line).mark_line(color=ACCENT).encode(x=x, y=y)
+    points = _chart(labels).mark_circle(color=SECOND, size=60, opacity=0.5).encode(x=x, y=y)
+    title = f"from a cosine of {threshold:.3f}"
+    place = _chart([{"cosine": threshold, "probability": 0.5, "title": title}])
+    rule = place.mark_rule(strokeDash=[6, 4], color="currentColor").encode(x=x)
+    name = place.mark_text(align="left", dx=6, color="currentColor").encode(
+        x=x, y=y, text="title:N"
+    )
+    return _finished((rule + curve + points + name).properties(width=WIDTH, height=300))
+
+
 def svg(chart: altair.Chart) -> str:
     """Return a figure as SVG, to stand in a page: links in it are links within the page."""
     file = StringIO()
@@ -287,7 +323,7 @@ def _altair() -> Any:
     FedTopicsError
         If what figures need is not installed.
     """
-    require("Figures need", "'fedtopics[report]'", *NEEDED)
+    require_altair()
     import altair
 
     return altair

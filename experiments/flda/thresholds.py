@@ -1,9 +1,9 @@
 """How F-LDA's default threshold decides pairs of topics that a person has labelled.
 
-A run of F-LDA on each data set of ``fedtopics reproduce flda``, with a seed that is not in its
+A run of F-LDA on each data set of ``python -m experiments flda``, with a seed that is not in its
 table; the labelled pairs are in ``benchmarks/results/flda``.
 
-    python benchmarks/flda_thresholds.py --data DIR
+    python -m experiments.flda.thresholds --data DIR
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.flda_runs import DATA_SETS, Settings, thresholds
-
+from experiments.flda.runs import DATA_SETS, Settings, thresholds
 from fedtopics.methods.flda.labelled_pairs import read_pairs
 from fedtopics.methods.flda.threshold import decided_alike, fit_curve
 
-PAIRS = Path(__file__).parent / "results" / "flda"
+PAIRS = Path(__file__).parents[2] / "benchmarks" / "results" / "flda"
 SEED = 50
 
 
 def main() -> None:
+    """Print how many pairs each threshold decides as the person did."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the Parquet files")
     settings = Settings(parser.parse_args().data)

@@ -12,7 +12,6 @@ Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.2,
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,21 +21,22 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from experiments.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
-from experiments.amwmd_scores import Trained, score
+from experiments.gfedntm.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
+from experiments.gfedntm.amwmd_scores import Trained, score
+from experiments.gfedntm.word_vectors import WordVectors, read_word_vectors
 from experiments.report import require, write_json
-from experiments.rows import OnEvent
 from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
 from fedtopics.federation.privacy import OPEN_POLICY
-from fedtopics.federation.simulation import train
+from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
-from fedtopics.metrics import WordVectors, read_word_vectors
+from fedtopics.files import digest
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.corpus import Columns, Corpus, pool
 from fedtopics.text.embeddings import EmbeddingSettings, word_vectors
 from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.fingerprint import fingerprint
 
 EPOCHS = 100  # passes over the documents, within a data set's limits of rounds
 BATCH = 64
@@ -236,13 +236,8 @@ def _trained(settings: Settings, data: DataSet, task: Task, on_event: OnEvent) -
 
 def _made_of(study: Study, clients: Mapping[str, Corpus]) -> str:
     """Return a digest of all that decides a model's topics; another version may train otherwise."""
-    inputs = hashlib.sha256(f"{__version__} {study.fingerprint}".encode())
-    for corpus in clients.values():
-        for batch in corpus.batches():
-            inputs.update(json.dumps(batch).encode())
-        if corpus.embeddings is not None:  # the network sees them
-            inputs.update(corpus.embeddings.tobytes())
-    return inputs.hexdigest()
+    documents = [fingerprint(corpus) for corpus in clients.values()]
+    return digest(f"{__version__} {study.fingerprint} {documents}")
 
 
 def _kept(path: Path) -> dict[str, Any]:

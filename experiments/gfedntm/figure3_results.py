@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from experiments import report
-from experiments.figure3_runs import Case
-from experiments.gfedntm_figure3 import CLIENTS, ETAS, RECIPES, SHARED, SWEPT, Settings
+from experiments.gfedntm.figure3 import CLIENTS, ETAS, RECIPES, SHARED, SWEPT, Settings
+from experiments.gfedntm.figure3_runs import Case
 from experiments.report import Found, Table, spread
 
 PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")

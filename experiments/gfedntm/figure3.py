@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from experiments.figure3_runs import (
+from experiments.gfedntm.figure3_runs import (
     REFERENCES,
     Case,
     Recipe,
@@ -26,9 +26,10 @@ from experiments.figure3_runs import (
     study_of,
 )
 from experiments.report import require
-from experiments.rows import OnEvent, Rows, digest
 from experiments.settings import ExperimentSettings
 from fedtopics import __version__
+from fedtopics.federation.simulation import OnEvent
+from fedtopics.files import Rows, digest
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B

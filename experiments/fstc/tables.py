@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.fstc_published import PUBLISHED
-from experiments.fstc_tasks import (
+from experiments.fstc.published import PUBLISHED
+from experiments.fstc.tasks import (
     COMPARED,
     CONCENTRATION,
     CONTROLS,

@@ -22,13 +22,13 @@ import numpy as np
 
 from experiments.costs import what_left
 from experiments.report import require
-from experiments.rows import OnEvent, Rows, digest
 from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
 from fedtopics.federation.privacy import Policy
-from fedtopics.federation.simulation import train
+from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
+from fedtopics.files import Rows, digest
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel

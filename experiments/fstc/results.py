@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments import fstc_claims, fstc_tables, report
-from experiments.fstc_claims import ENCODER
-from experiments.fstc_figures import write_figures
-from experiments.fstc_published import PAPERS_ENCODER
-from experiments.fstc_tasks import N_CLIENTS, QUICK_DOCUMENTS, SHORT, Settings
+from experiments import report
+from experiments.fstc import claims
+from experiments.fstc import tables as score_tables
+from experiments.fstc.claims import ENCODER
+from experiments.fstc.figures import write_figures
+from experiments.fstc.published import PAPERS_ENCODER
+from experiments.fstc.tasks import N_CLIENTS, QUICK_DOCUMENTS, SHORT, Settings
 from experiments.report import Found, Table
 
 PACKAGES = ("fedtopics", "sentence-transformers", "torch", "numpy", "scipy", "scikit-learn")
@@ -33,12 +35,12 @@ A quick run: {QUICK_DOCUMENTS} documents of each set, one seed, and far too few 
 
 def tables(settings: Settings, found: Found) -> list[Table]:
     """Return the tables of the parts that there are."""
-    return fstc_tables.tables(found)
+    return score_tables.tables(found)
 
 
 def sentences(settings: Settings, found: Found) -> Iterator[str]:
     """Say what is best, what reaches the paper, what each step adds, and what is the encoder's."""
-    return fstc_claims.sentences(found)
+    return claims.sentences(found)
 
 
 def page(settings: Settings, found: Found) -> str:

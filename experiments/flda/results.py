@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from experiments import report
-from experiments.flda_runs import DATA_SETS, MODELS, DataSet, Settings, local_topics
+from experiments.flda.runs import DATA_SETS, MODELS, DataSet, Settings, local_topics
 from experiments.report import Found, Table, mean, scores, select, spread, verdict
 from fedtopics.methods.flda.topic_lists import mean_topic
 from fedtopics.metrics import cosines

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.amwmd_claims import ALL_OTHERS, FEDERATED_TOPICS, OTHER_SEED, Scores
+from experiments.gfedntm.amwmd_claims import ALL_OTHERS, FEDERATED_TOPICS, OTHER_SEED, Scores
+from experiments.gfedntm.word_mover import amwmd
+from experiments.gfedntm.word_vectors import WordVectors
 from fedtopics.errors import DataError
-from fedtopics.metrics import WordVectors, amwmd
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.corpus import Corpus
 

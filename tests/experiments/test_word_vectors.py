@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
+from experiments.gfedntm.word_mover import amwmd, word_mover_distances
+from experiments.gfedntm.word_vectors import WordVectors, read_word_vectors
 from fedtopics.errors import DataError, FedTopicsError
-from fedtopics.metrics import WordVectors, amwmd, read_word_vectors, word_mover_distances
 
 WORDS = ["tea", "milk", "sand", "sea", "grün", "new_york"]
 
@@ -138,5 +139,5 @@ def test_amwmd() -> None:
 
 def test_the_optional_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ot", None)
-    with pytest.raises(FedTopicsError, match=r"pip install 'fedtopics\[experiments\]'"):
+    with pytest.raises(FedTopicsError, match=r"pip install '\.\[experiments\]'"):
         word_mover_distances([["a"]], [["a"]], WordVectors.of({"a": [1.0]}))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.fstc_tables import data_sets
-from experiments.fstc_tasks import COMPARED, SWEEPS, TITLES, DataSet, Sweep
+from experiments.fstc.tables import data_sets
+from experiments.fstc.tasks import COMPARED, SWEEPS, TITLES, DataSet, Sweep
 from experiments.report import Found, draw, mean, scores, select
 
 SIZE = 3.6  # inches, of one picture of a figure

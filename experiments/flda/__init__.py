@@ -1,0 +1,1 @@
+"""F-LDA: its table, and its threshold beside a person's labels."""
