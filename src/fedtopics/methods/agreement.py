@@ -15,6 +15,7 @@ from fedtopics.methods.aggregation import Template
 from fedtopics.methods.anchors import first_topics
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
 from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.warm_start import Start
 from fedtopics.model.coherence import federated_coherence
 from fedtopics.model.shown_words import SHOWN, USUAL
 from fedtopics.model.shown_words import choose as choose_reading
@@ -160,6 +161,7 @@ def describe(
     settings: TopicSettings,
     model: Mapping[str, Any],
     make: Callable[..., TopicModel],
+    start: Start | None = None,
 ) -> TopicModel:
     """Ask the clients how much they write about each topic, and choose how topics are read.
 
@@ -171,6 +173,8 @@ def describe(
         The trained model as the clients' functions take it.
     make : function
         Makes the TopicModel, given the vocabulary and what the clients say.
+    start : Start, optional
+        What training began with: a model whose documents these are added to, if they come once.
     """
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
     template: Template = {"theta": (n_topics,)}
@@ -183,6 +187,7 @@ def describe(
         documents=documents,
         word_sums=agreement.sum("word_sums", words, **model)["sums"],
     )
+    made = made if start is None else start.added_to(made)
     readings = settings.readings
     if settings.coherence == "nothing":
         return replace(made, reading=readings[0] if len(readings) == 1 else USUAL)

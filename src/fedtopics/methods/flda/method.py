@@ -340,7 +340,8 @@ class FLDA:
         )
         settings = settings.model_copy(update={"n_components": len(topics)})
         agreement = replace(agreement, vocabulary=vocabulary)
-        return describe(agreement, settings, {"topics": topic_weights(pseudo_counts)}, make)
+        trained = {"topics": topic_weights(pseudo_counts)}
+        return describe(agreement, settings, trained, make, self.start)
 
 
 class FLDAClient(TopicClient[FLDASettings]):

@@ -174,7 +174,8 @@ class LDA:
                 "seen": seen,
             },
         )
-        return describe(agreement, self.settings, {"topics": topic_weights(topics)}, make)
+        trained = {"topics": topic_weights(topics)}
+        return describe(agreement, self.settings, trained, make, self.start)
 
 
 def _change(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
