@@ -54,7 +54,6 @@ class TopicEstimator(
     min_document_frequency : int, optional
         A client names a word only if this many of its documents have it.
     max_words : int, optional
-        Keep the most frequent words only.
     stop_words : str, optional
         A language, or "none".
     embedding_model : str, optional
@@ -266,8 +265,7 @@ class GrowingEstimator(TopicEstimator):
         return self._fit_further(corpora_by_name(clients), policies or {})
 
     def _fit_further(self, corpora: Mapping[str, Corpus], policies: Mapping[str, Policy]) -> Self:
-        fitted = hasattr(self, "model_")
-        start = Start.of(self.model_, "keep", once=True) if fitted else None
+        start = Start.of(self.model_, "keep", once=True) if hasattr(self, "model_") else None
         return self._fit(corpora, policies, start=start)
 
 

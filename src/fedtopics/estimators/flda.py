@@ -119,7 +119,7 @@ class GuidedLDA(FLDA):
 
     def _named_settings(self) -> dict[str, Any]:
         named = super()._named_settings()
-        usual = {"n_components": len(named["seed_topics"]) + 1, "spare_topics": 0}
+        usual = {"n_components": len(named.get("seed_topics", ())) + 1, "spare_topics": 0}
         return usual | {"n_words": 100, "min_new_documents": 1} | named
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fedtopics.errors import StudyError
 from fedtopics.estimators.base import ALONE, TopicEstimator
 from fedtopics.text.corpus import Corpus
 
@@ -86,24 +87,13 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         self._keep(locals())
 
     def fit(self, documents: Any, y: Any = None) -> Self:
-        """Find clusters of one corpus, where it is.
-
-        Parameters
-        ----------
-        documents : list of str, list of token lists, column of a DataFrame, Corpus, or path
-        y : ignored
-        """
+        """Find clusters of one corpus, where it is, as `TopicEstimator.fit` does."""
         super().fit(documents)
         self.labels_ = self.labels_[ALONE]
         return self
 
     def predict(self, documents: Any) -> NDArray[np.int64]:
-        """Return the cluster of each document, -1 where the model sees nothing of it.
-
-        Parameters
-        ----------
-        documents : as for `fit`
-        """
+        """Return the cluster of each document, -1 where the model sees nothing of it."""
         check_is_fitted(self)
         labels: NDArray[np.int64] = self.model_.main_topics(documents)
         return labels
@@ -122,5 +112,10 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         named = super()._named_settings()
         number = named.pop("n_clusters", None)
         if isinstance(number, (Sequence, np.ndarray)) and not isinstance(number, str):
+            if self.method in ("kmeans", "fsccl"):
+                raise StudyError(
+                    f"The method {self.method!r} takes one n_clusters; choose among several with "
+                    "discriminative."
+                )
             return {"candidates": [int(each) for each in number]} | named
         return named if number is None else {"n_components": number} | named
