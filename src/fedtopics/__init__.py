@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         NeuralLDA,
         ProdLDA,
         ShortTextClustering,
+        TopicEstimator,
         ZeroShotTM,
     )
     from fedtopics.federation.privacy import Policy
@@ -41,6 +42,7 @@ _HOMES = {
     "ProdLDA": "estimators",
     "ShortTextClustering": "estimators",
     "Study": "federation.study",
+    "TopicEstimator": "estimators",
     "TopicModel": "model.topic_model",
     "ZeroShotTM": "estimators",
     "train": "federation.simulation",
@@ -58,6 +60,7 @@ __all__ = [
     "ProdLDA",
     "ShortTextClustering",
     "Study",
+    "TopicEstimator",
     "TopicModel",
     "ZeroShotTM",
     "train",

@@ -81,9 +81,8 @@ def test_documents_without_label_or_known_word_are_counted(model: TopicModel) ->
     assert scores["purity"] == 1
 
 
-def test_nan_is_no_label(model: TopicModel) -> None:
-    corpus = labelled(Corpus.of(["oak fir elm"] * 3), [1.5, np.nan, None])
-    scores = evaluate(model, corpus)
+def test_nan_is_no_label(model: TopicModel, documents: Corpus) -> None:
+    scores = evaluate(model, labelled(documents.take(range(3)), [1.5, np.nan, None]))
     assert scores["labelled"] + scores["unseen"] == 1
     assert scores["without_label"] == 2
 

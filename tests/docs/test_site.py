@@ -137,7 +137,7 @@ def test_the_reference_says_what_leaves(site: Path) -> None:
             assert words(find_method(method).leaves(function)) in text, (method, function)
 
 
-@pytest.mark.parametrize("name", ["FLDA", "GuidedLDA", "LDA", "ProdLDA", "ShortTextClustering"])
+@pytest.mark.parametrize("name", ["GuidedLDA", "ShortTextClustering", "TopicEstimator"])
 def test_the_reference_has_the_defaults_of_the_code(site: Path, name: str) -> None:
     page = (site / "reference/python.html").read_text(encoding="utf-8")
     section = page.partition(f'id="fedtopics.{name}"')[2].partition("</table>")[0]
@@ -147,8 +147,9 @@ def test_the_reference_has_the_defaults_of_the_code(site: Path, name: str) -> No
     ]
     shown = {row[0]: ast.literal_eval(row[3]) for row in rows if row[3] != "required"}
     given = inspect.signature(getattr(fedtopics, name)).parameters
+    shown.pop("**others", None)
     assert shown == {key: given[key].default for key in shown}
-    assert len(shown) > 10
+    assert len(shown) > 2
 
 
 def test_code_in_tables_has_no_backslashes(site: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,27 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import check_estimator
 
-from fedtopics import LDA, CombinedTM, NeuralLDA, Policy, ProdLDA, ZeroShotTM
+from fedtopics import (
+    FLDA,
+    LDA,
+    CombinedTM,
+    GuidedLDA,
+    NeuralLDA,
+    Policy,
+    ProdLDA,
+    ShortTextClustering,
+    Study,
+    TopicEstimator,
+    ZeroShotTM,
+)
 from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.federation.privacy import OPEN_POLICY, summarise_ledger
+from fedtopics.methods.settings import GFedNTMSettings
 from fedtopics.metrics import purity
 from fedtopics.text.corpus import Corpus, pool
 
@@ -153,6 +168,12 @@ def test_random_state_may_be_a_generator_or_none() -> None:
         quick(random_state=np.random.RandomState(5)).fit(ALL).beta_.tobytes() for _ in range(2)
     )
     assert first == second
+    first, second = (
+        quick(random_state=np.random.default_rng(5)).fit(ALL).beta_.tobytes() for _ in range(2)
+    )
+    assert first == second
+    seed = int(np.random.default_rng(5).integers(2**31))
+    assert first == quick(random_state=seed).fit(ALL).beta_.tobytes()
     first, second = (quick(random_state=None).fit(ALL).beta_.tobytes() for _ in range(2))
     assert first != second
 
@@ -205,6 +226,96 @@ def test_parameters() -> None:
     copy = clone(model).set_params(n_components=8)
     assert copy.get_params() == model.get_params() | {"n_components": 8}
     assert not hasattr(copy, "model_")
+
+
+def test_what_is_not_given_is_the_studys() -> None:
+    """A preset is the whole preset, and no default is declared a second time."""
+    estimators: list[tuple[TopicEstimator, dict[str, Any]]] = [
+        (ProdLDA(), {}),
+        (NeuralLDA(), {"network": "neurallda"}),
+        (NeuralLDA(preset="mixtures"), {"network": "neurallda", "preset": "mixtures"}),
+        (CombinedTM(preset="paper"), {"network": "combinedtm", "preset": "paper"}),
+        (LDA(), {"name": "lda"}),
+        (FLDA(preset="paper"), {"name": "flda", "preset": "paper"}),
+        (ShortTextClustering(), {"name": "discriminative"}),
+        (TopicEstimator(method="kmeans"), {"name": "kmeans"}),
+        (TopicEstimator(), {}),
+    ]
+    for estimator, method in estimators:
+        assert estimator._study() == Study.make(method=method)
+    mixtures = NeuralLDA(preset="mixtures")._study().method
+    assert isinstance(mixtures, GFedNTMSettings)
+    assert (mixtures.initialisation, mixtures.learning_rate_decay) == ("anchors", "linear")
+    assert (mixtures.alpha, mixtures.posterior_gain, mixtures.max_rounds) == (0.1, 1.5, 2500)
+
+
+SETTINGS: dict[str, Any] = {
+    "beta1": 0.5,
+    "clients_per_round": 2,
+    "layer_norm": True,
+    "local_learning_rate": 0.1,
+    "patience": 3,
+    "precision": "float64",
+    "validate_every": 7,
+}
+
+
+@pytest.mark.parametrize("way", ["settings", "keywords", "set_params"])
+def test_every_setting_of_a_study_can_be_given(way: str) -> None:
+    of_text = {"lowercase": False, "max_document_share": 0.9, "embedding_dimension": 8}
+    given = SETTINGS | of_text | {"hidden": (50, 50)}
+    if way == "settings":
+        model = CombinedTM(3, embedding_model="m", settings=given)
+    elif way == "keywords":
+        model = CombinedTM(3, embedding_model="m", **given)
+    else:
+        model = clone(CombinedTM(3, hidden=(9, 9))).set_params(embedding_model="m", **given)
+    embedding = {"model": "m", "dimension": 8}
+    chosen = {"network": "combinedtm", "n_components": 3, "hidden": (50, 50)}
+    expected = Study.make(
+        method={**SETTINGS, **chosen, "embedding": embedding},
+        text={"lowercase": False},
+        vocabulary={"max_document_share": 0.9},
+    )
+    for each in (model, clone(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
+        assert each._study() == expected
+        assert each.get_params() == model.get_params()
+
+
+def test_settings_are_kept_as_given() -> None:
+    settings = {"hidden": (50, 50)}
+    assert ProdLDA(settings=settings).get_params()["settings"] is settings
+    both = ProdLDA(settings=settings, norm="server")
+    assert both.settings == {"hidden": (50, 50), "norm": "server"}
+    assert settings == {"hidden": (50, 50)}
+    assert "norm" not in repr(ProdLDA())
+
+
+def test_a_search_over_settings() -> None:
+    search = GridSearchCV(
+        LDA(2, max_rounds=2, max_document_share=1.0, coherence="nothing"),
+        {"alpha": [0.1, 5.0]},
+        scoring=lambda model, texts: model.transform(texts).max(1).mean(),
+        cv=2,
+    ).fit(ALL)
+    assert search.best_params_ == {"alpha": 0.1}
+    assert search.best_estimator_.model_.inference.settings.alpha == 0.1
+
+
+def test_guided_lda_has_defaults_of_its_own(tmp_path: Path) -> None:
+    words = tmp_path / "words.toml"
+    words.write_text('seed_topics = [["oak"], ["yawl", "brig"]]')
+    expected = {
+        "name": "flda", "seed_topics": [["oak"], ["yawl", "brig"]], "n_components": 3,
+        "spare_topics": 0, "strength": 0.1, "n_words": 100, "max_rounds": 1,
+        "min_new_documents": 1,
+    }  # fmt: skip
+    assert GuidedLDA(words)._study() == Study.make(method=expected)
+    more = {"n_components": 4, "n_words": 9, "iterations": 7}
+    assert (
+        GuidedLDA(words, 4, n_words=9, iterations=7)._study().method
+        == Study.make(method=expected | more).method
+    )
 
 
 def test_clone_of_a_fitted_one_fits_the_same() -> None:
@@ -261,6 +372,11 @@ def test_run_folder(tmp_path: Path) -> None:
         ({"optimizer": "fedavg"}, "does not go with local_steps 1"),
         ({"dropout": 1.0}, "'method.dropout' is 1.0"),
         ({"random_state": -1}, "'seed' is -1"),
+        ({"hiden": (9, 9)}, "there is no key 'method.hiden'; remove it or correct its name"),
+        ({"settings": {"norm": "none"}}, "'method.norm' is 'none'"),
+        ({"settings": ["norm"]}, "give a mapping of names to values"),
+        ({"settings": {"max_rounds": 5}}, "The max_rounds of ProdLDA is 3 already; leave out 5"),
+        ({"method": "lda"}, "The method of ProdLDA is 'gfedntm' already; leave out 'lda'"),
     ],
 )
 def test_unusable_parameters(parameters: dict[str, Any], message: str) -> None:
@@ -300,8 +416,8 @@ class OnNumbers(ProdLDA):
     def transform(self, X: Any) -> NDArray[np.float32]:  # type: ignore[override]  # noqa: N803
         return super().transform(_as_documents(X)).round(5)
 
-    def _method(self, given: dict[str, Any]) -> dict[str, Any]:
-        return super()._method(given | {"n_components": max(2, self.n_components)})
+    def _named_settings(self) -> dict[str, Any]:
+        return super()._named_settings() | {"n_components": max(2, self.n_components or 2)}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from fedtopics.errors import DataError, RunError
+from fedtopics.errors import DataError, InputError, RunError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from tests.helpers.federation import study, subjects
@@ -19,7 +23,8 @@ def test_a_run_goes_on_with_its_own_clients_only(tmp_path: Path) -> None:
     corpora = subjects(SIZES | {"west": 20})
     two = {name: corpora[name] for name in SIZES}
     train(study(max_rounds=3), two, out=tmp_path)
-    for others in (corpora, {"north": corpora["north"]}, {"north": 0, "west": 0}):
+    one = {"north": corpora["north"]}
+    for others in (corpora, one, one | {"west": corpora["west"]}):
         with pytest.raises(RunError, match="is of study"):
             train(study(max_rounds=3), others, out=tmp_path, resume=True)
     again = Study.read(tmp_path / "study.toml")
@@ -54,3 +59,56 @@ def test_the_study_of_a_run_finds_its_documents(
     again = Study.read(tmp_path / "run" / "study.toml")
     assert again.fingerprint == given.fingerprint
     assert {name: len(corpus) for name, corpus in again.corpora().items()} == SIZES
+
+
+def test_a_list_of_clients_is_named(tmp_path: Path) -> None:
+    corpora = subjects(SIZES)
+    model = train(study(max_rounds=1), [corpora["north"], corpora["south"]])
+    assert model.documents == {"client-1": 40, "client-2": 30}
+
+
+@pytest.mark.parametrize(
+    ("clients", "message"),
+    [
+        ({1: ["a b"] * 20}, "^1 cannot name a client; use letters, digits"),
+        ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
+        ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
+        (["a b"] * 20, "^Documents of several clients are a mapping of client name to"),
+        ([], "^There are no clients; give at least one"),
+    ],
+)
+def test_clients_that_cannot_be_used(clients: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train(study(max_rounds=1), clients)
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    with pytest.raises(RunError, match="file is a file; name a folder for the run"):
+        train(study(max_rounds=1), subjects(SIZES), out=path)
+    with pytest.raises(RunError, match="no folder of a run to resume; name it with out"):
+        train(study(max_rounds=1), subjects(SIZES), resume=True)
+
+
+def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:
+    corpora = subjects(SIZES)
+    plan = study(max_rounds=2)
+    model = train(plan, corpora, out=tmp_path)
+    south = corpora["south"]
+    rounds = pa.chunked_array([range(len(south))])
+    vectors = np.zeros((len(south), 2))
+    for other in (
+        subjects(SIZES, seed=1)["south"],
+        south.take(range(29)),
+        south.take(range(29, -1, -1)),
+        replace(south, rounds=rounds),
+        south.with_embeddings(vectors),
+    ):
+        with pytest.raises(
+            RunError, match="documents of client 'south' are not those that the run"
+        ):
+            train(plan, corpora | {"south": other}, out=tmp_path, resume=True)
+    chunks = pa.chunked_array([south.documents.chunk(0)[:7], south.documents.chunk(0)[7:]])
+    same = corpora | {"south": replace(south, documents=chunks)}
+    assert train(plan, same, out=tmp_path, resume=True).beta.tobytes() == model.beta.tobytes()

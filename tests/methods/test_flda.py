@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -581,6 +582,28 @@ def test_a_bad_reply_does_not_end_a_run(spoil: Any, monkeypatch: pytest.MonkeyPa
 
 def further(model: TopicModel) -> Start:
     return Start.of(model, "keep", once=True)
+
+
+def test_documents_go_on_with_their_topics_by_number() -> None:
+    """A topic that is new has none of the earlier documents, one that vanished leaves its own."""
+    model, _ = trained(flda(), stream(STEADY))
+    more, _ = trained(flda(), stream([["apple", "bread", "dance"]], seed=1), start=further(model))
+    assert more.documents == dict.fromkeys("abc", 4 * SIZE)
+    for share in more.shares.values():
+        assert share.sum() == pytest.approx(1)
+    alone = replace(further(model), once=False).added_to(more)
+    assert alone is more
+    old, new = list(model.info["ids"]), list(more.info["ids"])
+    apple, dance = new.index(old[final(model).index("apple")]), new.index(3)
+    words = {word: column for column, word in enumerate(more.vocabulary.words)}
+    place = {word: column for column, word in enumerate(model.vocabulary.words)}
+    known = [word for word in words if word in place and word.startswith("apple")]
+    assert len(known) >= 8
+    before = model.word_sums[old.index(new[apple])][[place[word] for word in known]]
+    gain = more.word_sums[apple][[words[word] for word in known]] - before
+    assert 0 < gain.sum() < before.sum() / 2, "one round after three"
+    of_dance = [words[word] for word in words if word.startswith("dance")]
+    assert more.word_sums[dance][of_dance].sum() > 0.9 * more.word_sums[dance].sum()
 
 
 def test_one_more_round_of_new_documents() -> None:

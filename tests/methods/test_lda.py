@@ -231,6 +231,28 @@ def test_partial_fit_counts_each_new_document_once() -> None:
     assert learned.sum().item() == pytest.approx(total)
 
 
+def test_partial_fit_adds_documents_shares_and_word_sums() -> None:
+    """Those of each half are what the model that was trained with it says of it."""
+    halves = subjects({"a": 100, "b": 60}), subjects({"a": 50, "c": 40}, seed=1)
+    open_policies = dict.fromkeys("abc", OPEN_POLICY)
+    model = LDA(4, max_rounds=20, min_document_frequency=1, coherence="documents")
+    before = model.fit_clients(halves[0], policies=open_policies).model_
+    after = model.partial_fit_clients(halves[1], policies=open_policies).model_
+    assert after.documents == {"a": 150, "b": 60, "c": 40}
+    sums, totals, parts = np.zeros((4, len(model.vocabulary_))), np.zeros(4), {}
+    for corpora, by in zip(halves, (before, after), strict=True):
+        for name, corpus in corpora.items():
+            theta = by.transform(corpus).astype(np.float64)
+            parts[name] = parts.get(name, 0) + theta.sum(0)
+            totals += theta.sum(0)
+            sums += theta.T @ by.count(corpus)
+    for name, n in after.documents.items():
+        np.testing.assert_allclose(after.shares[name], parts[name] / n, rtol=1e-4)
+    np.testing.assert_allclose(after.share, totals / 250, rtol=1e-4)
+    np.testing.assert_allclose(after.word_sums, sums, rtol=1e-4, atol=1e-4)
+    assert sum(row["count"] for row in after.get_topic_info()) == pytest.approx(250, abs=2)
+
+
 def test_partial_fit_keeps_to_the_policy() -> None:
     model = LDA(4, max_rounds=5, coherence="nothing").fit_clients(subjects({"a": 200, "b": 200}))
     before = model.model_.weights["pseudo_counts"].clone()

@@ -16,6 +16,7 @@ import fedtopics
 from fedtopics.errors import DataError, ModelError, StudyError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.model.evaluation import evaluate
 from fedtopics.model.folder import FORMAT
 from fedtopics.model.shown_words import READINGS, Reading
 from fedtopics.model.topic_model import TopicModel
@@ -76,6 +77,18 @@ def test_topics_by_lift(model: TopicModel) -> None:
     words = model.vocabulary.words
     by_decoder = replace(model, reading=Reading())
     assert by_decoder.topics(5, lambda_=0) == [[words[i] for i in row[:5]] for row in order]
+
+
+@pytest.mark.parametrize("n_words", [-1, 0])
+def test_a_number_of_words_that_is_none(model: TopicModel, n_words: int) -> None:
+    with pytest.raises(StudyError, match=f"n_words={n_words} cannot be used; ask for one word"):
+        model.topics(n_words)
+
+
+def test_documents_without_a_word_of_the_model_score_nothing(model: TopicModel) -> None:
+    with pytest.raises(DataError, match="No document has a word that the model knows"):
+        evaluate(model, ["zebra lion", ""])
+    assert evaluate(model, ["zebra oak elm", ""])["documents"] == 2
 
 
 def test_lambda_keeps_what_the_words_are_taken_from(model: TopicModel) -> None:

@@ -1,5 +1,6 @@
 """Topic models in the manner of scikit-learn: `fit` is one corpus, `fit_clients` a federation."""
 
+from fedtopics.estimators.base import TopicEstimator
 from fedtopics.estimators.flda import FLDA, GuidedLDA
 from fedtopics.estimators.lda import LDA
 from fedtopics.estimators.neural import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
@@ -13,5 +14,6 @@ __all__ = [
     "NeuralLDA",
     "ProdLDA",
     "ShortTextClustering",
+    "TopicEstimator",
     "ZeroShotTM",
 ]

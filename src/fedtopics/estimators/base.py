@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,24 +13,62 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from fedtopics.errors import StudyError
 from fedtopics.federation.privacy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
+from fedtopics.federation.simulation import corpora_by_name, train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import Readout
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings
+from fedtopics.text.vocabulary import TextRules, VocabularyLimits
 
 ALONE = "all"  # the one client of `fit`
+NO_SETTINGS = ("start", "random_state", "settings")  # parameters that are none
 
 
 class TopicEstimator(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
-    ABC,
 ):
-    """An estimator whose parameters are those of a study.
+    """A topic model of any method; the other estimators fix the method.
+
+    Every setting of a study can be given, and is declared there alone: what is None has the study's
+    default, or the value of the preset. A method refuses settings that it does not have.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Number of topics.
+    method : str, optional
+        The method's name in a study, such as "gfedntm", which is the default, or "lda".
+    preset : str, optional
+        A set of defaults of the method, such as "paper".
+    max_rounds : int, optional
+    batch_size : int, optional
+        Documents of a round, over all clients, for methods that train by minibatches.
+    learning_rate : float, optional
+        Of networks.
+    min_document_frequency : int, optional
+        A client names a word only if this many of its documents have it.
+    max_words : int, optional
+    stop_words : str, optional
+        A language, or "none".
+    embedding_model : str, optional
+        sentence-transformers model, by name or path, of methods that see embeddings. Documents
+        with embeddings of their own keep them.
+    start : TopicModel or (beta, words), optional
+        Topics to begin with: those of a model of any method, or beta of shape
+        (n_topics, n_words) and its words. They are carried over word by word.
+    random_state : int, Generator, RandomState or None, default 0
+        An int makes the result repeatable to the bit on the same computer.
+    settings : mapping, optional
+        Any other setting by name: those of a study's [method], [text] and [vocabulary], and
+        ``embedding_dimension``: the reference of studies lists them.
+    **others
+        The same as keywords: ``hidden=(50, 50)`` is ``settings={"hidden": (50, 50)}``.
 
     Attributes
     ----------
@@ -41,13 +78,58 @@ class TopicEstimator(
     beta_ : float array of shape (n_topics, n_words)
         Topics; rows sum to 1.
     vocabulary_ : tuple of str
+
+    Examples
+    --------
+    >>> texts = ["oak and beech", "beech and fir", "a ketch at sea", "a sloop at sea"] * 20
+    >>> model = TopicEstimator(2, method="lda", max_rounds=5, alpha=0.1).fit(texts)
+    >>> model.transform(["the fir and the oak"]).shape
+    (1, 2)
     """
 
-    start: Any = None  # topics to begin with; a parameter of those that can
+    _fixed: ClassVar[Mapping[str, Any]] = {}  # settings that make an estimator what it is
+    start: Any = None
+    random_state: Any
+    settings: Mapping[str, Any] | None
 
-    @abstractmethod
-    def _method(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return a study's [method] for the parameters that are the method's."""
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        method: str | None = None,
+        preset: str | None = None,
+        max_rounds: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        min_document_frequency: int | None = None,
+        max_words: int | None = None,
+        stop_words: str | None = None,
+        embedding_model: str | None = None,
+        start: Any = None,
+        random_state: Any = 0,
+        settings: Mapping[str, Any] | None = None,
+        **others: Any,
+    ) -> None:
+        self._keep(locals())
+
+    def _keep(self, parameters: Mapping[str, Any]) -> None:
+        """Keep the parameters of `__init__`; those without a name there are further settings."""
+        for name in self._get_param_names():
+            setattr(self, name, parameters[name])
+        self._add(parameters["others"])
+
+    def _add(self, others: Mapping[str, Any]) -> None:
+        # Without others, scikit-learn's clone wants the very object back; fit refuses wrong ones.
+        if others and isinstance(self.settings, Mapping | None):
+            self.settings = {**(self.settings or {}), **others}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; other settings of the study are put into `settings`."""
+        names = self._get_param_names()
+        others = {key: params.pop(key) for key in [*params] if key not in names and "__" not in key}
+        super().set_params(**params)
+        self._add(others)
+        return self
 
     def fit(self, documents: Any, y: Any = None) -> Self:
         """Train on one corpus, where it is: the scenarios "alone" and "centralised".
@@ -57,11 +139,11 @@ class TopicEstimator(
         documents : list of str, list of token lists, column of a DataFrame, Corpus, or path
         y : ignored
         """
-        return self._fit({ALONE: documents}, {ALONE: OPEN_POLICY})
+        return self._fit({ALONE: Corpus.of(documents)}, {ALONE: OPEN_POLICY})
 
     def fit_clients(
         self,
-        clients: Mapping[str, Any],
+        clients: Any,
         *,
         policies: Mapping[str, Policy] | None = None,
         out: str | Path | None = None,
@@ -70,13 +152,19 @@ class TopicEstimator(
 
         Parameters
         ----------
-        clients : mapping of client name to documents
+        clients : mapping of client name to documents, or list of the clients' documents
+            In a list they are named client-1, client-2 and so on.
         policies : mapping of client name to Policy, optional
             By default each client asks for 10 documents a reply and 5 documents a word.
         out : path, optional
             The run's folder, with each client's ledger.
+
+        Raises
+        ------
+        InputError
+            If a client has no documents, a name cannot be one, or a setting cannot be used.
         """
-        return self._fit(clients, policies or {}, out)
+        return self._fit(corpora_by_name(clients), policies or {}, out)
 
     def transform(
         self, documents: Any, *, refine: bool = False, readout: Readout | None = None
@@ -97,30 +185,52 @@ class TopicEstimator(
 
     def _fit(
         self,
-        clients: Mapping[str, Any],
+        corpora: Mapping[str, Corpus],
         policies: Mapping[str, Policy],
         out: str | Path | None = None,
         start: Any = None,
     ) -> Self:
-        corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
-        study = self._study()
-        begun = self.start if start is None else start
-        self.model_: TopicModel = train(study, corpora, policies=policies, out=out, start=begun)
-        self.topics_ = self.model_.topics()
-        self.beta_ = self.model_.beta
-        self.vocabulary_ = self.model_.vocabulary.words
+        start = self.start if start is None else start
+        model = train(self._study(), corpora, policies=policies, out=out, start=start)
+        self.model_: TopicModel = model
+        self.topics_ = model.topics()
+        self.beta_ = model.beta
+        self.vocabulary_ = model.vocabulary.words
         return self
 
     def _study(self) -> Study:
-        given = self.get_params()
-        given.pop("start", None)
-        seed = given.pop("random_state")
-        text = {"stop_words": given.pop("stop_words")}
-        limits = ("min_document_frequency", "max_words", "max_document_share")
-        vocabulary = {key: given.pop(key) for key in limits}
-        return Study.make(
-            seed=_seed(seed), method=self._method(known(given)), text=text, vocabulary=vocabulary
-        )
+        """Sort the settings into the tables of a study, which checks them."""
+        method = self._named_settings()
+        if "method" in method:
+            method["name"] = method.pop("method")
+
+        def table(keys: Iterable[str], prefix: str = "") -> dict[str, Any]:
+            return {key: method.pop(prefix + key) for key in keys if prefix + key in method}
+
+        text, vocabulary = table(TextRules.model_fields), table(VocabularyLimits.model_fields)
+        if embedding := table(EmbeddingSettings.model_fields, "embedding_"):
+            method["embedding"] = {**method.get("embedding", {}), **embedding}
+        seed = _seed(self.random_state)
+        return Study.make(seed=seed, method=method, text=text, vocabulary=vocabulary)
+
+    def _named_settings(self) -> dict[str, Any]:
+        """Return what is not left to the study, by the names that its settings have there."""
+        if not isinstance(self.settings, Mapping | None):
+            raise StudyError(
+                f"settings={self.settings!r:.80} cannot be used; give a mapping of names to values."
+            )
+        named: dict[str, Any] = {}
+        for source in (self._fixed, self.get_params(deep=False), self.settings or {}):
+            for key, value in source.items():
+                if value is None or key in NO_SETTINGS:
+                    continue
+                if key in named:
+                    raise StudyError(
+                        f"The {key} of {type(self).__name__} is {named[key]!r:.80} already; leave "
+                        f"out {value!r:.80}."
+                    )
+                named[key] = value
+        return named
 
     @property
     def _n_features_out(self) -> int:
@@ -139,37 +249,24 @@ class GrowingEstimator(TopicEstimator):
     """An estimator that can be trained further on new documents."""
 
     def partial_fit(self, documents: Any, y: Any = None) -> Self:
-        """Train on new documents besides those seen, each once; the first time it is `fit`.
-
-        Parameters
-        ----------
-        documents : as for `fit`
-        y : ignored
-        """
-        return self.partial_fit_clients({ALONE: documents}, policies={ALONE: OPEN_POLICY})
+        """Train on new documents of one corpus, as `partial_fit_clients` does."""
+        return self._fit_further({ALONE: Corpus.of(documents)}, {ALONE: OPEN_POLICY})
 
     def partial_fit_clients(
-        self, clients: Mapping[str, Any], *, policies: Mapping[str, Policy] | None = None
+        self, clients: Any, *, policies: Mapping[str, Policy] | None = None
     ) -> Self:
         """Train on new documents of clients, of the same or of others, each once.
 
-        The first time it is `fit_clients`. `LDA` keeps the vocabulary there is: no words leave the
-        clients, and a document counts as much as one of those before.
-
-        Parameters
-        ----------
-        clients, policies
-            As for `fit_clients`.
+        Parameters are those of `fit_clients`, which it is the first time. `LDA` keeps the
+        vocabulary there is: no words leave the clients, and a document counts as much as one of
+        those before. The model's documents, shares and word sums become those of all documents,
+        each by the model that was trained with it; the coherence is of the new ones.
         """
-        if not hasattr(self, "model_"):
-            return self.fit_clients(clients, policies=policies)
-        start = WarmStart.of(self.model_, "keep", once=True)
-        return self._fit(clients, policies or {}, start=start)
+        return self._fit_further(corpora_by_name(clients), policies or {})
 
-
-def known(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is not given: the study has its own defaults."""
-    return {key: value for key, value in given.items() if value is not None}
+    def _fit_further(self, corpora: Mapping[str, Corpus], policies: Mapping[str, Policy]) -> Self:
+        start = WarmStart.of(self.model_, "keep", once=True) if hasattr(self, "model_") else None
+        return self._fit(corpora, policies, start=start)
 
 
 def _seed(random_state: Any) -> int:
@@ -177,4 +274,6 @@ def _seed(random_state: Any) -> int:
         return secrets.randbits(31)
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
     return int(check_random_state(random_state).randint(2**31))

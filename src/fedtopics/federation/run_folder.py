@@ -51,7 +51,7 @@ class RunFolder:
     Raises
     ------
     RunError
-        If there is a run already, none to resume, or one of another study.
+        If the folder is a file, or there is a run already, none to resume, or one of another study.
     """
 
     def __init__(
@@ -76,6 +76,8 @@ class RunFolder:
             self._open(folder)
 
     def _open(self, folder: Path) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise RunError(f"{folder} is a file; name a folder for the run.")
         events = folder / "events.jsonl"
         if self._resume and not events.exists():
             raise RunError(f"There is no run in {folder} to resume; leave out --resume.")

@@ -6,12 +6,17 @@ client, the centralised one pools the corpora first, the federated one names all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedtopics.engines.local import LocalClients
-from fedtopics.errors import DataError, InputError
+from fedtopics.errors import DataError, InputError, RunError
 from fedtopics.federation.privacy import Door, Ledger, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
@@ -26,7 +31,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 def train(
     study: Study,
-    corpora: Mapping[str, Any] | None = None,
+    corpora: Any = None,
     *,
     out: str | Path | None = None,
     resume: bool = False,
@@ -40,17 +45,17 @@ def train(
     Parameters
     ----------
     study : Study
-    corpora : mapping of client name to whatever `Corpus.of` takes, optional
-        By default the files that the study names.
+    corpora : mapping of client name to whatever `Corpus.of` takes, or list of these, optional
+        By default the files that the study names; see `corpora_by_name`.
     out : path, optional
         The run's folder: study, events, checkpoints, each client's ledger, the model.
     resume : bool
-        Go on with the run in `out`.
+        Go on with the run in `out`, on the documents that it began with.
     policies : mapping of client name to Policy, optional
         By default the files that the study names, or else the default policy.
     on_event : function, optional
         Called with each event of the run.
-    start : TopicModel, (beta, words) or Start, optional
+    start : TopicModel, (beta, words) or WarmStart, optional
         A model or topics to begin with, if the method can.
     vocabulary : {"agree", "keep"}
         Of a model to begin with. "keep": it is trained further as it is, with its own words; no
@@ -60,13 +65,17 @@ def train(
     Returns
     -------
     TopicModel
+
+    Raises
+    ------
+    InputError
+        If the documents, the policies or the run's folder cannot be used, or the run to resume is
+        of another study or of other documents.
     """
-    documents = study.corpora() if corpora is None else corpora
-    if not documents:
-        raise DataError("There are no clients; give at least one with documents.")
+    if resume and out is None:
+        raise RunError("There is no folder of a run to resume; name it with out.")
+    documents = study.corpora() if corpora is None else corpora_by_name(corpora)
     rules = policies if policies is not None else study.policies()
-    for name in documents:
-        check_client_name(name)
     study = study.with_clients(documents)
     begun = None if start is None else WarmStart.of(start, vocabulary)
     folder = None if out is None else Path(out)
@@ -82,11 +91,13 @@ def train(
         for name in documents
     }
     try:
+        if folder is not None:
+            _check_documents(run, documents)
         doors = {}
-        for name, data in documents.items():
+        for name, corpus in documents.items():
             own = None if folder is None else client_folder(folder, name)
             policy = rules.get(name, Policy())
-            doors[name] = _door(study, name, data, policy, ledgers[name], own, on_event)
+            doors[name] = _door(study, name, corpus, policy, ledgers[name], own, on_event)
         model = half.train(LocalClients(doors), run)
         model = model if begun is None else begun.credited(model)
         model = run.save(model)
@@ -96,6 +107,66 @@ def train(
         run.close()
         for ledger in ledgers.values():
             ledger.close()
+
+
+def corpora_by_name(clients: Any) -> dict[str, Corpus]:
+    """Return the documents of several clients by their names.
+
+    Parameters
+    ----------
+    clients : mapping of client name to whatever `Corpus.of` takes, or list of these
+        In a list they are named client-1, client-2 and so on.
+
+    Raises
+    ------
+    DataError
+        If there are no clients, or one has no documents or such as cannot be read.
+    StudyError
+        If a name cannot be one.
+    """
+    if isinstance(clients, (list, tuple)) and not any(isinstance(each, str) for each in clients):
+        clients = {f"client-{number}": each for number, each in enumerate(clients, 1)}
+    if not isinstance(clients, Mapping):
+        raise DataError(
+            "Documents of several clients are a mapping of client name to documents, or a list "
+            "with the documents of each; those of one corpus are for fit."
+        )
+    if not clients:
+        raise DataError("There are no clients; give at least one with documents.")
+    corpora = {}
+    for name, documents in clients.items():
+        check_client_name(name)
+        try:
+            corpora[name] = Corpus.of(documents)
+        except InputError as error:
+            raise type(error)(f"Client {name!r}: {error}") from None
+    return corpora
+
+
+def _check_documents(run: RunFolder, corpora: Mapping[str, Corpus]) -> None:
+    """Refuse to resume a run on other documents than it began with."""
+    digests = {name: _digest(corpus) for name, corpus in corpora.items()}
+    before = run.recall("documents") or digests
+    changed = sorted(name for name in digests if digests[name] != before.get(name))
+    if changed:
+        raise RunError(
+            f"The documents of client {changed[0]!r} are not those that the run in {run.folder} "
+            "began with; resume with those, or train the model further on the new ones."
+        )
+    run.keep("documents", digests)
+
+
+def _digest(corpus: Corpus) -> str:
+    """Digest what a method sees of a corpus."""
+    digest = hashlib.sha256()
+    texts: Iterable[Any] = () if corpus.raw is None else corpus.texts()
+    for batch in chain(corpus.batches(), texts):
+        digest.update("".join(json.dumps(document) for document in batch).encode())
+    if corpus.embeddings is not None:
+        digest.update(np.ascontiguousarray(corpus.embeddings).tobytes())
+    if corpus.rounds is not None:
+        digest.update(str(corpus.rounds.to_pylist()).encode())
+    return digest.hexdigest()
 
 
 def ledger_path(folder: Path | None, client: str) -> Path | None:
@@ -111,7 +182,7 @@ def client_folder(folder: Path, client: str) -> Path:
 def _door(
     study: Study,
     name: str,
-    data: Any,
+    corpus: Corpus,
     policy: Policy,
     ledger: Ledger,
     folder: Path | None,
@@ -124,7 +195,7 @@ def _door(
         notify({"event": "embedding", "client": name, "done": done, "documents": documents})
 
     try:
-        corpus = study.embedded(Corpus.of(data), embedding_model, on_progress)
+        corpus = study.embedded(corpus, embedding_model, on_progress)
     except InputError as error:
         raise type(error)(f"Client {name!r}: {error}") from None
     site = Site(name, corpus, policy, folder, notify, embedding_model)

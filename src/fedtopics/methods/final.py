@@ -10,6 +10,7 @@ from typing import Any
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.coherence import federated_coherence
 from fedtopics.model.shown_words import SHOWN, USUAL
 from fedtopics.model.shown_words import choose as choose_reading
@@ -21,6 +22,7 @@ def describe(
     settings: TopicSettings,
     model: Mapping[str, Any],
     make: Callable[..., TopicModel],
+    start: WarmStart | None = None,
 ) -> TopicModel:
     """Ask the clients how much they write about each topic, and choose how topics are read.
 
@@ -32,6 +34,8 @@ def describe(
         The trained model as the clients' functions take it.
     make : function
         Makes the TopicModel, given the vocabulary and what the clients say.
+    start : WarmStart, optional
+        A model whose documents these are added to, if they are new ones.
     """
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
     template: Template = {"theta": (n_topics,)}
@@ -44,6 +48,7 @@ def describe(
         documents=documents,
         word_sums=agreement.sum("word_sums", words, **model)["sums"],
     )
+    made = made if start is None else start.added_to(made)
     readings = settings.readings
     if settings.coherence == "nothing":
         return replace(made, reading=readings[0] if len(readings) == 1 else USUAL)

@@ -35,7 +35,8 @@ class WarmStart:
         "keep" trains the model further as it is: its vocabulary stays, so that no words leave the
         clients, and its rounds count on. "agree" begins with its topics in words agreed on anew.
     once : bool
-        The documents are new: each is looked at once, besides those that the model has seen.
+        The documents are new: each is looked at once, besides those that the model has seen, and
+        the model's documents, shares and word sums go on with theirs; see `added_to`.
     """
 
     words: Sequence[str]
@@ -117,6 +118,35 @@ class WarmStart:
             "rounds": rounds,
             "vocabulary": self.vocabulary,
         }
+
+    def added_to(self, model: TopicModel) -> TopicModel:
+        """Add the documents that the model started from to the new ones, if these come `once`.
+
+        Documents, shares and word sums are then those of all documents, each by the model that was
+        trained with it. A topic that is no more has no word sums, and its share is spread over
+        those that are left, in proportion; a word that is no more is left out.
+
+        Parameters
+        ----------
+        model : TopicModel
+            The model that came of it, with documents, shares and word sums of the new documents.
+        """
+        before = self.continued
+        if before is None or not self.once:
+            return model
+        old, new = (np.array(m.info.get("ids", range(m.n_topics))) for m in (before, model))
+        same = (new[:, None] == old).astype(float)
+        none = np.zeros(len(new))
+        shares, documents = {}, {}
+        for name in sorted({*before.documents, *model.documents}):
+            n, more = before.documents.get(name, 0), model.documents.get(name, 0)
+            share = same @ before.shares[name] if n else none
+            theta = n * share / max(share.sum(), TINY) + more * model.shares.get(name, none)
+            shares[name] = theta / max(n + more, 1)
+            documents[name] = n + more
+        words = before.vocabulary.words, model.vocabulary.words
+        sums = model.word_sums + same @ align_words(before.word_sums, *words)
+        return replace(model, documents=documents, shares=shares, word_sums=sums)
 
     def credited(self, model: TopicModel) -> TopicModel:
         """Return the model that came of it, which says so in its info; labels stay with topics."""

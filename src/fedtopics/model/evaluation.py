@@ -71,7 +71,7 @@ def evaluate(
     StudyError
         If `by` is unknown.
     DataError
-        If the labels are lists, or embeddings do not fit.
+        If no document has a word of the model, the labels are lists, or embeddings do not fit.
 
     References
     ----------
@@ -95,6 +95,11 @@ def evaluate(
             "With n-grams, words of a document are not in its order; score by documents."
         )
     corpus = Corpus.of(documents)
+    if not model.count(corpus).nnz:
+        raise DataError(
+            "No document has a word that the model knows, so there is nothing to score its topics "
+            "by; give documents of the same language and kind as those it was trained on."
+        )
     scores = {
         "documents": len(corpus),
         "topics": model.n_topics,

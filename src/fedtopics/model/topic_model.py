@@ -109,7 +109,7 @@ class TopicModel:
         Raises
         ------
         StudyError
-            If `lambda_` is not between 0 and 1.
+            If `n_words` is less than 1, or `lambda_` not between 0 and 1.
         """
         reading = self.reading if lambda_ is None else Reading(lambda_, self.reading.by_sums)
         return self.read(reading, n_words)
@@ -129,6 +129,8 @@ class TopicModel:
 
     def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
         """Return the words of each topic under a reading."""
+        if n_words < 1:
+            raise StudyError(f"n_words={n_words} cannot be used; ask for one word or more.")
         order = reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
         return [[self.vocabulary.words[i] for i in row] for row in order]
 

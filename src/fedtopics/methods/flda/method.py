@@ -285,7 +285,8 @@ class FLDA(Program[FLDASettings, FLDAState]):
             info=self._info(state, topics),
         )
         settings = self.settings.model_copy(update={"n_components": len(topics)})
-        return describe(agreement, settings, {"topics": topic_weights(pseudo_counts)}, make)
+        trained = {"topics": topic_weights(pseudo_counts)}
+        return describe(agreement, settings, trained, make, self.plan.start)
 
     def _count_words(
         self, clients: Clients, topics: Sequence[GlobalTopic]

@@ -129,4 +129,5 @@ class LDA(Program[LDASettings, PseudoCounts]):
             text=self.plan.text,
             info={"method": "lda", "rounds": rounds, "seed": self.plan.seed, "seen": seen},
         )
-        return describe(agreement, self.settings, {"topics": topic_weights(state)}, make)
+        trained = {"topics": topic_weights(state)}
+        return describe(agreement, self.settings, trained, make, self.plan.start)
