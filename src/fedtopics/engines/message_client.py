@@ -23,7 +23,7 @@ class MessageClient:
     Parameters
     ----------
     name : str
-        Of the client; the server believes its engine that it is who answers.
+        Of the client; the server trusts the engine that no other client uses it.
     participant : Participant
     versions : (str, mapping of method to version)
     notify : function (kind, **fields)
