@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.engines.attendance import Rules
 from fedtopics.engines.handshake import Proposal
-from fedtopics.engines.message_client import Answering
-from fedtopics.engines.message_server import Carrier, Messages
-from fedtopics.engines.rounds import RemoteClients, Rules
+from fedtopics.engines.message_client import MessageClient
+from fedtopics.engines.message_server import MessageServer
+from fedtopics.engines.messages import Carrier
+from fedtopics.engines.rounds import RemoteClients
 from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger
 from fedtopics.methods.base import Clients
 
@@ -63,13 +65,13 @@ def by_messages(carrier: Carrier, n_clients: int) -> RemoteClients:
     """Return the clients at the other ends of a carrier."""
     names = [name_of(number) for number in range(n_clients)]
     rules = Rules(n_clients, LONGEST, LONGEST, LONGEST)
-    return RemoteClients(Messages(PROPOSAL, names, carrier), rules, lambda *_, **__: None)
+    return RemoteClients(MessageServer(PROPOSAL, names, carrier), rules, lambda *_, **__: None)
 
 
 def answering(name: str, folder: Path) -> Callable[[bytes], bytes]:
     """Return what answers a client's messages."""
     participant = Participant(name, folder)
-    return Answering(name, participant, lambda *_, **__: None, versions=VERSIONS).answer
+    return MessageClient(name, participant, VERSIONS, lambda *_, **__: None).answer
 
 
 def name_of(number: int) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from echo import answering, by_messages, echo, latencies, name_of
-from fedtopics.integrations.flare_carrier import FlareCarrier, Place, ServerPart, SitePart
+from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext, ServerPart, SitePart
 from fedtopics.integrations.flare_jobs import make_job, simulate
 
 RESULT = "result.json"
@@ -29,7 +29,7 @@ class Server(ServerPart):
         self.clients = clients
         self.rounds = rounds
 
-    def lead(self, carrier: FlareCarrier, place: Place) -> None:
+    def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         clients = by_messages(carrier, self.clients)
         echo(clients, 1)
         result = {"began": time.time(), **latencies(clients, self.rounds)}
@@ -43,9 +43,9 @@ class Client(SitePart):
         super().__init__()
         self._answer: Callable[[bytes], bytes] | None = None
 
-    def work(self, message: bytes, place: Place) -> bytes:
+    def handle(self, message: bytes, context: JobContext) -> bytes:
         if self._answer is None:
-            self._answer = answering(place.site, place.job)
+            self._answer = answering(context.site, context.job)
         return self._answer(message)
 
 

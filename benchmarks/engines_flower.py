@@ -62,7 +62,7 @@ def server_app() -> Any:
 
 
 def client_app() -> Any:
-    """Ask the process that stays, which sends back what comes."""
+    """Ask the resident process, which sends back what comes."""
     from flwr.clientapp import ClientApp
 
     from fedtopics.engines.resident_process import ask
@@ -70,7 +70,7 @@ def client_app() -> Any:
 
     def reply(message: Any, context: Any) -> Any:
         folder = Path(context.node_config["out"])
-        command = [sys.executable, __file__, "--stay", str(folder)]
+        command = [sys.executable, __file__, "--resident", str(folder)]
         return answer(message, ask(folder, unwrapped(message), command))
 
     app = ClientApp()
@@ -79,11 +79,11 @@ def client_app() -> Any:
 
 
 def be_a_client(folder: Path) -> None:
-    """Be what stays at a SuperNode: with all that a client's half loads."""
+    """Be the resident process beside a SuperNode, with all that a client's half loads."""
     from echo import answering
-    from fedtopics.engines.resident_process import stay
+    from fedtopics.engines.resident_process import answer_messages
 
-    stay(folder, answering(folder.name, folder), lambda: None, 30)
+    answer_messages(folder, answering(folder.name, folder), lambda: None, 30)
 
 
 class Federation:
@@ -187,10 +187,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--stay", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--resident", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.stay is not None:
-        be_a_client(given.stay)
+    if given.resident is not None:
+        be_a_client(given.resident)
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -21,7 +21,7 @@ import numpy as np
 from fedtopics.cli.members import ClientNews
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc import client as engine
-from fedtopics.engines.grpc.frames import CHUNK_TAG, Line
+from fedtopics.engines.grpc.frames import CHUNK_TAG, Stream
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.privacy import Door, Policy
@@ -107,8 +107,8 @@ class FaultyDoor:
         return self._fault.spoil(reply) if due else reply
 
 
-class FaultyLine(Line):
-    """A line that spoils a frame on its way."""
+class FaultyStream(Stream):
+    """A stream that spoils a frame on its way."""
 
     fault: Fault
 
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--text", required=True)
     given = parser.parse_args()
     when = {int(r): f for r, _, f in (entry.partition(":") for entry in given.spoil)}
-    FaultyLine.fault = FaultyParticipation.fault = Fault(given.fault, when, given.seconds)
+    FaultyStream.fault = FaultyParticipation.fault = Fault(given.fault, when, given.seconds)
     name = Identity.load(given.identity).name
     corpus = Corpus.read(given.data, Columns(text=given.text))
     news = ClientNews(name)
@@ -156,7 +156,7 @@ def main() -> None:
         given.server, given.identity, corpus, Policy(), given.out, on_event=news
     )
     try:
-        with news, patch.object(engine, "Line", FaultyLine):
+        with news, patch.object(engine, "Stream", FaultyStream):
             part.run()
     except FedTopicsError as error:
         sys.stderr.write(f"fedtopics: {error}\n")

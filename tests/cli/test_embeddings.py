@@ -14,7 +14,7 @@ import pytest
 
 from fedtopics import __version__
 from fedtopics.cli import display
-from fedtopics.engines.base import Noted
+from fedtopics.engines.connections import StatusChange
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
@@ -38,7 +38,7 @@ data = "north.parquet"
 [clients.south]
 data = "south.parquet"
 """
-DECLINED = Noted("declined", "north", "its policy or its settings keep it from joining")
+DECLINED = StatusChange("declined", "north", "its policy or its settings keep it from joining")
 Typed = Callable[..., tuple[int, str, str]]
 
 

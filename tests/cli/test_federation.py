@@ -241,7 +241,7 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         events = [json.loads(line) for line in out.splitlines()]
         assert [event["event"] for event in events] == ["offer", "allowed"]
         assert events[0]["study"] == json.loads(json.dumps(proposal(folder).study))
-        assert f.server.members["north"].line is None
+        assert f.server.members["north"].stream is None
     assert not (folder / "runs").exists()
 
 

@@ -89,7 +89,7 @@ def emitted() -> Iterator[str]:
     """Kinds of the events that the source emits, the server's and the client's."""
     for path in SOURCE:
         text = path.read_text(encoding="utf-8")
-        for call in re.findall(r"(?:\bevent|\bnote|_note|_event|Noted)\(([^,\n]+)", text):
+        for call in re.findall(r"(?:\b_?event|\b_?notify|StatusChange)\(([^,\n]+)", text):
             yield from re.findall(r'"([a-z ]+)"', call)
 
 

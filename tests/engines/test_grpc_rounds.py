@@ -1,4 +1,4 @@
-"""Rounds over gRPC: who counts when clients are lost, late, wrong, doubled or started anew."""
+"""Rounds over gRPC: who counts when clients are lost, late, wrong, doubled or restarted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.base import Noted
-from fedtopics.engines.grpc import client, server
+from fedtopics.engines.connections import StatusChange
+from fedtopics.engines.grpc import admission, client, roster
 from fedtopics.engines.grpc.frames import CHUNK, SERVICE, chunks
 from fedtopics.engines.grpc.members import Budget
 from fedtopics.engines.local import LocalClients
@@ -60,8 +60,8 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that breaks is given up at once."""
-    monkeypatch.setattr(server, "GRACE", 0.0)
+    """A client whose connection breaks is given up at once."""
+    monkeypatch.setattr(roster, "GRACE", 0.0)
 
 
 def adding(x: float) -> Half:
@@ -118,7 +118,7 @@ def test_a_round_goes_on_without_who_is_lost_in_its_only_exchange() -> None:
 
 
 @pytest.mark.usefixtures("no_grace")
-def test_a_round_begins_anew_without_who_is_lost_between_two_exchanges() -> None:
+def test_a_round_is_repeated_without_who_is_lost_between_two_exchanges() -> None:
     """The first sum, with the lost client in it, belongs to no common state."""
     with federation() as f:
         a, b, c = (f.raw(name) for name in "abc")
@@ -160,7 +160,7 @@ def test_who_was_lost_takes_part_in_the_next_round() -> None:
             raw.answer(x=np.array([1.0]))
         b.call()
         b.leave()
-        until(lambda: f.server.members["b"].line is None)
+        until(lambda: f.server.members["b"].stream is None)
         b = f.raw("b")
         f.there("b")  # back already, yet not in the round that is worked again
         for raw in (a, c):
@@ -250,7 +250,7 @@ def test_after_the_last_round_nobody_waits_for_the_lost() -> None:
             raw.answer(x=1.0)
         work.result()
         c.leave()
-        until(lambda: f.server.members["c"].line is None)
+        until(lambda: f.server.members["c"].stream is None)
         work = f.background(lambda: f.clients.call("shares"))
         for raw in (a, b):
             raw.answer(x=1.0)
@@ -310,12 +310,12 @@ def test_a_late_failure_is_no_news_and_its_client_comes_back() -> None:
         assert f.notes.of("bad reply") == f.notes.of("lost") == []
 
 
-def test_a_late_client_whose_line_breaks_comes_back() -> None:
-    """On its new line no old reply will come; nobody waits for one."""
+def test_a_late_client_whose_stream_breaks_comes_back() -> None:
+    """On its new stream no old reply will come; nobody waits for one."""
     with federation(rules=SOON) as f:
         (a, b, c), _, _ = without_c(f)
         c.leave()
-        until(lambda: f.server.members["c"].line is None)
+        until(lambda: f.server.members["c"].stream is None)
         assert_all_count(f, [a, b, f.raw("c", c.process)])
 
 
@@ -574,10 +574,10 @@ def test_an_impossible_quorum_is_not_waited_for() -> None:
             one_exchange(f, 2)
 
 
-# Clients that come anew, and come again
+# Clients that restart, and that come back
 
 
-def test_a_client_started_anew_hears_the_standing_call_first() -> None:
+def test_a_restarted_client_hears_the_standing_call_first() -> None:
     def adopting(heard: list[Any]) -> Half:
         def adopt(words: list[str]) -> dict[str, Any]:
             heard.append(words)
@@ -598,7 +598,7 @@ def test_a_client_started_anew_hears_the_standing_call_first() -> None:
         assert f.clients.prepare("adopt", words=["oak"]) == {"n": 3, "documents": 3}
         assert f.clients.prepare("adopt", words=["oak", "ash"])["n"] == 3
         c.kill()
-        until(lambda: f.server.members["c"].line is None)
+        until(lambda: f.server.members["c"].stream is None)
         c = f.member("c", adopting(heard["c again"]))
         f.there("c")
         assert f.clients.sum("ask", round=1)["documents"] == 3
@@ -685,7 +685,7 @@ def relayed() -> Iterator[tuple[Federated, Relay]]:
         yield f, relay
 
 
-def test_a_call_goes_on_while_its_line_is_broken(
+def test_a_call_goes_on_while_its_stream_is_broken(
     relayed: tuple[Federated, Relay], tmp_path: Path
 ) -> None:
     f, relay = relayed
@@ -853,14 +853,14 @@ def test_a_second_client_of_a_name_is_refused_while_the_first_lives() -> None:
         )
         assert f.server.members["a"].available
         a.kill()
-        until(lambda: f.server.members["a"].line is None)
+        until(lambda: f.server.members["a"].stream is None)
         assert f.raw("a").process == f.server.members["a"].process
 
 
 def test_a_second_client_takes_the_place_of_one_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "SAME_NAME", 0.3)
+    monkeypatch.setattr(admission, "SAME_NAME", 0.3)
     with federation("ac", rules=replace(RULES, min_clients=1)) as f:
         f.member("c", adding(100.0))
         dead = f.raw("a")
@@ -869,7 +869,7 @@ def test_a_second_client_takes_the_place_of_one_that_does_not_answer(
         dead.call()  # and it answers neither this nor heartbeats from now on
         second = f.raw("a")
         total, report = work.result()
-        assert (total, report["missing"]) == (100, {"a": "it was started anew"})
+        assert (total, report["missing"]) == (100, {"a": "it was restarted"})
         f.there("a")
         assert f.server.members["a"].process == second.process != dead.process
 
@@ -896,17 +896,17 @@ def test_strangers_are_refused() -> None:
         raw.hello()
         raw.send(accept=wire.Accept(fingerprint="beef"))
         assert raw.end() == (
-            "The client joins the study beef, this server runs f00d; begin the client anew."
+            "The client joins the study beef, this server runs f00d; restart the client."
         )
         raw = Raw(f.port, "a")
         f.ends.append(raw.leave)
         raw.send(received=wire.Received())
         assert "The study has no client named ''" in raw.end()
-        assert all(member.line is None for member in f.server.members.values())
+        assert all(member.stream is None for member in f.server.members.values())
         refused = []
         while not f.server.inbox.empty():
             refused.append(f.server.inbox.get())
-        assert all(isinstance(note, Noted) and note.kind == "refused" for note in refused)
+        assert all(isinstance(note, StatusChange) and note.kind == "refused" for note in refused)
         assert [note.name for note in refused].count("a") == 5
 
 
@@ -914,7 +914,7 @@ def test_looking_joins_nothing() -> None:
     with federation() as f:
         found = client.look(f"{HOST}:{f.port}", None, "a", VERSIONS)
         assert (found.method, found.fingerprint, found.study) == ("tiny", "f00d", PROPOSAL.study)
-        assert f.server.members["a"].line is None
+        assert f.server.members["a"].stream is None
         with pytest.raises(FederationError, match="The server says: The study has no client named"):
             client.look(f"{HOST}:{f.port}", None, "z", VERSIONS)
     with pytest.raises(FederationError, match="does not answer; find out why with: fedtopics doc"):
@@ -930,8 +930,10 @@ def test_a_client_that_declines_is_noted() -> None:
         error = Declining(f"{HOST}:{f.port}", "a", door("a", Half({}))).error()
         assert str(error) == f"Not with {CANARY}."
         note = f.server.inbox.get(timeout=PATIENCE)
-        assert note == Noted("declined", "a", "its policy or its settings keep it from joining")
-        assert f.server.members["a"].line is None
+        assert note == StatusChange(
+            "declined", "a", "its policy or its settings keep it from joining"
+        )
+        assert f.server.members["a"].stream is None
 
 
 @pytest.mark.parametrize(
@@ -947,7 +949,7 @@ def test_messages_that_have_no_place(frame: wire.Frame | None) -> None:
             a.send_raw(frame.SerializeToString())
         expected = "has no place here" if frame is not None else "is damaged"
         assert expected in a.end()
-        until(lambda: f.server.members["a"].line is None)
+        until(lambda: f.server.members["a"].stream is None)
         assert f.raw("a").process
         f.there("a")
 
@@ -980,7 +982,7 @@ def test_the_budget_lets_in_what_fits_and_who_is_next() -> None:
 
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "IN_FLIGHT", 1000)
+    monkeypatch.setattr(roster, "IN_FLIGHT", 1000)
 
 
 BIG = np.arange(20_000.0)
@@ -1053,4 +1055,4 @@ def test_room_comes_back_however_a_reply_ends(exchange: str) -> None:
         for chunk in chunks(packed, CHUNK):  # too late
             d.send_raw(chunk)
         f.begin(*"abcd")
-        until(lambda: f.server._budget._free == 1000)
+        until(lambda: f.server._roster.budget._free == 1000)

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.message_client import Answering
-from fedtopics.engines.message_server import from_message, to_message
+from fedtopics.engines.message_client import MessageClient
+from fedtopics.engines.messages import from_message, to_message
 from fedtopics.engines.values import pack, unpack
 from fedtopics.errors import FederationError
 from fedtopics.federation.privacy import OPEN_POLICY, Policy
 from fedtopics.federation.server import lead
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from tests.helpers.carriers import Anew, Joining, Post, led
+from tests.helpers.carriers import Joining, RestartingClient, led, restarting_clients
 from tests.helpers.federation import assert_same, embedded, study, subjects
-from tests.helpers.grpc_federation import Half, Notes, door
+from tests.helpers.grpc_federation import PROPOSAL, VERSIONS, Half, Notes, door
 from tests.helpers.streams import DRIFT, flda, stream
 from tests.methods.test_exactness import assert_same_bits
 
@@ -76,14 +76,14 @@ def test_a_process_a_message_has_the_same_bits(case: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("case", ["kmeans", "fstc"])
-def test_what_was_told_is_known_to_the_next_process(case: str, tmp_path: Path) -> None:
-    """Documents go from cluster to cluster in groups only, which needs the labels told before."""
+def test_a_new_process_has_the_state_of_the_last_one(case: str, tmp_path: Path) -> None:
+    """Documents go from cluster to cluster in groups only, which needs the labels of before."""
     plan, corpora = planned(case), embedded(subjects(SIZES))
     policy = Policy(min_documents=4, min_document_frequency=1)
     policies = dict.fromkeys(SIZES, policy)
     here = train(plan, corpora, policies=policies, out=tmp_path / "local")
-    post = Post({n: Anew(n, data, tmp_path / n, policy) for n, data in corpora.items()})
-    there = lead(plan.with_clients(corpora), post, tmp_path / "server")
+    carrier = restarting_clients(corpora, tmp_path, policy)
+    there = lead(plan.with_clients(corpora), carrier, tmp_path / "server")
     assert there.topics() == here.topics()
     for name in SIZES:
         left = ledger(tmp_path / "local/clients" / name / "ledger.jsonl")
@@ -94,24 +94,24 @@ def test_a_half_written_message_is_none(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     half = Half({"ask": lambda **_: {"documents": 3}})
 
-    def anew() -> Answering:
+    def restarted() -> MessageClient:
         joining = Joining(door("a", half))
-        return Answering("a", joining, Notes(), journal, versions=("1", {"tiny": 1}))
+        return MessageClient("a", joining, VERSIONS, Notes(), journal)
 
-    anew().answer(to_message(wire.Frame(offer=_offer())))
+    restarted().answer(to_message(wire.Frame(offer=_offer())))
     (journal / "round-1-1-000000000007.part").write_bytes(b"half")
     call = wire.Call(id=8, round=1, attempt=1, function="ask", body=pack({}).header)
-    answered = from_message(anew().answer(to_message(wire.Frame(call=call))))[0]
+    answered = from_message(restarted().answer(to_message(wire.Frame(call=call))))[0]
     assert answered.HasField("reply")
 
 
 def test_an_address_has_one_name(tmp_path: Path) -> None:
     """A second accept from the same address makes it a client that was lost, not two clients."""
     plan, corpora = planned("lda", gather=0.5), subjects(SIZES)
-    post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
-    honest, calls = post.answers["south"], []
+    carrier = restarting_clients(corpora, tmp_path)
+    honest, calls = carrier.answers["south"], []
 
-    def impostor(message: bytes) -> bytes | None:
+    def imcarrieror(message: bytes) -> bytes | None:
         frame, _ = from_message(message)
         if frame.HasField("call"):
             calls.append(frame.call.function)
@@ -119,8 +119,8 @@ def test_an_address_has_one_name(tmp_path: Path) -> None:
             return to_message(wire.Frame(accept=accept))
         return honest(message)
 
-    post.answers["south"] = impostor
-    model = lead(plan.with_clients(corpora), post, tmp_path / "server")
+    carrier.answers["south"] = imcarrieror
+    model = lead(plan.with_clients(corpora), carrier, tmp_path / "server")
     assert list(model.shares) == ["east", "north"]
     assert calls[0] == "vocabulary"
 
@@ -128,29 +128,31 @@ def test_an_address_has_one_name(tmp_path: Path) -> None:
 def test_a_name_that_was_taken_is_offered_the_study_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedtopics.engines.message_server.GREET_AGAIN", 0.0)
-    monkeypatch.setattr("fedtopics.engines.message_server.LOOK", 0.0)
+    monkeypatch.setattr("fedtopics.engines.message_roster.OFFER_AGAIN", 0.0)
+    monkeypatch.setattr("fedtopics.engines.message_roster.LOOK", 0.0)
     plan, corpora = planned("lda"), subjects(SIZES)
-    post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
-    post.answers["z"] = Anew("north", corpora["north"], tmp_path / "again")
+    carrier = restarting_clients(corpora, tmp_path)
+    carrier.answers["z"] = RestartingClient("north", corpora["north"], tmp_path / "again")
     events = Notes()
 
     def follow(event: dict[str, Any]) -> None:
         events.append(event)
         if event["event"] == "round" and event["round"] == 2:
-            post.away = {"north"}
+            carrier.away = {"north"}
 
-    lead(plan.with_clients(corpora), post, tmp_path / "server", on_event=follow)
+    lead(plan.with_clients(corpora), carrier, tmp_path / "server", on_event=follow)
     assert [note["client"] for note in events.of("joined")].count("north") == 2
     assert events.of("round")[-1]["clients"] == sorted(SIZES)
 
 
 def test_a_policy_that_forbids_the_method(tmp_path: Path) -> None:
     plan, corpora = planned("lda", gather=0.5), subjects(SIZES)
-    post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
-    strict = Anew("south", corpora["south"], tmp_path / "south", Policy(methods=("flda",)))
-    post.answers["south"] = strict
-    model = lead(plan.with_clients(corpora), post, tmp_path / "server")
+    carrier = restarting_clients(corpora, tmp_path)
+    strict = RestartingClient(
+        "south", corpora["south"], tmp_path / "south", Policy(methods=("flda",))
+    )
+    carrier.answers["south"] = strict
+    model = lead(plan.with_clients(corpora), carrier, tmp_path / "server")
     assert list(model.shares) == ["east", "north"]
     assert not (tmp_path / "south/ledger.jsonl").exists()
     (declined,) = strict.events.of("declined")
@@ -162,17 +164,17 @@ def test_a_policy_that_forbids_the_method(tmp_path: Path) -> None:
 
 def test_a_client_that_is_lost_is_left_out_and_comes_back(tmp_path: Path) -> None:
     plan, corpora = planned("lda"), subjects(SIZES)
-    post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
+    carrier = restarting_clients(corpora, tmp_path)
     events = Notes()
 
     def follow(event: dict[str, Any]) -> None:
         events.append(event)
         if event["event"] == "round" and event["round"] == 2:
-            post.away = {"north"}
+            carrier.away = {"north"}
         if event["event"] == "round" and event["round"] == 4:
-            post.away = set()
+            carrier.away = set()
 
-    lead(plan.with_clients(corpora), post, tmp_path / "server", on_event=follow)
+    lead(plan.with_clients(corpora), carrier, tmp_path / "server", on_event=follow)
     rounds = {event["round"]: event for event in events.of("round")}
     assert rounds[2]["clients"] == sorted(SIZES)
     assert rounds[4]["clients"] == ["east", "south"]
@@ -182,28 +184,28 @@ def test_a_client_that_is_lost_is_left_out_and_comes_back(tmp_path: Path) -> Non
 
 def test_too_few_clients_end_the_run_and_it_goes_on(tmp_path: Path) -> None:
     plan, corpora = planned("sync", wait=0.5), subjects(SIZES)
-    post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
+    carrier = restarting_clients(corpora, tmp_path)
 
     def break_down(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == 3:
-            post.away = {"north", "south"}
+            carrier.away = {"north", "south"}
 
     out = tmp_path / "server"
     plan = plan.model_copy(update={"checkpoint_every": 1}).with_clients(corpora)
     with pytest.raises(FederationError, match="fewer than min_clients = 2"):
-        lead(plan, post, out, on_event=break_down)
-    post.away = set()
-    model = lead(plan, post, out, resume=True)
+        lead(plan, carrier, out, on_event=break_down)
+    carrier.away = set()
+    model = lead(plan, carrier, out, resume=True)
     assert_same_bits(model, train(plan, corpora, policies=POLICIES))
 
 
 def test_names_that_are_wrong_or_taken(tmp_path: Path) -> None:
     plan, corpora = planned("lda", gather=0.5), subjects(SIZES)
-    post = Post({name: Anew(name, data, tmp_path / name) for name, data in corpora.items()})
-    post.answers["z1"] = Anew("west", corpora["east"], tmp_path / "z1")
-    post.answers["z2"] = Anew("east", corpora["east"], tmp_path / "z2")
+    carrier = restarting_clients(corpora, tmp_path)
+    carrier.answers["z1"] = RestartingClient("west", corpora["east"], tmp_path / "z1")
+    carrier.answers["z2"] = RestartingClient("east", corpora["east"], tmp_path / "z2")
     events = Notes()
-    model = lead(plan.with_clients(corpora), post, tmp_path / "server", on_event=events.append)
+    model = lead(plan.with_clients(corpora), carrier, tmp_path / "server", on_event=events.append)
     assert list(model.shares) == sorted(SIZES)
     reasons = {note["client"]: note["reason"] for note in events.of("refused")}
     assert "The study has no client named 'west'" in reasons["west"]
@@ -212,9 +214,9 @@ def test_names_that_are_wrong_or_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"\x05" + b"\x00" * 7 + b"ab", b"x" * 99])
 def test_damaged_messages(damage: bytes) -> None:
-    answering = Answering("a", Joining(door("a", Half({}))), Notes())
+    client = MessageClient("a", Joining(door("a", Half({}))), VERSIONS, Notes())
     with pytest.raises(FederationError, match="A message"):
-        answering.answer(damage)
+        client.answer(damage)
 
 
 def test_a_message_is_its_frame_and_its_body() -> None:
@@ -231,16 +233,14 @@ def test_a_message_is_its_frame_and_its_body() -> None:
 def test_a_call_that_comes_again_is_answered_with_the_same_bytes() -> None:
     half = Half({"ask": lambda **_: {"documents": 3}})
     offer = _offer()
-    answering = Answering("a", Joining(door("a", half)), Notes(), versions=("1", {"tiny": 1}))
-    first = from_message(answering.answer(to_message(wire.Frame(offer=offer))))[0]
+    client = MessageClient("a", Joining(door("a", half)), VERSIONS, Notes())
+    first = from_message(client.answer(to_message(wire.Frame(offer=offer))))[0]
     assert (first.accept.name, first.accept.fingerprint) == ("a", "f00d")
     call = to_message(wire.Frame(call=wire.Call(id=1, function="ask", body=pack({}).header)))
-    answer = answering.answer(call)
-    assert answering.answer(call) == answer
+    answer = client.answer(call)
+    assert client.answer(call) == answer
     assert half.calls == ["ask"]
 
 
 def _offer() -> wire.Offer:
-    from fedtopics.engines.handshake import Proposal
-
-    return Proposal("1", "tiny", 1, {"clients": ["a"]}, "f00d").offer(b"run")
+    return PROPOSAL.offer(b"run")

@@ -64,8 +64,8 @@ class Guarded:
         return GrpcParticipation(address, identity, CORPUS, Policy(), out, "a")
 
     def nobody_came(self) -> None:
-        """Make sure that no member has a line, and nothing but refusals was noted."""
-        assert all(member.line is None for member in self.f.server.members.values())
+        """Make sure that no member has a stream, and nothing but refusals was noted."""
+        assert all(member.stream is None for member in self.f.server.members.values())
         while not self.f.server.inbox.empty():
             note = self.f.server.inbox.get()
             assert getattr(note, "kind", "") == "refused", note
@@ -100,7 +100,7 @@ def guarded(authorities: tuple[Path, Path], tmp_path: Path) -> Iterator[Guarded]
 
 
 def refused(raw: Raw) -> None:
-    """The line ends before the server says a word."""
+    """The connection ends before the server says a word."""
     with pytest.raises(grpc.RpcError) as error:
         raw.hello()
     assert error.value.code() == grpc.StatusCode.UNAVAILABLE
@@ -113,9 +113,9 @@ def test_honest_clients_join_by_the_names_of_their_certificates(guarded: Guarded
     guarded.f.ends.append(lying.leave)
     lying.join()
     guarded.f.there("a")
-    assert guarded.f.server.members["b"].line is None
+    assert guarded.f.server.members["b"].stream is None
     lying.leave()
-    until(lambda: guarded.f.server.members["a"].line is None)
+    until(lambda: guarded.f.server.members["a"].stream is None)
     while not guarded.f.server.inbox.empty():
         guarded.f.server.inbox.get()
     guarded.all_is_well()
@@ -249,7 +249,7 @@ def test_a_server_on_another_host(authorities: tuple[Path, Path], tmp_path: Path
         )
         with pytest.raises(FederationError, match="certificate is not for 'localhost'; use the"):
             part.run()
-        assert f.server.members["a"].line is None
+        assert f.server.members["a"].stream is None
 
 
 def test_a_servers_ended_certificate(authorities: tuple[Path, Path], tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_server_without_tls_is_not_spoken_to(
         )
         with pytest.raises(FederationError, match="what listens there does not speak TLS; is it"):
             part.run()
-        assert f.server.members["a"].line is None
+        assert f.server.members["a"].stream is None
 
 
 def test_nothing_readable_travels(guarded: Guarded) -> None:

@@ -20,7 +20,7 @@ from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.call_handler import proposed
 from fedtopics.engines.grpc import frames
 from fedtopics.engines.grpc.connection import check_loopback, join_address, split_address
-from fedtopics.engines.grpc.frames import DisconnectedError, Line, chunks
+from fedtopics.engines.grpc.frames import DisconnectedError, Stream, chunks
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.values import (
     ALIGNMENT,
@@ -370,8 +370,8 @@ def mutate(raw: bytearray, header: list[int], rng: random.Random) -> None:
 # Frames
 
 
-def line_of(raws: Sequence[Any], sent: list[bytes] | None = None, echo: bool = False) -> Line:
-    """The end of a line on which these frames arrive, then nothing."""
+def stream_of(raws: Sequence[Any], sent: list[bytes] | None = None, echo: bool = False) -> Stream:
+    """The end of a stream on which these frames arrive, then nothing."""
     waiting = iter(raws)
 
     async def read() -> Any:
@@ -381,7 +381,7 @@ def line_of(raws: Sequence[Any], sent: list[bytes] | None = None, echo: bool = F
         if sent is not None:
             sent.append(raw)
 
-    return Line(read, write, echo)
+    return Stream(read, write, echo)
 
 
 def heartbeat() -> bytes:
@@ -407,9 +407,9 @@ def test_chunks_are_frames(over: int) -> None:
     assert len(found) == -(-size // frames.CHUNK)
     assert b"".join(frame.chunk for frame in found) == content
     assert all(len(raw) < 4 << 20 for raw in raws), "gRPC's limit"
-    line = line_of(raws)
-    assert asyncio.run(line.body(wire.Body(structure=0, data=size))) == content
-    assert line.received == sum(map(len, raws))
+    stream = stream_of(raws)
+    assert asyncio.run(stream.body(wire.Body(structure=0, data=size))) == content
+    assert stream.received == sum(map(len, raws))
 
 
 @pytest.mark.parametrize("size", [127, 128, 129, 16_383, 16_384, 16_385, 65_536])
@@ -433,23 +433,23 @@ def test_small_bodies_are_in_their_frame(size: int) -> None:
     assert packed.header == wire.Body(data=size, small=content if small else b"")
     raws = chunks(packed, frames.CHUNK)
     assert len(raws) == (0 if small else 1)
-    assert asyncio.run(line_of(raws).body(packed.header)) == content
+    assert asyncio.run(stream_of(raws).body(packed.header)) == content
 
 
 @pytest.mark.parametrize("size", [1, 63, 65, 200])
 def test_a_small_body_of_another_length(size: int) -> None:
     with pytest.raises(FederationError, match="another length than it announced"):
-        asyncio.run(line_of([]).body(wire.Body(data=64, small=bytes(size))))
+        asyncio.run(stream_of([]).body(wire.Body(data=64, small=bytes(size))))
 
 
 def test_heartbeats_between_chunks_are_answered() -> None:
     content, sent = np.random.default_rng(0).bytes(2 * SMALL + 2), []
     raws = cut(content, SMALL + 1)
     beaten = [heartbeat(), raws[0], heartbeat(), heartbeat(), raws[1]]
-    line = line_of(beaten, sent, echo=True)
-    assert asyncio.run(line.body(wire.Body(data=len(content)))) == content
+    stream = stream_of(beaten, sent, echo=True)
+    assert asyncio.run(stream.body(wire.Body(data=len(content)))) == content
     assert sent == [heartbeat()] * 3
-    assert line.sent == 3 * len(heartbeat())
+    assert stream.sent == 3 * len(heartbeat())
 
 
 @pytest.mark.parametrize(
@@ -468,16 +468,16 @@ def test_heartbeats_between_chunks_are_answered() -> None:
 )
 def test_damaged_chunks(raws: list[bytes], message: str) -> None:
     with pytest.raises(FederationError, match=message):
-        asyncio.run(line_of(raws).body(wire.Body(data=16)))
+        asyncio.run(stream_of(raws).body(wire.Body(data=16)))
 
 
-def test_a_line_that_ends() -> None:
+def test_a_stream_that_ends() -> None:
     with pytest.raises(DisconnectedError):
-        asyncio.run(line_of([]).next())
+        asyncio.run(stream_of([]).next())
     with pytest.raises(DisconnectedError):
-        asyncio.run(line_of([b"\x42\x08" + bytes(8)]).body(wire.Body(data=16)))
+        asyncio.run(stream_of([b"\x42\x08" + bytes(8)]).body(wire.Body(data=16)))
     with pytest.raises(FederationError, match="is damaged"):
-        asyncio.run(line_of([b"\xff\xff"]).next())
+        asyncio.run(stream_of([b"\xff\xff"]).next())
 
 
 def test_mutated_frames_never_break_the_reader() -> None:
@@ -486,10 +486,10 @@ def test_mutated_frames_never_break_the_reader() -> None:
     whole, rng = joined(packed), random.Random(1)  # noqa: S311
 
     async def read(raws: list[bytes]) -> None:
-        line = line_of(raws)
-        reply = (await line.next()).reply
+        stream = stream_of(raws)
+        reply = (await stream.next()).reply
         if body_size(reply.body) < 1 << 20:  # callers look before they read
-            unpack(reply.body, await line.body(reply.body), 1 << 20)
+            unpack(reply.body, await stream.body(reply.body), 1 << 20)
 
     async def all_of_them() -> int:
         broken = 0

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from fedtopics import __version__, pki
-from fedtopics.engines.grpc import connection
-from fedtopics.engines.grpc import server as server_module
+from fedtopics.engines.grpc import admission, connection
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FederationError
 from fedtopics.federation import doctor
@@ -73,7 +72,7 @@ def test_all_is_fine(ours: Path) -> None:
             "the server's is -0.0 s from this one",
         )
         assert why_not(f"localhost:{f.port}", ours / "clients/a") == ""
-        assert all(member.line is None for member in f.server.members.values()), "nobody joined"
+        assert all(member.stream is None for member in f.server.members.values()), "nobody joined"
 
 
 def test_a_certificate_that_ends_soon(ours: Path) -> None:
@@ -295,14 +294,14 @@ def test_a_name_that_is_not_in_the_study(ours: Path) -> None:
 
 @pytest.mark.parametrize("ahead", [-3600.0, 121.0, 3600.0])
 def test_another_clock(ours: Path, ahead: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    offer = server_module.Server._offer
+    offer = admission.Admission._offer
 
-    def of_another_time(self: server_module.Server) -> Any:
+    def of_another_time(self: admission.Admission) -> Any:
         made = offer(self)
         made.time += ahead
         return made
 
-    monkeypatch.setattr(server_module.Server, "_offer", of_another_time)
+    monkeypatch.setattr(admission.Admission, "_offer", of_another_time)
     with federation(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
         findings = {each.check: each for each in examine(f"localhost:{f.port}", ours / "clients/a")}
     assert not findings["clock"].fine

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics.engines.grpc import client, server
+from fedtopics.engines.grpc import client, roster
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import (
     FederationError,
@@ -58,7 +58,7 @@ FULL = Path("/dev/full")
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(server, "GRACE", 0.0)
+    monkeypatch.setattr(roster, "GRACE", 0.0)
 
 
 def planned(**method: object) -> Study:
@@ -238,7 +238,7 @@ def test_nothing_leaves_that_the_ledger_does_not_hold(tmp_path: Path) -> None:
     assert isinstance(error, FedTopicsError)
     assert str(error) == (
         "The reply to 'vocabulary' in round 0 did not leave: No space left on device. Make room "
-        "on the disk or in memory, then begin the client anew."
+        "on the disk or in memory, then restart the client."
     )
     called = outcome.partners["north"].events.of("call")
     assert [event["function"] for event in called] == ["vocabulary"]
@@ -528,5 +528,5 @@ def test_a_client_of_another_study_is_sent_away(tmp_path: Path) -> None:
             each.result()
         assert str(error.value) == (
             f"This client joined the study {first.fingerprint}, the server now runs "
-            f"{second.fingerprint}; begin the client anew to take part in that."
+            f"{second.fingerprint}; restart the client to take part in that."
         )

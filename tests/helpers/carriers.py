@@ -8,20 +8,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedtopics.engines.message_client import Answering
-from fedtopics.engines.message_server import Messages
+from fedtopics.engines.message_client import MessageClient
+from fedtopics.engines.message_server import MessageServer
 from fedtopics.engines.rounds import RemoteClients
+from fedtopics.extras import VERSION
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
+from fedtopics.methods.registry import versions as method_versions
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.grpc_federation import PROPOSAL, RULES, VERSIONS, Half, Notes, door
 
 Answer = Callable[[bytes], bytes]
 
 
-class Post:
+class FakeCarrier:
     """Brings each message at once; an answer that is None is lost."""
 
     def __init__(self, answers: Mapping[str, Callable[[bytes], bytes | None]]) -> None:
@@ -45,11 +47,11 @@ class Post:
 class Joining:
     """A participant of the tiny method."""
 
-    def __init__(self, exit_: Door) -> None:
-        self._exit = exit_
+    def __init__(self, door: Door) -> None:
+        self._door = door
 
     def consider(self, _: Any) -> Door:
-        return self._exit
+        return self._door
 
     def receive(self, files: Mapping[str, Any]) -> None:
         pass
@@ -63,17 +65,16 @@ def carried(halves: Mapping[str, Half]) -> Iterator[RemoteClients]:
     """Yield clients that are called by messages."""
 
     def answering(name: str, half: Half) -> Answer:
-        told = Notes()
-        return Answering(name, Joining(door(name, half)), told, versions=VERSIONS).answer
+        return MessageClient(name, Joining(door(name, half)), VERSIONS, Notes()).answer
 
-    post = Post({f"at {name}": answering(name, half) for name, half in halves.items()})
-    lines = Messages(PROPOSAL, halves, post)
+    carrier = FakeCarrier({f"at {name}": answering(name, half) for name, half in halves.items()})
+    server = MessageServer(PROPOSAL, halves, carrier)
     rules = RULES if len(halves) > 1 else type(RULES)(1, 60.0, 0.0, 60.0)
-    yield RemoteClients(lines, rules, Notes())
-    lines.stop()
+    yield RemoteClients(server, rules, Notes())
+    server.stop()
 
 
-class Anew:
+class RestartingClient:
     """A client whose process ends with each message."""
 
     def __init__(self, name: str, corpus: Any, out: Path, policy: Policy = OPEN_POLICY) -> None:
@@ -84,14 +85,28 @@ class Anew:
         name, _, _, out = self._given
         part = Participation(*self._given)
         try:
-            return Answering(name, part, self.events, out / "journal").answer(message)
+            versions = VERSION, method_versions()
+            client = MessageClient(name, part, versions, self.events, out / "journal")
+            return client.answer(message)
         finally:
             part.close()
 
 
+def restarting_clients(
+    corpora: Mapping[str, Any], folder: Path, policy: Policy = OPEN_POLICY
+) -> FakeCarrier:
+    """A carrier to clients whose folders are in `folder`."""
+    return FakeCarrier(
+        {
+            name: RestartingClient(name, data, folder / name, policy)
+            for name, data in corpora.items()
+        }
+    )
+
+
 def led(
     plan: Study, corpora: Mapping[str, Any], folder: Path, **how: Any
-) -> tuple[TopicModel, Post]:
+) -> tuple[TopicModel, FakeCarrier]:
     """Run a study over messages, a process for each; return the model and the carrier."""
-    post = Post({name: Anew(name, data, folder / name) for name, data in corpora.items()})
-    return lead(plan.with_clients(corpora), post, folder / "server", **how), post
+    carrier = restarting_clients(corpora, folder)
+    return lead(plan.with_clients(corpora), carrier, folder / "server", **how), carrier

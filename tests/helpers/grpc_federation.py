@@ -1,7 +1,7 @@
 """Servers and clients of the gRPC engine in this process, over real connections on loopback.
 
-`Member` is a client as it is, in a thread; `Raw` is a client's end of the line by hand, which says
-what a test wants to have said.
+`Member` is a client as it is, in a thread; `Raw` is a client's end of the stream by hand, which
+says what a test wants to have said.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import grpc
 
 from fedtopics import __version__, pki
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.call_handler import Exit
+from fedtopics.engines.attendance import Rules
 from fedtopics.engines.grpc.client import Client
 from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
 from fedtopics.engines.grpc.frames import CHUNK, SERVICE, chunks
 from fedtopics.engines.grpc.server import Server
 from fedtopics.engines.handshake import WIRE_VERSION, Proposal
-from fedtopics.engines.rounds import RemoteClients, Rules
+from fedtopics.engines.rounds import RemoteClients
 from fedtopics.engines.values import body_size, pack, unpack
 from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger, Policy
 from fedtopics.federation.server import GrpcParticipation, serve
@@ -127,7 +127,7 @@ class Member:
         self,
         address: str,
         name: str,
-        answering: Exit,
+        answering: Door,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self.notes = Notes()
@@ -136,7 +136,7 @@ class Member:
         client = Client(address, credentials, name, VERSIONS, self, self.notes)
         self._work = LOOP.start(client.take_part())
 
-    def consider(self, proposal: Proposal) -> Exit:
+    def consider(self, proposal: Proposal) -> Door:
         return self._answering
 
     def receive(self, files: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ class Member:
 
 
 class Raw:
-    """A client's end of a line, by hand."""
+    """A client's end of a stream, by hand."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class Raw:
         return payload
 
     def end(self) -> str:
-        """Wait until the server refuses or ends the line; return the reason of a refusal."""
+        """Wait until the server refuses or ends the stream; return the reason of a refusal."""
         with suppress(grpc.RpcError, StopIteration):
             while not (frame := self.next()).HasField("refusal"):
                 pass
@@ -243,7 +243,7 @@ class Raw:
         return ""
 
     def leave(self) -> None:
-        """Break the line."""
+        """Break the stream."""
         self._channel.close()
 
 
@@ -313,7 +313,7 @@ class Federated:
         raw = Raw(self.port, name, process)
         self.ends.append(raw.leave)
         raw.join()
-        until(lambda: self.server.members[name].line is not None)
+        until(lambda: self.server.members[name].stream is not None)
         return raw
 
     def member(

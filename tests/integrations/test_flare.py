@@ -24,7 +24,7 @@ from fedtopics.federation.privacy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
-from tests.integrations.flare_studies import (
+from tests.helpers.flare_studies import (
     METHODS,
     NETWORK,
     assert_same_model,
@@ -44,16 +44,16 @@ except ImportError:
     pytest.skip("nvflare is missing: make test-flare", allow_module_level=True)
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.message_server import from_message, to_message
+from fedtopics.engines.messages import from_message, to_message
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,
-    Lead,
-    Site,
+    StudyServer,
+    StudySite,
     make_study_job,
     site_settings,
 )
-from fedtopics.integrations.flare_carrier import FlareCarrier, Place
+from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext
 from fedtopics.integrations.flare_jobs import ALLOWED, allow
 
 ROOT = Path(__file__).parents[2]
@@ -91,9 +91,9 @@ class Proxy:
         return self
 
 
-def place(folder: Path, simulated: bool = False, **settings: Any) -> Place:
+def job_context(folder: Path, simulated: bool = False, **settings: Any) -> JobContext:
     (folder / "local").mkdir(parents=True, exist_ok=True)
-    return Place("north", simulated, folder, folder / "job", folder / "job", settings)
+    return JobContext("north", simulated, folder, folder / "job", folder / "job", settings)
 
 
 def test_a_carrier_brings_answers_as_they_come() -> None:
@@ -123,7 +123,7 @@ def test_a_carrier_says_once_that_flare_ended_the_job() -> None:
 
 
 def test_a_site_settles_what_it_uses_itself(tmp_path: Path) -> None:
-    there = place(tmp_path, data="/etc/passwd", policy="/open.toml")
+    there = job_context(tmp_path, data="/etc/passwd", policy="/open.toml")
     with pytest.raises(StudyError, match=r"'north'.*fedtopics\.toml.*flare allow"):
         site_settings(there)
     (tmp_path / "local" / SITE_FILE).write_text('data = "own.csv"\ntext = "text"\n')
@@ -132,12 +132,12 @@ def test_a_site_settles_what_it_uses_itself(tmp_path: Path) -> None:
     (tmp_path / "local" / SITE_FILE).write_text('dta = "own.csv"\n')
     with pytest.raises(StudyError, match="no key 'dta'"):
         site_settings(there)
-    simulated = place(tmp_path / "simulator", simulated=True, data="a.csv")
+    simulated = job_context(tmp_path / "simulator", simulated=True, data="a.csv")
     assert site_settings(simulated).data == Path("a.csv")
 
 
 def test_a_server_that_plays_simulator_does_not_choose_the_documents(tmp_path: Path) -> None:
-    spoofed = place(tmp_path, simulated=True, data="/etc/passwd")
+    spoofed = job_context(tmp_path, simulated=True, data="/etc/passwd")
     (tmp_path / "startup").mkdir()
     (tmp_path / "startup/client.crt").touch()
     with pytest.raises(StudyError, match="settings of site 'north'"):
@@ -149,15 +149,15 @@ def test_a_server_that_plays_simulator_does_not_choose_the_documents(tmp_path: P
 
 @pytest.mark.parametrize("run", ["../startup", "/root", "", "a/b", "x" * 101])
 def test_a_run_is_named_as_a_folder(run: str) -> None:
-    for part in (Lead, Site):
+    for part in (StudyServer, StudySite):
         with pytest.raises(StudyError, match="no name for a folder"):
             part(run)
 
 
 def test_a_site_without_documents_declines_and_keeps_the_reason(tmp_path: Path) -> None:
-    site, there = Site("run-1"), place(tmp_path)
+    site, there = StudySite("run-1"), job_context(tmp_path)
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
-    frame, _ = from_message(site.work(to_message(wire.Frame(offer=wire.Offer())), there))
+    frame, _ = from_message(site.handle(to_message(wire.Frame(offer=wire.Offer())), there))
     assert frame.refusal.reason == "north"
     said = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
     assert "nowhere.csv" in said
@@ -170,12 +170,14 @@ def test_a_defect_at_a_site_says_nothing_to_the_server(
     def quote(*_: object) -> bytes:
         raise ValueError("the text of a document")
 
-    monkeypatch.setattr("fedtopics.integrations.flare_carrier._place", lambda _: place(tmp_path))
+    monkeypatch.setattr(
+        "fedtopics.integrations.flare_carrier._job_context", lambda _: job_context(tmp_path)
+    )
     monkeypatch.setattr(
         "fedtopics.integrations.flare_carrier.collab", type("C", (), {"get_app_prop": dict})
     )
-    monkeypatch.setattr(Site, "work", quote)
-    assert Site("run-1").answer(b"message") is None
+    monkeypatch.setattr(StudySite, "handle", quote)
+    assert StudySite("run-1").answer(b"message") is None
 
 
 def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, Path]) -> None:
@@ -215,7 +217,7 @@ def test_where_documents_are_is_checked_before_it_is_written(
     assert not (tmp_path / "local" / SITE_FILE).exists()
     right = fedtopics("flare", "allow", tmp_path, "--data", documents["north"], "--text", "text")
     assert right.returncode == 0, right.stderr
-    settings = site_settings(place(tmp_path))
+    settings = site_settings(job_context(tmp_path))
     assert (settings.data, settings.text) == (documents["north"], "text")
 
 

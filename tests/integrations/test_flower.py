@@ -24,7 +24,7 @@ from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
-from tests.integrations.flower_federation import (
+from tests.helpers.flower_federation import (
     METHODS,
     NAMES,
     FakeGrid,
@@ -69,7 +69,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]:
-    """Node configurations; no process stays, so each message is answered from the journal."""
+    """Node configurations without a resident process: messages are answered from the journal."""
     columns = {"text": "text", "embedding": "embedding", "stay": 0}
     return {
         node: {"name": name, "data": str(documents / f"{name}.parquet"), "out": str(out / name)}
@@ -166,7 +166,7 @@ def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     assert time.monotonic() - before < 1
 
 
-def test_a_supernode_that_begins_anew_has_lost_its_message(documents: Path, tmp_path: Path) -> None:
+def test_a_restarted_supernode_has_lost_its_message(documents: Path, tmp_path: Path) -> None:
     grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
     grid.slow = {11}
     carrier = GridCarrier(grid)  # type: ignore[arg-type]
@@ -181,27 +181,28 @@ def test_a_supernode_that_begins_anew_has_lost_its_message(documents: Path, tmp_
     assert carrier.receive(0) == []
 
 
-# The process that stays
+# The resident process
 
 ECHO = """
 import os, sys
 from pathlib import Path
-from fedtopics.engines.resident_process import stay
+from fedtopics.engines.resident_process import answer_messages
 def answer(message):
     if message == b"die":
         os._exit(1)
     return message * 2 + str(os.getpid()).encode()
-stay(Path(sys.argv[1]), answer, lambda: Path(sys.argv[1], "left").touch(), float(sys.argv[2]))
+folder, idle = Path(sys.argv[1]), float(sys.argv[2])
+answer_messages(folder, answer, (folder / "left").touch, idle)
 """
 
 
-def test_a_process_stays_is_killed_and_leaves(tmp_path: Path) -> None:
+def test_a_resident_process_is_killed_and_ends(tmp_path: Path) -> None:
     command = [sys.executable, "-c", ECHO, str(tmp_path), "3"]
     large = bytes(9 << 20)
     first = ask(tmp_path, large, command)
     assert first.startswith(large * 2)
     assert ask(tmp_path, large, command) == first
-    assert (tmp_path / "standby.json").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "resident_process.json").stat().st_mode & 0o077 == 0
     with pytest.raises(FederationError, match="was ended"):
         ask(tmp_path, b"die", command)
     again = ask(tmp_path, large, command)
@@ -212,7 +213,7 @@ def test_a_process_stays_is_killed_and_leaves(tmp_path: Path) -> None:
     while not (tmp_path / "left").exists():
         assert time.monotonic() < ends
         time.sleep(0.1)
-    assert not (tmp_path / "standby.json").exists()
+    assert not (tmp_path / "resident_process.json").exists()
     with pytest.raises(FederationError, match="did not start"):
         ask(tmp_path, b"", [sys.executable, "-c", "raise SystemExit(3)"])
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.grpc import client, server
+from fedtopics.engines.grpc import client, roster
 from fedtopics.engines.grpc.server import Server
 from fedtopics.federation.privacy import OPEN_POLICY, Policy, summarise_ledger
 from fedtopics.federation.server import GrpcParticipation, serve
@@ -33,7 +33,7 @@ NAMES = ("east", "north", "south")
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(server, "GRACE", 0.0)
+    monkeypatch.setattr(roster, "GRACE", 0.0)
 
 
 def planned(**method: Any) -> Study:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.engines.grpc import client, server
+from fedtopics.engines.grpc import client, roster
 from fedtopics.engines.grpc.server import Server
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, StudyError
@@ -622,7 +622,7 @@ PATIENT = FederationSettings(min_clients=3, deadline=PATIENCE, gather=PATIENCE, 
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(server, "GRACE", 0.0)
+    monkeypatch.setattr(roster, "GRACE", 0.0)
 
 
 def served(

@@ -1,6 +1,6 @@
-"""A client's end of any engine between machines: look at an offer, join, work calls.
+"""A client's end of any engine between machines: look at an offer, join, execute calls.
 
-What goes wrong on the client is told to the server by its kind alone; the sentence stays here.
+The server learns only what kind of failure happened on a client; the sentence stays here.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from fedtopics.engines.handshake import WIRE_VERSION, Proposal
 from fedtopics.engines.values import Packed, from_value, pack, unpack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 
-LARGEST = 1 << 31  # bytes of a call
-Event = Callable[..., None]
+LARGEST_CALL = 1 << 31  # bytes of a call
+Notify = Callable[..., None]
 Versions = tuple[str, Mapping[str, int]]
 """Of fedtopics, and of the methods it has."""
 
 
-class Exit(Protocol):
+class Door(Protocol):
     """What answers calls: a client's door."""
 
     def call(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function, return what may leave."""
 
     def repeat(self, function: str, payload: Mapping[str, Any]) -> None:
-        """Work a call again whose reply has left; nothing leaves."""
+        """Execute a call again, whose reply has left before; nothing leaves."""
 
 
 class Participant(Protocol):
     """What a client does about an offer, a model, a server it cannot reach."""
 
-    def consider(self, proposal: Proposal) -> Exit:
+    def consider(self, proposal: Proposal) -> Door:
         """Look at what a server proposes; return what answers it, or raise to decline.
 
         The fingerprint of the study is the client's own computation, not the server's word.
@@ -44,7 +44,7 @@ class Participant(Protocol):
         """Take the final model."""
 
     def diagnose(self) -> str:
-        """Say why the server cannot be reached, if it is known; raise if waiting is no use."""
+        """Say why the server cannot be reached, or nothing; raise if waiting is no use."""
 
 
 @dataclass(frozen=True)
@@ -56,28 +56,28 @@ class Answer:
     error: FedTopicsError | None = None  # ends the client
 
 
-class Desk:
-    """Work the calls of one study.
+class CallHandler:
+    """Execute the calls of one study.
 
     Parameters
     ----------
     participant : Participant
     versions : (str, mapping of method to version)
-    event : function (kind, **fields)
-        Told what happens.
+    notify : function (kind, **fields)
+        Called with each event.
     """
 
-    def __init__(self, participant: Participant, versions: Versions, event: Event) -> None:
+    def __init__(self, participant: Participant, versions: Versions, notify: Notify) -> None:
         self._participant = participant
         self._versions = versions
-        self._event = event
-        self._exit: Exit | None = None
+        self._notify = notify
+        self._door: Door | None = None
         self.fingerprint = ""
 
     @property
     def joined(self) -> bool:
         """Whether there is a study."""
-        return self._exit is not None
+        return self._door is not None
 
     def check(self, offer: wire.Offer) -> Proposal:
         """Read an offer; raise a `FederationError` if it is nothing for this client."""
@@ -88,22 +88,22 @@ class Desk:
         if self.joined and proposal.fingerprint != self.fingerprint:
             raise FederationError(
                 f"This client joined the study {self.fingerprint}, the server now runs "
-                f"{proposal.fingerprint}; begin the client anew to take part in that."
+                f"{proposal.fingerprint}; restart the client to take part in that."
             )
         return proposal
 
     def join(self, proposal: Proposal) -> None:
         """Consider what is proposed, once; raise to decline."""
         if not self.joined:
-            self._exit = self._participant.consider(proposal)
+            self._door = self._participant.consider(proposal)
             self.fingerprint = proposal.fingerprint
 
-    def work(self, call: wire.Call, buffer: memoryview) -> Answer:
-        """Work a call; pack its reply, or say what kind of failure keeps it."""
+    def handle(self, call: wire.Call, buffer: memoryview) -> Answer:
+        """Execute a call; pack its reply, or say what kind of failure keeps it."""
         before = time.perf_counter()
-        self._event("call", function=call.function, round=call.round, attempt=call.attempt)
+        self._notify("call", function=call.function, round=call.round, attempt=call.attempt)
         try:
-            packed = pack(self._door.call(call.function, unpack(call.body, buffer)))
+            packed = pack(self._open_door.call(call.function, unpack(call.body, buffer)))
         except (FedTopicsError, OSError, MemoryError) as error:
             kind = "system" if isinstance(error, (OSError, MemoryError)) else "input"
             kind = "policy" if isinstance(error, PolicyError) else kind
@@ -113,7 +113,7 @@ class Desk:
         except Exception as error:
             # Its type alone: its text could quote a document.
             name = type(error).__name__
-            self._event("defect", function=call.function, round=call.round, error=name)
+            self._notify("defect", function=call.function, round=call.round, error=name)
             return _failed(call, "defect", None)
         reply = wire.Reply(
             id=call.id,
@@ -124,14 +124,14 @@ class Desk:
         return Answer(wire.Frame(reply=reply), packed)
 
     def repeat(self, call: wire.Call, buffer: memoryview) -> None:
-        """Work a call again that a process before this one answered; nothing leaves."""
-        self._door.repeat(call.function, unpack(call.body, buffer))
+        """Execute a call again that an earlier process answered; nothing leaves."""
+        self._open_door.repeat(call.function, unpack(call.body, buffer))
 
     @property
-    def _door(self) -> Exit:
-        if self._exit is None:
+    def _open_door(self) -> Door:
+        if self._door is None:
             raise FederationError("The server called before this client joined its study.")
-        return self._exit
+        return self._door
 
 
 def proposed(offer: wire.Offer) -> Proposal:
@@ -148,7 +148,7 @@ def _machine_failed(call: wire.Call, error: OSError | MemoryError) -> FedTopicsE
     reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
     return FedTopicsError(
         f"The reply to {call.function!r} in round {call.round} did not leave: {reason}. Make room "
-        "on the disk or in memory, then begin the client anew."
+        "on the disk or in memory, then restart the client."
     )
 
 

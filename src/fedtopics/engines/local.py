@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedtopics.engines.call_handler import Exit
+from fedtopics.engines.call_handler import Door
 from fedtopics.methods.aggregation import RunningSum, Template
 from fedtopics.methods.base import EVERYONE, Draw, T
 
@@ -21,7 +21,7 @@ class LocalClients:
     doors : mapping of client name to its door
     """
 
-    def __init__(self, doors: Mapping[str, Exit]) -> None:
+    def __init__(self, doors: Mapping[str, Door]) -> None:
         self._doors = dict(sorted(doors.items()))
         self._asked = list(self._doors)
 
@@ -48,7 +48,7 @@ class LocalClients:
     def prepare(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
-        """As `sum`: clients in this process do not start anew."""
+        """As `sum`: clients in this process do not restart."""
         return self.sum(function, template, **payload)
 
     def round(

@@ -1,53 +1,50 @@
 """The client's end of engines that carry whole messages: one message in, one answer out.
 
-An engine may start a process for each message. A client's half knows things between two calls (the
-agreed words; within a round, what it computed before), so a journal keeps the messages that made it
-know them, and a new process works these again before it goes on; nothing leaves by that.
+An engine may start a process for each message. A client's half has state between two calls (the
+agreed words; within a round, what it computed before), so a journal keeps the messages that led to
+that state, and a new process executes these again first; nothing leaves by that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.call_handler import Desk, Participant, Versions
-from fedtopics.engines.message_server import from_message, to_message
+from fedtopics.engines.call_handler import CallHandler, Notify, Participant, Versions
+from fedtopics.engines.messages import from_message, to_message
 from fedtopics.engines.values import unpack
 from fedtopics.errors import FederationError, FedTopicsError
-from fedtopics.extras import VERSION
-from fedtopics.methods.registry import versions as all_versions
 
 
-class Answering:
+class MessageClient:
     """Answer a server's messages.
 
     Parameters
     ----------
     name : str
-        Of the client; the server believes its engine that it is who answers.
+        Of the client; the server trusts the engine that no other client uses it.
     participant : Participant
-    event : function (kind, **fields)
-        Told what happens; the only one to hear why a study was declined.
+    versions : (str, mapping of method to version)
+    notify : function (kind, **fields)
+        Called with each event; nothing else says why a study was declined.
     journal : path, optional
-        Folder for what a later process has to know.
-    versions : (str, mapping of method to version), optional
+        Folder for the messages that a later process has to repeat.
     """
 
     def __init__(
         self,
         name: str,
         participant: Participant,
-        event: Callable[..., None],
+        versions: Versions,
+        notify: Notify,
         journal: Path | None = None,
-        versions: Versions | None = None,
     ) -> None:
         self._name = name
         self._participant = participant
-        self._event = event
+        self._notify = notify
         self._journal = _Journal(journal)
-        self._desk = Desk(participant, versions or (VERSION, all_versions()), event)
+        self._handler = CallHandler(participant, versions, notify)
         self._last: tuple[int, bytes] = (0, b"")
 
     def answer(self, message: bytes) -> bytes:
@@ -60,52 +57,52 @@ class Answering:
             return self._call(frame.call, buffer, message)
         if kind == "result":
             return self._receive(unpack(frame.result.body, buffer))
-        self._event("refused", reason=frame.refusal.reason, again=frame.refusal.again)
+        self._notify("refused", reason=frame.refusal.reason, again=frame.refusal.again)
         return to_message(wire.Frame(received=wire.Received()))
 
     def _join(self, offer: wire.Offer, message: bytes) -> bytes:
-        self._last = (0, b"")  # a server begun anew counts its calls anew
+        self._last = (0, b"")  # a restarted server numbers its calls from 1 again
         try:
-            self._desk.join(self._desk.check(offer))
+            self._handler.join(self._handler.check(offer))
         except FedTopicsError as error:
             return self._declined(error)
         self._journal.begin(message)
-        self._event("joined", fingerprint=self._desk.fingerprint)
-        accept = wire.Accept(fingerprint=self._desk.fingerprint, name=self._name)
+        self._notify("joined", fingerprint=self._handler.fingerprint)
+        accept = wire.Accept(fingerprint=self._handler.fingerprint, name=self._name)
         return to_message(wire.Frame(accept=accept))
 
     def _declined(self, error: FedTopicsError) -> bytes:
-        self._event("declined", reason=str(error))
+        self._notify("declined", reason=str(error))
         # The name alone: the sentence is for the client's own eyes.
         return to_message(wire.Frame(refusal=wire.Refusal(reason=self._name)))
 
     def _call(self, call: wire.Call, buffer: memoryview, message: bytes) -> bytes:
         if call.id == self._last[0]:
             return self._last[1]
-        if not self._desk.joined:
+        if not self._handler.joined:
             try:
-                self._remember()
+                self._restore()
             except FedTopicsError as error:
                 return self._declined(error)
-        answer = self._desk.work(call, buffer)
+        answer = self._handler.handle(call, buffer)
         if answer.error is not None:
-            self._event("declined", reason=str(answer.error))
+            self._notify("declined", reason=str(answer.error))
         elif answer.packed is not None:
             self._journal.add(call, message)
         self._last = call.id, to_message(answer.frame, answer.packed)
         return self._last[1]
 
-    def _remember(self) -> None:
-        """Work again what processes before this one answered."""
+    def _restore(self) -> None:
+        """Execute again what earlier processes answered."""
         for message in self._journal.messages():
             frame, buffer = from_message(message)
             if frame.HasField("offer"):
-                self._desk.join(self._desk.check(frame.offer))
+                self._handler.join(self._handler.check(frame.offer))
             else:
-                self._desk.repeat(frame.call, buffer)
-        if not self._desk.joined:
+                self._handler.repeat(frame.call, buffer)
+        if not self._handler.joined:
             raise FederationError(
-                f"Client {self._name!r} was called before it joined a study; begin the study anew."
+                f"Client {self._name!r} was called before it joined a study; start the study again."
             )
 
     def _receive(self, files: dict[str, Any]) -> bytes:
@@ -115,7 +112,7 @@ class Answering:
 
 
 class _Journal:
-    """The offer, the standing calls, and the calls of the round that is being worked.
+    """The offer, the standing calls, and the calls of the current round.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""A process that stays between two messages, for engines that begin a process with each.
+"""A resident process that answers messages, for engines that start a process with each message.
 
-To load torch, to read the documents and to work a round's earlier calls again takes longer than
-most answers. Who begins a process asks the one that stays, or begins that too; if it was killed,
-the next one goes on from the journal of `answering`.
+To load torch, to read the documents and to repeat a round's earlier calls takes longer than most
+answers. The engine's process asks the resident one, and starts it if need be; if it was killed, the
+next one goes on from the journal of `message_client`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pathlib import Path
 
 from fedtopics.errors import FederationError
 
-STAY = 300.0  # seconds without a message
-LOOK = 0.05
-_NOTE = "standby.json"
+IDLE = 300.0  # seconds without a message, after which it ends
+LOOK = 0.05  # seconds between two attempts to reach it
+_NOTE = "resident_process.json"
 
 
 def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
-    """Ask the process that stays for this folder; begin it if there is none.
+    """Ask the resident process of a folder; start it if there is none.
 
     Parameters
     ----------
     folder : path
-        Where it notes its port and the key that only this user can read.
+        Where it writes its port and a key, which only this user can read.
     message : bytes
     command : sequence of str
-        What begins it; it has to call `stay`.
+        What starts it; it has to call `answer_messages`.
 
     Raises
     ------
@@ -57,41 +57,42 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
         raise FederationError("The process of this client's half was ended.") from None
 
 
-def stay(
-    folder: Path, answer: Callable[[bytes], bytes], leave: Callable[[], None], seconds: float = STAY
+def answer_messages(
+    folder: Path, answer: Callable[[bytes], bytes], close: Callable[[], None], idle: float = IDLE
 ) -> None:
-    """Answer until nobody asks for so long.
+    """Be the resident process: answer until nobody asks for so long.
 
     Parameters
     ----------
     folder : path
     answer : function
-    leave : function
+    close : function
         Called before the process ends.
-    seconds : float
+    idle : float
+        Seconds.
     """
     key = secrets.token_bytes(32)
     note = folder / _NOTE
 
     def end() -> None:
         note.unlink(missing_ok=True)
-        leave()
+        close()
         os._exit(0)
 
     with Listener(("127.0.0.1", 0), authkey=key) as listener:
         _write(note, {"port": listener.address[1], "process": os.getpid(), "key": key.hex()})
         while True:
-            idle = threading.Timer(seconds, end)
-            idle.daemon = True
-            idle.start()
+            timer = threading.Timer(idle, end)
+            timer.daemon = True
+            timer.start()
             try:
                 with listener.accept() as connection:
-                    idle.cancel()
+                    timer.cancel()
                     connection.send_bytes(answer(connection.recv_bytes()))
             except (AuthenticationError, EOFError, OSError):
                 pass  # who asked is gone
             finally:
-                idle.cancel()
+                timer.cancel()
 
 
 def _connect(folder: Path) -> Connection | None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.engines.base import Lines
+from fedtopics.engines.attendance import Rules
+from fedtopics.engines.connections import Connections
 from fedtopics.engines.grpc.client import Client, look
 from fedtopics.engines.grpc.connection import (
     channel_credentials,
@@ -22,8 +23,9 @@ from fedtopics.engines.grpc.connection import (
 )
 from fedtopics.engines.grpc.server import Server
 from fedtopics.engines.handshake import Proposal
-from fedtopics.engines.message_server import Carrier, Messages
-from fedtopics.engines.rounds import RemoteClients, Rules
+from fedtopics.engines.message_server import MessageServer
+from fedtopics.engines.messages import Carrier
+from fedtopics.engines.rounds import RemoteClients
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.doctor import why_not
@@ -38,7 +40,7 @@ from fedtopics.pki import Identity
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 
-HAND_OUT = 120.0  # seconds for the clients to take the model
+MODEL_PATIENCE = 120.0  # seconds for the clients to take the model
 
 
 def serve(
@@ -121,13 +123,13 @@ def lead(
         As of `serve`, which says what is raised as well.
     """
     _check_clients(study)
-    lines = Messages(_proposal(study), study.clients, carrier, _largest(study))
-    return _conduct(study, lines, out, resume, on_event, start, vocabulary)
+    server = MessageServer(_proposal(study), study.clients, carrier, _largest(study))
+    return _conduct(study, server, out, resume, on_event, start, vocabulary)
 
 
 def _conduct(
     study: Study,
-    lines: Lines,
+    connections: Connections,
     out: Path,
     resume: bool,
     on_event: OnEvent | None,
@@ -135,7 +137,7 @@ def _conduct(
     vocabulary: Words,
     open_door: Callable[[RunFolder], None] = lambda _: None,
 ) -> TopicModel:
-    """Do the rounds with whoever is on the lines; hand out the model."""
+    """Do the rounds with whoever is connected; send the model."""
     pause = study.federation.pause
     begun = None if start is None else WarmStart.of(start, vocabulary)
     half = study.server_half(begun)
@@ -147,10 +149,10 @@ def _conduct(
         if begun is not None and begun.model is not None and not resume:
             run.event("continued", **begun.origin)
         open_door(run)
-        model = half.train(RemoteClients(lines, _rules(study), run.event), run)
+        model = half.train(RemoteClients(connections, _rules(study), run.event), run)
         model = model if begun is None else begun.credited(model)
         model = run.save(model)
-        received = lines.hand_out(_files(model), HAND_OUT)
+        received = connections.send_model(_files(model), MODEL_PATIENCE)
         run.event("finished", received=received)
         return model
     except FedTopicsError as error:
@@ -164,7 +166,7 @@ def _conduct(
             "then go on with --resume."
         ) from None
     finally:
-        lines.stop(reason, again)
+        connections.stop(reason, again)
         run.close()
 
 

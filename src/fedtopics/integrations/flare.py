@@ -16,15 +16,23 @@ from typing import Any
 from pydantic import Field
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.message_client import Answering
-from fedtopics.engines.message_server import to_message
+from fedtopics.engines.message_client import MessageClient
+from fedtopics.engines.messages import to_message
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
+from fedtopics.extras import VERSION
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.privacy import explain
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import ClientData, Study
-from fedtopics.integrations.flare_carrier import FlareCarrier, Place, ServerPart, SitePart, logger
+from fedtopics.integrations.flare_carrier import (
+    FlareCarrier,
+    JobContext,
+    ServerPart,
+    SitePart,
+    logger,
+)
 from fedtopics.integrations.flare_jobs import make_job
+from fedtopics.methods.registry import versions
 
 FAILURE = "failure.txt"  # in a run's folder, a sentence
 FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of what a job brings back
@@ -38,7 +46,7 @@ class SiteSettings(ClientData):
     out: Path | None = Field(None, description="folder for a folder a run: ledger, model")
 
 
-class Lead(ServerPart):
+class StudyServer(ServerPart):
     """The server's half of the study that the job brings along.
 
     Parameters
@@ -57,25 +65,25 @@ class Lead(ServerPart):
         self.out = out
         self.resume = resume
 
-    def lead(self, carrier: FlareCarrier, place: Place) -> None:
+    def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; leave the run, or why it failed, where the job's results are."""
-        folder = place.workspace / FOLDER / self.run
-        if self.out and place.simulated:
+        folder = context.workspace / FOLDER / self.run
+        if self.out and context.simulated:
             folder = Path(self.out)
         _clear(folder)
         try:
-            study = Study.read(place.config / STUDY_FILE)
-            lead(study, carrier, folder, resume=self.resume, on_event=_look)
+            study = Study.read(context.config / STUDY_FILE)
+            lead(study, carrier, folder, resume=self.resume, on_event=_log)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
         finally:
-            if not place.simulated and folder.is_dir():
+            if not context.simulated and folder.is_dir():
                 ignored = shutil.ignore_patterns("checkpoints")
-                shutil.copytree(folder, place.job / FOLDER, ignore=ignored, dirs_exist_ok=True)
+                shutil.copytree(folder, context.job / FOLDER, ignore=ignored, dirs_exist_ok=True)
 
 
-def _look(event: dict[str, Any]) -> None:
+def _log(event: dict[str, Any]) -> None:
     """Log what happens; end a study that a site does not take part in: nobody can replace it."""
     kind = event["event"]
     if kind == "round":
@@ -89,7 +97,7 @@ def _look(event: dict[str, Any]) -> None:
         )
 
 
-class Site(SitePart):
+class StudySite(SitePart):
     """A site's half of a study. The server's sites cannot say where another one's documents are.
 
     In FLARE's simulator the job says where documents are. Anywhere else the site's operator does,
@@ -100,29 +108,29 @@ class Site(SitePart):
     def __init__(self, run: str) -> None:
         super().__init__()
         self.run = _checked(run)
-        self._answering: Answering | None = None
+        self._client: MessageClient | None = None
 
-    def work(self, message: bytes, place: Place) -> bytes:
+    def handle(self, message: bytes, context: JobContext) -> bytes:
         """Answer a message; join with the first one.
 
         Leaves the client
             What `privacy.Door` lets out; of a failure, that there was one.
         """
-        folder = place.workspace / FOLDER / self.run
+        folder = context.workspace / FOLDER / self.run
         try:
-            if self._answering is None:
-                settings = site_settings(place)
+            if self._client is None:
+                settings = site_settings(context)
                 if settings.out is not None:
-                    folder = settings.out if place.simulated else settings.out / self.run
+                    folder = settings.out if context.simulated else settings.out / self.run
                 _clear(folder)
-                self._answering = self._join(place.site, settings, folder)
+                self._client = self._join(context.site, settings, folder)
         except FedTopicsError as error:
             _fail(folder, str(error))
-            return to_message(wire.Frame(refusal=wire.Refusal(reason=place.site)))
-        return self._answering.answer(message)
+            return to_message(wire.Frame(refusal=wire.Refusal(reason=context.site)))
+        return self._client.answer(message)
 
     @staticmethod
-    def _join(name: str, settings: SiteSettings, folder: Path) -> Answering:
+    def _join(name: str, settings: SiteSettings, folder: Path) -> MessageClient:
         def tell(event: dict[str, Any]) -> None:
             kind = event["event"]
             if kind == "declined":
@@ -133,10 +141,10 @@ class Site(SitePart):
                 logger.info("%s: %s", name, kind)
 
         participation = Participation.of(name, settings, folder, tell)
-        return Answering(name, participation, participation.tell)
+        return MessageClient(name, participation, (VERSION, versions()), participation.tell)
 
 
-def site_settings(place: Place) -> SiteSettings:
+def site_settings(context: JobContext) -> SiteSettings:
     """Read what a site says about itself.
 
     Raises
@@ -144,17 +152,17 @@ def site_settings(place: Place) -> SiteSettings:
     StudyError
         If it says nothing, or there is an unknown key or a wrong value.
     """
-    file = place.workspace / "local" / SITE_FILE
+    file = context.workspace / "local" / SITE_FILE
     # A server could call its job as the simulator does; no simulator has what operators have.
-    provisioned = file.exists() or (place.workspace / "startup" / "client.crt").exists()
-    given: Mapping[str, Any] = place.settings
+    provisioned = file.exists() or (context.workspace / "startup" / "client.crt").exists()
+    settings: Mapping[str, Any] = context.settings
     try:
-        if provisioned or not place.simulated:
-            given = _read(file)
-        return SiteSettings(**given)
+        if provisioned or not context.simulated:
+            settings = _read(file)
+        return SiteSettings(**settings)
     except (OSError, ValueError) as error:
         raise StudyError(
-            f"The settings of site {place.site!r} in {file} cannot be used: {explain(error)} "
+            f"The settings of site {context.site!r} in {file} cannot be used: {explain(error)} "
             "Write them with: fedtopics flare allow FOLDER --data FILE"
         ) from None
 
@@ -168,10 +176,10 @@ def _checked(run: str) -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     """Read a TOML file whose paths are relative to it."""
-    given = tomllib.loads(file.read_text(encoding="utf-8"))
-    for key in {"data", "policy", "out"} & given.keys():
-        given[key] = file.parent.resolve() / str(given[key])
-    return given
+    settings = tomllib.loads(file.read_text(encoding="utf-8"))
+    for key in {"data", "policy", "out"} & settings.keys():
+        settings[key] = file.parent.resolve() / str(settings[key])
+    return settings
 
 
 def _clear(folder: Path) -> None:
@@ -215,7 +223,7 @@ def make_study_job(
     file.write_text(study.model_copy(update={"clients": nowhere}).to_toml(), encoding="utf-8")
     clients: dict[str, dict[str, Any]] = {name: {} for name in study.clients}
     for name, folder in (folders or {}).items():
-        given = study.clients[name].model_dump(mode="json", exclude_none=True)
-        clients[name] = given | {"out": str(folder)}
-    server = Lead(run, "" if out is None else str(out), resume)
-    return make_job(f"fedtopics-{study.fingerprint}", server, Site(run), clients, file)
+        table = study.clients[name].model_dump(mode="json", exclude_none=True)
+        clients[name] = table | {"out": str(folder)}
+    server = StudyServer(run, "" if out is None else str(out), resume)
+    return make_job(f"fedtopics-{study.fingerprint}", server, StudySite(run), clients, file)

@@ -26,8 +26,8 @@ LOOK = 1.0  # seconds between two looks whether FLARE ended the job
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a component runs.
+class JobContext:
+    """Where a component of a job runs, and what the job says to it.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ class Place:
     simulated : bool
         Whether this is FLARE's simulator.
     workspace : path
-        The site's FLARE folder, which outlives jobs; `local` in it belongs to its operator.
+        The site's FLARE folder, which outlives jobs; `local` in it is its operator's.
     job : path
-        The job's own folder in it. The server's is brought to who submitted the job.
+        The job's folder in it. The server's is brought to who submitted the job.
     config : path
         What the job brought along.
     settings : mapping
@@ -120,13 +120,13 @@ class ServerPart(ABC):
     patience = 3600.0
 
     @abstractmethod
-    def lead(self, carrier: FlareCarrier, place: Place) -> None:
+    def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; whatever it raises fails the job."""
 
     @collab.main  # type: ignore[untyped-decorator]
     def main(self) -> None:
-        """Be called by FLARE when all sites are there."""
-        self.lead(FlareCarrier(collab.context, self.patience), _place({}))
+        """Start; FLARE calls this when all sites are there."""
+        self.lead(FlareCarrier(collab.context, self.patience), _job_context({}))
 
 
 class SitePart(ABC):
@@ -136,7 +136,7 @@ class SitePart(ABC):
         self._lock = threading.Lock()
 
     @abstractmethod
-    def work(self, message: bytes, place: Place) -> bytes:
+    def handle(self, message: bytes, context: JobContext) -> bytes:
         """Answer a message."""
 
     @collab.publish  # type: ignore[untyped-decorator]
@@ -148,14 +148,14 @@ class SitePart(ABC):
         """
         with self._lock:
             try:
-                return self.work(message, _place(collab.get_app_prop("client", {})))
+                return self.handle(message, _job_context(collab.get_app_prop("client", {})))
             except Exception as error:
                 logger.error("A defect of fedtopics: %s", type(error).__name__)
                 return None
 
 
-def _place(settings: Mapping[str, Any]) -> Place:
+def _job_context(settings: Mapping[str, Any]) -> JobContext:
     paths, job = collab.workspace, collab.fl_ctx.get_job_id()
     root, folder = Path(paths.get_root_dir()), Path(paths.get_run_dir(job))
     config = Path(paths.get_app_config_dir(job))
-    return Place(collab.site_name, job == SIMULATED, root, folder, config, settings)
+    return JobContext(collab.site_name, job == SIMULATED, root, folder, config, settings)

@@ -135,11 +135,11 @@ def _simulate(plan: Study, folder: Path, resume: bool) -> None:
         simulate(job, list(plan.clients), workspace)
     except FederationError as error:
         said = [_said_by(name, _read(place / FAILURE)) for name, place in folders.items()]
-        told = " ".join(filter(None, said)) or _read(folder / FAILURE)
-        if not told:  # FLARE's logs are all that there is
+        reason = " ".join(filter(None, said)) or _read(folder / FAILURE)
+        if not reason:  # FLARE's logs are all that there is
             raise
         shutil.rmtree(workspace, ignore_errors=True)
-        raise FederationError(told) from error
+        raise FederationError(reason) from error
     shutil.rmtree(workspace, ignore_errors=True)
 
 

@@ -1,8 +1,8 @@
 """Fedtopics as an app of Flower: what the two files of `fedtopics flower init` make of a study.
 
-The ServerApp runs where the SuperLink is, a ClientApp where a SuperNode is. Flower begins a
-ClientApp anew with each message, so a process of ours stays beside it; the client's half keeps a
-journal as well, since that process may be killed.
+The ServerApp runs where the SuperLink is, a ClientApp where a SuperNode is. Flower starts a
+new process with each message, so a resident process of ours answers beside it; the client's half
+keeps a journal as well, since that process may be killed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedtopics.engines.resident_process import STAY, ask, stay
+from fedtopics.engines.resident_process import IDLE, answer_messages, ask
 from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.extras import VERSION
 from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
 
 # A ClientApp begins with each message: what needs torch is imported where it is used. So is Flower,
@@ -77,7 +78,7 @@ def client_app(study: str | Path) -> ClientApp:
     study, with `name`; `out`, the folder that gets a folder for each study, with ledger and model
     (by default runs/NAME); and `stay`, the seconds that a process stays for the next message, 0 for
     none.
-    In Flower's simulation, which has no node configuration, the study's clients take the places
+    In Flower's simulation, which has no node configuration, the SuperNodes are the study's clients
     in the order of their names.
 
     Parameters
@@ -87,7 +88,7 @@ def client_app(study: str | Path) -> ClientApp:
 
     Notes
     -----
-    What goes wrong is said in the SuperNode's log; the server is told that it failed, not why.
+    What goes wrong is said in the SuperNode's log; the server learns that it failed, not why.
     """
     from flwr.clientapp import ClientApp
 
@@ -109,20 +110,18 @@ def client_app(study: str | Path) -> ClientApp:
 
 
 def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
-    place = "flower", str(context.run_id)
+    run = Path("flower", str(context.run_id))
     if PARTITION in context.node_config and "name" not in context.node_config:
         # Whichever process is free has the message: the journal alone knows what came before.
         name, data, out = _simulated(study, context)
-        client = _Client(name, data, out, out.joinpath(*place))
+        client = _Client(name, data, out, out / run)
     else:
-        name, out, seconds = _place(context.node_config)
+        name, out, seconds = _node_settings(context.node_config)
         out /= _folder_name(study)
-        folder = out.joinpath(*place)
+        folder = out / run
         if seconds > 0:
-            told = json.dumps([dict(context.node_config), str(out), str(folder)])
-            return ask(
-                folder, message, [sys.executable, "-m", "fedtopics.integrations.flower", told]
-            )
+            settings = json.dumps([dict(context.node_config), str(out), str(folder)])
+            return ask(folder, message, [sys.executable, "-m", __spec__.name, settings])
         client = _Client(name, client_data(context.node_config), out, folder)
     try:
         return client.answer(message)
@@ -130,19 +129,19 @@ def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
         client.close()
 
 
-def main(told: str) -> None:
-    """Be the process that stays: answer a run's messages with one client's documents.
+def main(settings: str) -> None:
+    """Be the resident process: answer a run's messages with one client's documents.
 
     Parameters
     ----------
-    told : str
+    settings : str
         JSON: the node configuration, the client's folder for the study, and that for the run.
     """
-    config, out, folder = json.loads(told)
-    name, _, seconds = _place(config)
+    config, out, folder = json.loads(settings)
+    name, _, seconds = _node_settings(config)
     clients: list[_Client] = []
 
-    def work(message: bytes) -> bytes:
+    def answer_one(message: bytes) -> bytes:
         try:
             if not clients:
                 clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
@@ -153,26 +152,28 @@ def main(told: str) -> None:
             print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
         return b""
 
-    def leave() -> None:
+    def close() -> None:
         for client in clients:
             client.close()
 
-    stay(Path(folder), work, leave, seconds)
+    answer_messages(Path(folder), answer_one, close, seconds)
 
 
 class _Client:
-    """A client's half over its documents; what a later process has to know is in its folder."""
+    """A client's half over its documents; its folder has the state for a later process."""
 
     def __init__(self, name: str, data: ClientData, out: Path, folder: Path) -> None:
-        from fedtopics.engines.message_client import Answering
+        from fedtopics.engines.message_client import MessageClient
         from fedtopics.federation.participant import Participation
+        from fedtopics.methods.registry import versions as method_versions
 
-        part = Participation.of(name, data, out, _Said(name, out))
-        self.answer = Answering(name, part, part.tell, folder / "journal").answer
+        part = Participation.of(name, data, out, _Log(name, out))
+        versions = VERSION, method_versions()
+        self.answer = MessageClient(name, part, versions, part.tell, folder / "journal").answer
         self.close = part.close
 
 
-class _Said:
+class _Log:
     """What a SuperNode's log says: the offer once, though each process looks at it again."""
 
     def __init__(self, name: str, out: Path) -> None:
@@ -198,11 +199,11 @@ class _Said:
             write_beside(self._out)
 
 
-def _place(config: Mapping[str, Any]) -> tuple[str, Path, float]:
+def _node_settings(config: Mapping[str, Any]) -> tuple[str, Path, float]:
     """Read the client's name, its folder, and how long its process stays."""
     from fedtopics.pki.names import check_client_name
 
-    name, seconds = config.get("name"), config.get("stay", STAY)
+    name, seconds = config.get("name"), config.get("stay", IDLE)
     if not isinstance(name, str) or not isinstance(seconds, (int, float)):
         raise StudyError(
             "The SuperNode's node configuration needs the client's name in the study, as in "
@@ -225,9 +226,11 @@ def client_data(config: Mapping[str, Any]) -> ClientData:
     from fedtopics.federation.privacy import explain
     from fedtopics.federation.study import ClientData
 
-    given = {key.replace("-", "_"): value for key, value in config.items()}
+    settings = {key.replace("-", "_"): value for key, value in config.items()}
+    for key in ("name", "out", "stay"):
+        settings.pop(key, None)
     try:
-        return ClientData(**{key: given[key] for key in given.keys() - {"name", "out", "stay"}})
+        return ClientData(**settings)
     except ValidationError as error:
         raise StudyError(f"The node configuration cannot be used: {explain(error)}") from None
 
@@ -236,13 +239,13 @@ def _simulated(study: str | Path, context: Context) -> tuple[str, ClientData, Pa
     from fedtopics.federation.study import Study
 
     plan = Study.read(study)
-    names, place = sorted(plan.clients), int(str(context.node_config[PARTITION]))
-    if place >= len(names):
+    names, number = sorted(plan.clients), int(str(context.node_config[PARTITION]))
+    if number >= len(names):
         raise StudyError(
             f"The study has {len(names)} clients, Flower simulates more SuperNodes; say "
             f'--federation-config "num-supernodes={len(names)}".'
         )
-    name = names[place]
+    name = names[number]
     return name, plan.clients[name], _run_folder(plan, context) / "clients" / name
 
 

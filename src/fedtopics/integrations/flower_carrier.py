@@ -38,7 +38,7 @@ def unwrapped(message: Message) -> bytes:
     """
     record = message.content.array_records.get(_NAME)
     if record is None or _NAME not in record:
-        raise ValueError("A message through Flower is none of fedtopics.")
+        raise ValueError("A message through Flower is not one of fedtopics.")
     return bytes(record[_NAME].data)
 
 
@@ -65,7 +65,7 @@ def _content(message: Message) -> bytes:
 
 
 class GridCarrier:
-    """Messages to SuperNodes, known by their ids.
+    """Messages to SuperNodes; their ids are the addresses.
 
     Parameters
     ----------
@@ -76,21 +76,23 @@ class GridCarrier:
         self._grid = grid
         self._open: dict[str, str] = {}  # message to address
         self._failed: list[str] = []
-        self._begun: dict[str, str] = {}  # address to when its SuperNode began
+        self._started: dict[str, str] = {}  # address to when its SuperNode started
 
     def addresses(self) -> Collection[str]:
         """Who can be reached now: the ids of the SuperNodes that are online."""
-        before = self._begun
-        self._begun = {str(node.node_id): node.last_activated_at for node in self._grid.get_nodes()}
-        for address, begun in self._begun.items():
-            if before.get(address, begun) != begun:
+        before = self._started
+        self._started = {
+            str(node.node_id): node.last_activated_at for node in self._grid.get_nodes()
+        }
+        for address, started in self._started.items():
+            if before.get(address, started) != started:
                 self._forget(address)
-        for address in before.keys() - self._begun.keys():
+        for address in before.keys() - self._started.keys():
             self._forget(address)
-        return list(self._begun)
+        return list(self._started)
 
     def _forget(self, address: str) -> None:
-        """Wait no longer for a SuperNode that is gone or was begun anew: its work is lost."""
+        """Wait no longer for a SuperNode that is gone or has restarted: its answer is lost."""
         for message in [message for message, to in self._open.items() if to == address]:
             del self._open[message]
             self._failed.append(address)

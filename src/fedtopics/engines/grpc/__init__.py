@@ -1,7 +1,7 @@
-"""Server and clients on machines of their own: one port, one stream that the client opens.
+"""Server and clients on separate machines: one port, one stream that the client opens.
 
-`frames` sends messages in frames; `server` keeps the lines that `rounds` asks;
-`client` connects, and answers from its desk.
+`frames` sends messages in frames. `server` listens, `admission` shakes hands, `roster` calls the
+members; `client` connects and answers.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The client's end: connect, answer calls, come back when the line breaks.
+"""The client's end: connect, answer calls, come back when the connection breaks.
 
-A call that is repeated after an interruption is answered with the same bytes, not worked again.
+A call that is repeated after an interruption is answered with the same bytes, not computed again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import grpc
 
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.call_handler import (
-    LARGEST,
+    LARGEST_CALL,
     Answer,
-    Desk,
-    Event,
+    CallHandler,
+    Notify,
     Participant,
     Versions,
     proposed,
@@ -31,7 +31,7 @@ from fedtopics.engines.grpc.frames import (
     OPTIONS,
     SERVICE,
     DisconnectedError,
-    Line,
+    Stream,
     chunks,
 )
 from fedtopics.engines.handshake import WIRE_VERSION, Proposal
@@ -44,8 +44,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connec
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """An answer, cut for the line."""
+class _PreparedAnswer:
+    """An answer, cut into chunks."""
 
     answer: Answer
     chunks: list[bytes]
@@ -65,8 +65,8 @@ class Client:
     versions : tuple of str and mapping of method to version
         Of fedtopics, and of the methods it has.
     participant : Participant
-    event : function (kind, **fields)
-        Told what happens.
+    notify : function (kind, **fields)
+        Called with each event.
     """
 
     def __init__(
@@ -76,18 +76,18 @@ class Client:
         name: str,
         versions: Versions,
         participant: Participant,
-        event: Event,
+        notify: Notify,
     ) -> None:
         self._address = address
         self._credentials = credentials
         self._participant = participant
-        self._event = event
+        self._notify = notify
         self._hello = _hello(name, versions)
         self._worker = ThreadPoolExecutor(1)
-        self._desk = Desk(participant, versions, event)
+        self._handler = CallHandler(participant, versions, notify)
         self._chunk = CHUNK
         self._key: tuple[bytes, int] = (b"", 0)
-        self._answer: asyncio.Future[_Ready] | None = None
+        self._answer: asyncio.Future[_PreparedAnswer] | None = None
 
     def run(self) -> None:
         """Take part until the model has come.
@@ -116,7 +116,7 @@ class Client:
                 await self._connected()
                 return
             except (DisconnectedError, TimeoutError):
-                reason = "connection lost" if self._desk.joined else "the server does not answer"
+                reason = "connection lost" if self._handler.joined else "the server does not answer"
             except _AgainError as error:
                 reason = str(error).removesuffix(".")
             reason = await asyncio.to_thread(self._participant.diagnose) or reason
@@ -124,39 +124,39 @@ class Client:
                 pause = FIRST_PAUSE  # it had been connected
             # Clients that lost the same server come back at different moments.
             seconds = pause * random.uniform(0.75, 1.25)  # noqa: S311
-            self._event("reconnecting", reason=reason, seconds=seconds)
+            self._notify("reconnecting", reason=reason, seconds=seconds)
             await asyncio.sleep(seconds)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _connected(self) -> None:
         """Hold one connection, from the hello to its end."""
         async with _channel(self._address, self._credentials) as channel:
-            stream = channel.stream_stream(f"/{SERVICE}/Join")()
-            line = Line(stream.read, stream.write, echo=True)
-            offer = await _offer(line, self._hello)
-            await self._join(line, stream, offer)
-            await self._serve(line, stream, offer.run)
+            rpc = channel.stream_stream(f"/{SERVICE}/Join")()
+            stream = Stream(rpc.read, rpc.write, echo=True)
+            offer = await _offer(stream, self._hello)
+            await self._join(stream, rpc, offer)
+            await self._serve(stream, rpc, offer.run)
 
-    async def _join(self, line: Line, stream: Any, offer: wire.Offer) -> None:
-        proposal = self._desk.check(offer)
-        if not self._desk.joined:
+    async def _join(self, stream: Stream, rpc: Any, offer: wire.Offer) -> None:
+        proposal = self._handler.check(offer)
+        if not self._handler.joined:
             loop = asyncio.get_running_loop()
-            considering = loop.run_in_executor(self._worker, self._desk.join, proposal)
+            considering = loop.run_in_executor(self._worker, self._handler.join, proposal)
             try:
                 await considering
             except Exception:
                 with suppress(DisconnectedError):
-                    await line.send(wire.Frame(refusal=wire.Refusal(reason="declined")))
-                await _hang_up(stream, asyncio.ensure_future(line.next()))
+                    await stream.send(wire.Frame(refusal=wire.Refusal(reason="declined")))
+                await _finish(rpc, asyncio.ensure_future(stream.next()))
                 raise
             self._chunk = min(offer.chunk, CHUNK) or CHUNK
-        await line.send(wire.Frame(accept=wire.Accept(fingerprint=self._desk.fingerprint)))
-        self._event("joined", fingerprint=self._desk.fingerprint)
+        await stream.send(wire.Frame(accept=wire.Accept(fingerprint=self._handler.fingerprint)))
+        self._notify("joined", fingerprint=self._handler.fingerprint)
 
-    async def _serve(self, line: Line, stream: Any, run: bytes) -> None:
+    async def _serve(self, stream: Stream, rpc: Any, run: bytes) -> None:
         """Answer calls until the model comes."""
         answering: set[asyncio.Task[None]] = set()
-        reading = asyncio.ensure_future(line.next())
+        reading = asyncio.ensure_future(stream.next())
         try:
             while True:
                 done, _ = await asyncio.wait(
@@ -169,59 +169,61 @@ class Client:
                     continue
                 frame = reading.result()
                 if frame.HasField("call"):
-                    buffer = await self._body(line, frame.call.body)
+                    buffer = await self._body(stream, frame.call.body)
                     answering.add(
-                        asyncio.ensure_future(self._respond(line, run, frame.call, buffer))
+                        asyncio.ensure_future(self._respond(stream, run, frame.call, buffer))
                     )
                 elif frame.HasField("result"):
-                    buffer = await self._body(line, frame.result.body)
+                    buffer = await self._body(stream, frame.result.body)
                     files = unpack(frame.result.body, buffer)
                     await asyncio.to_thread(self._participant.receive, files)
-                    await line.send(wire.Frame(received=wire.Received()))
-                    await _hang_up(stream, asyncio.ensure_future(line.next()))
+                    await stream.send(wire.Frame(received=wire.Received()))
+                    await _finish(rpc, asyncio.ensure_future(stream.next()))
                     return
                 else:
                     refused(frame)
-                reading = asyncio.ensure_future(line.next())
+                reading = asyncio.ensure_future(stream.next())
         except FedTopicsError:
-            await _hang_up(stream, reading)
+            await _finish(rpc, reading)
             raise
         finally:
             for task in (reading, *answering):
                 task.cancel()
             await asyncio.gather(reading, *answering, return_exceptions=True)
 
-    async def _body(self, line: Line, body: wire.Body) -> memoryview:
-        if body_size(body) > LARGEST:
+    async def _body(self, stream: Stream, body: wire.Body) -> memoryview:
+        if body_size(body) > LARGEST_CALL:
             raise FederationError(f"The server sent a message of {body_size(body):,} bytes.")
-        return await line.body(body)
+        return await stream.body(body)
 
-    async def _respond(self, line: Line, run: bytes, call: wire.Call, buffer: memoryview) -> None:
-        """Work a call, or take the answer that was worked before; send it."""
+    async def _respond(
+        self, stream: Stream, run: bytes, call: wire.Call, buffer: memoryview
+    ) -> None:
+        """Execute a call, or take the answer of an earlier attempt; send it."""
         if self._answer is None or self._key != (run, call.id):
             # An older call's answer is dropped: nobody waits for it.
             self._key = run, call.id
             loop = asyncio.get_running_loop()
-            self._answer = loop.run_in_executor(self._worker, self._work, call, buffer)
-        ready = await asyncio.shield(self._answer)
-        await line.send(ready.answer.frame, ready.chunks)
-        if ready.answer.error is not None:
-            raise ready.answer.error
+            self._answer = loop.run_in_executor(self._worker, self._prepare, call, buffer)
+        prepared = await asyncio.shield(self._answer)
+        await stream.send(prepared.answer.frame, prepared.chunks)
+        if prepared.answer.error is not None:
+            raise prepared.answer.error
 
-    def _work(self, call: wire.Call, buffer: memoryview) -> _Ready:
-        answer = self._desk.work(call, buffer)
+    def _prepare(self, call: wire.Call, buffer: memoryview) -> _PreparedAnswer:
+        answer = self._handler.handle(call, buffer)
         packed = answer.packed
-        return _Ready(answer, [] if packed is None else chunks(packed, self._chunk))
+        return _PreparedAnswer(answer, [] if packed is None else chunks(packed, self._chunk))
 
 
 class _AgainError(FederationError):
     """The server refused, and trying again later can help."""
 
 
-async def _hang_up(stream: Any, reading: asyncio.Future[wire.Frame]) -> None:
-    """Wait until the server has read what was said last; to end a stream at once would lose it."""
+async def _finish(rpc: Any, reading: asyncio.Future[wire.Frame]) -> None:
+    """Wait until the server has read what was said last; closing at once would lose it."""
     with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
-        await stream.done_writing()
+        await rpc.done_writing()
     await asyncio.wait({reading}, timeout=GOODBYE)
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
@@ -245,10 +247,10 @@ def _hello(name: str, versions: Versions, look: bool = False) -> wire.Hello:
     )
 
 
-async def _offer(line: Line, hello: wire.Hello) -> wire.Offer:
+async def _offer(stream: Stream, hello: wire.Hello) -> wire.Offer:
     async def exchange() -> wire.Frame:
-        await line.send(wire.Frame(hello=hello))
-        return await line.next()
+        await stream.send(wire.Frame(hello=hello))
+        return await stream.next()
 
     frame = await asyncio.wait_for(exchange(), CONNECT)
     refused(frame)
@@ -280,8 +282,8 @@ def look(
 
     async def ask() -> wire.Offer:
         async with _channel(address, credentials) as channel:
-            stream = channel.stream_stream(f"/{SERVICE}/Join")()
-            return await _offer(Line(stream.read, stream.write), hello)
+            rpc = channel.stream_stream(f"/{SERVICE}/Join")()
+            return await _offer(Stream(rpc.read, rpc.write), hello)
 
     try:
         return proposed(asyncio.run(ask()))

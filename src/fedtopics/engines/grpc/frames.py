@@ -42,7 +42,7 @@ class DisconnectedError(Exception):
     """The other side is gone."""
 
 
-class Line:
+class Stream:
     """One end of a stream: whole messages out, frames in, bytes counted.
 
     Parameters
@@ -64,7 +64,7 @@ class Line:
         self._lock = asyncio.Lock()
         self.sent = 0
         self.received = 0
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
 
     async def send(self, frame: wire.Frame, chunks: Iterable[bytes] = ()) -> None:
         """Send a message: a frame and the chunks of its body."""
@@ -122,7 +122,7 @@ class Line:
         if raw is grpc.aio.EOF:
             raise DisconnectedError
         self.received += len(raw)
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         return bytes(raw)
 
     async def _beat(self) -> None:

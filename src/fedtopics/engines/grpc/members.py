@@ -1,4 +1,4 @@
-"""What the server knows of its clients, and what it tells the method's thread about them."""
+"""The clients of a study as the server sees them, the calls to them, the memory of replies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.grpc.frames import Line
+from fedtopics.engines.grpc.frames import Stream
 from fedtopics.engines.values import Packed
 
 
@@ -37,26 +37,26 @@ class Call:
 
 
 @dataclass
-class Member:
+class GrpcMember:
     """A client of the study, here or not."""
 
     name: str
-    line: Line | None = None
+    stream: Stream | None = None
     process: bytes = b""
-    heard: set[int] = field(default_factory=set)  # ids of the standing calls that it answered
-    ready: bool = False  # has heard them all
+    answered: set[int] = field(default_factory=set)  # ids of standing calls
+    ready: bool = False  # has answered all standing calls
     call: Call | None = None  # not answered yet
-    waits: bool = False  # its reply has come, and waits for room in memory
+    waits_for_memory: bool = False  # its reply has come, and the server has no room for it yet
     late: int | None = None  # id of a call whose reply is still to come, and counts for nothing
     excluded: str = ""
     received_model: asyncio.Event = field(default_factory=asyncio.Event)
-    gone_bytes: list[int] = field(default_factory=lambda: [0, 0])  # sent, received on older lines
+    earlier_bytes: tuple[int, int] = (0, 0)  # sent, received on earlier streams
 
     @property
     def available(self) -> bool:
         """Whether it can be called."""
         return (
-            self.line is not None
+            self.stream is not None
             and self.ready
             and self.call is None
             and self.late is None
@@ -68,7 +68,7 @@ class Member:
         """What a person would say of it."""
         if self.excluded:
             return f"excluded: {self.excluded}"
-        if self.line is None:
+        if self.stream is None:
             return "not connected"
         if not self.ready:
             return "starting"
@@ -79,9 +79,9 @@ class Member:
     @property
     def bytes(self) -> tuple[int, int]:
         """Bytes sent to it and received from it."""
-        line = self.line
-        sent, received = self.gone_bytes
-        return (sent + line.sent, received + line.received) if line else (sent, received)
+        stream = self.stream
+        sent, received = self.earlier_bytes
+        return (sent + stream.sent, received + stream.received) if stream else (sent, received)
 
 
 class Budget:

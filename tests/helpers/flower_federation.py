@@ -202,7 +202,7 @@ class Machine:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        for note in self.folder.rglob("standby.json"):
+        for note in self.folder.rglob("resident_process.json"):
             if f"at-{name}" in str(note):
                 with suppress(OSError, ValueError):
                     os.kill(json.loads(note.read_text())["process"], signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What an engine between machines offers to `rounds`: who is there, calls, what came of them."""
+"""What an engine between machines offers to `rounds`: who is there, calls, events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedtopics.engines import wire_pb2 as wire
 
 
 @dataclass(frozen=True)
-class Arrived:
+class ReplyArrived:
     """A reply, as `values.unpack` takes it."""
 
     name: str
@@ -21,27 +21,27 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class Failed:
+class CallFailed:
     """A call without a reply."""
 
     name: str
     call: int
     reason: str
-    bad: bool  # the client's own doing, not the network's
+    bad: bool  # the client's fault, not the network's
 
 
 @dataclass(frozen=True)
-class Noted:
-    """Something else happened to a client; its kind is one of those in docs/deployment.md."""
+class StatusChange:
+    """A client came, went or was refused; its kind is one of those in docs/deployment.md."""
 
     kind: str
     name: str
     reason: str = ""
 
 
-Happening = Arrived | Failed | Noted
+Event = ReplyArrived | CallFailed | StatusChange
 
-# What a client says of a failure; why it failed stays with it.
+# Kinds of failure that a client sends, as the server says them; the reason stays with the client.
 FAILURES = {
     "policy": "its own policy keeps the reply",
     "input": "its documents or its settings do not allow it",
@@ -50,7 +50,7 @@ FAILURES = {
 }
 
 
-class Membership(Protocol):
+class Member(Protocol):
     """A client of the study, here or not."""
 
     @property
@@ -71,17 +71,17 @@ class Membership(Protocol):
 
 
 class Inbox(Protocol):
-    """What happened, in the order in which it happened."""
+    """Events in the order in which they happened."""
 
-    def get(self, *, timeout: float) -> Happening:
+    def get(self, *, timeout: float) -> Event:
         """Take the next; raise `queue.Empty` if nothing happens for so many seconds."""
 
 
-class Lines(Protocol):
+class Connections(Protocol):
     """The server's end of an engine: who is there, what each was asked, what came back."""
 
     @property
-    def members(self) -> Mapping[str, Membership]:
+    def members(self) -> Mapping[str, Member]:
         """The study's clients by name, sorted."""
 
     @property
@@ -103,21 +103,21 @@ class Lines(Protocol):
     ) -> int:
         """Call a function of some members; return the call's id.
 
-        A standing call is repeated to every client that starts anew later; replies to a bounded
-        one may wait for `room`.
+        A standing call is repeated to every client that restarts later; replies to a bounded
+        one may wait for `release`.
         """
 
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call; or for those alone that have not come."""
 
-    def room(self, size: int, next_name: str) -> None:
-        """Give back the room of replies that were added up; say whose is next."""
+    def release(self, size: int, next_name: str) -> None:
+        """Free the memory of replies that were added up; say whose reply is next."""
 
     def exclude(self, name: str, reason: str) -> None:
         """Send a client away for good."""
 
-    def hand_out(self, files: Mapping[str, Any], patience: float) -> list[str]:
-        """Give the final model to all clients that are there; return who has it."""
+    def send_model(self, files: Mapping[str, Any], patience: float) -> list[str]:
+        """Send the final model to all clients that are there; return who has it."""
 
     def stop(self, reason: str = "", again: bool = False) -> None:
         """Say goodbye to all clients, with a reason if the study failed."""
