@@ -57,13 +57,16 @@ class TopicClient(ABC, Generic[Settings]):
         Its policy is kept by the half itself, besides the client's door.
     """
 
+    questions = 1
+    """How many lists of words it may be asked about, to count pairs."""
+
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
         self.name = site.name
         self.site = site
         self.settings = plan.settings
         self.min_documents = site.policy.min_documents
-        self._rarest_allowed = site.policy.min_document_frequency
-        self._rarest = max(plan.limits.min_document_frequency, self._rarest_allowed)
+        self.least_frequency = site.policy.min_document_frequency
+        self._rarest = max(plan.limits.min_document_frequency, self.least_frequency)
         self._seed = (plan.seed, int.from_bytes(site.name.encode()))
         self._corpus = site.corpus
         self._text = plan.text
@@ -125,11 +128,6 @@ class TopicClient(ABC, Generic[Settings]):
         """Count these words in the documents, each in its column."""
         return self._counts.columns(words)
 
-    @leaves("Their number.")
-    def size(self) -> dict[str, Any]:
-        """Count the documents, where the vocabulary is known already."""
-        return {"documents": len(self._corpus)}
-
     def forget(self) -> None:
         """Begin a study: what was sent before is of another one."""
 
@@ -183,7 +181,7 @@ class TopicClient(ABC, Generic[Settings]):
         total = np.zeros((self.n_topics(**model), self.bag.shape[1]))
         for rows, theta in self.thetas(**model):
             total += theta.T @ self.bag[rows]
-        total[:, self._frequency < self._rarest] = 0
+        total[:, document_frequency(self.bag) < self._rarest] = 0
         return {"sums": total, "documents": len(self.known)}
 
     @leaves(
@@ -211,23 +209,6 @@ class TopicClient(ABC, Generic[Settings]):
         counts = count_pairs(self._corpus, self._text, words, topics, windows)
         return counts | {"documents": len(self._corpus)}
 
-    @property
-    def questions(self) -> int:
-        """How often it may be asked for pairs of other words."""
-        return 1
-
-    @property
-    def _frequency(self) -> NDArray[np.int64]:
-        """In how many documents each word is."""
-        return np.bincount(self.bag.indices, minlength=self.bag.shape[1])
-
-    def frequent(self) -> sparse.csr_array:
-        """Return the bag of words without those that are rarer than the policy allows."""
-        kept = self.bag.copy()
-        kept.data[self._frequency[kept.indices] < self._rarest_allowed] = 0
-        kept.eliminate_zeros()
-        return kept
-
     def check(self, vocabulary: str) -> None:
         """Refuse a call for another vocabulary than the agreed one."""
         if vocabulary != self._fingerprint:
@@ -235,6 +216,19 @@ class TopicClient(ABC, Generic[Settings]):
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
                 f"{self._fingerprint or 'none'}; begin the study anew."
             )
+
+
+def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
+    """Return in how many documents each word is."""
+    return np.bincount(bag.indices, minlength=bag.shape[1])
+
+
+def frequent(bag: sparse.csr_array, least: int) -> sparse.csr_array:
+    """Return the bag of words without those that are in fewer documents."""
+    kept = bag.copy()
+    kept.data[document_frequency(bag)[kept.indices] < least] = 0
+    kept.eliminate_zeros()
+    return kept
 
 
 def in_order(rows: Documents) -> Iterator[Documents]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from fedtopics.inference.points import (
     sums_by_label,
     weighted_sums,
 )
-from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.client import Documents, TopicClient, frequent, leaves
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.released_labels import ReleasedLabels
@@ -150,15 +149,13 @@ class ClusterClient(TopicClient[Settings]):
         """Return which points are of a half of the documents, or all of them.
 
         Where one of the halves has fewer documents than the policy asks for in a reply, neither
-        has any: what is told of all less what is told of one is the other.
+        has any: what is sent of all less what is sent of one is the other.
         """
-        return self._halves[half] if half in (0, 1) else slice(None)
-
-    @cached_property
-    def _halves(self) -> list[Documents]:
+        if half not in (0, 1):
+            return slice(None)
         shuffled = np.random.default_rng([*self._seed, SEED]).permutation(len(self.known))
-        halves = [np.sort(shuffled[half::2]) for half in (0, 1)]
-        return halves if len(halves[1]) >= self.min_documents else [rows[:0] for rows in halves]
+        enough = len(shuffled) // 2 >= self.min_documents
+        return np.sort(shuffled[half::2]) if enough else shuffled[:0]
 
     @leaves(
         "For each clustering: with how much weight the documents are members of each cluster; "
@@ -222,7 +219,15 @@ class ClusterClient(TopicClient[Settings]):
             What finds the clusters.
         """
         self.check(vocabulary)
-        labels = [self._labels_by({"origin": origin, **clusters}) for clusters in (first, second)]
+        labels = []
+        for clusters in (first, second):
+            weights = self.checked({"origin": origin, **clusters}, Discriminants)
+            inference = Discriminants(self.bag.shape[1], self.settings)
+            parts = (
+                shares.argmax(1)
+                for _, shares in inference.memberships(weights, self.points(origin))
+            )
+            labels.append(np.concatenate([np.zeros(0, np.int64), *parts]))
         table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
         np.add.at(table, tuple(labels), 1)
         together, one, other, all_ = (
@@ -278,7 +283,11 @@ class ClusterClient(TopicClient[Settings]):
             inference = self._inference()
             embeddings = None if inference.sees_words else self._embeddings[self.known]
             # Of the words that enough documents here have: a centre names the others as well.
-            words = self.frequent()[self.known] if inference.sees_words else None
+            words = (
+                frequent(self.bag, self.least_frequency)[self.known]
+                if inference.sees_words
+                else None
+            )
             self._points = key, inference.points(origin, words, embeddings)
         return self._points[1]
 
@@ -286,24 +295,6 @@ class ClusterClient(TopicClient[Settings]):
     def n_dimensions(self) -> int:
         """Length of a point."""
         return self._inference().n_dimensions
-
-    def expect(self, array: Any, shape: tuple[int | None, ...], round_: int) -> None:
-        """Refuse an array of another shape or kind; None is any length.
-
-        Raises
-        ------
-        StudyError
-            If it is none of numbers, of another shape, or has NaN.
-        """
-        given = getattr(array, "shape", ())
-        fits = len(given) == len(shape) and all(
-            want in (None, length) for want, length in zip(shape, given, strict=True)
-        )
-        if not fits or array.dtype != np.float64 or not np.isfinite(array).all():
-            raise StudyError(
-                f"Client {self.name!r} was sent clusters that are none in round {round_}; find out "
-                "what the server runs."
-            )
 
     def enough(self, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
         """Leave out the sums of clusters that are of too few documents.
@@ -345,9 +336,19 @@ class ClusterClient(TopicClient[Settings]):
         shape = self.settings.model_copy(update={"n_components": number})
         return (kind or self.inference)(self.bag.shape[1], shape)
 
-    def _labels_by(self, weights: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
-        checked = self.checked(weights, Discriminants)
-        points = self.points(checked["origin"])
-        inference = Discriminants(self.bag.shape[1], self.settings)
-        labels = (shares.argmax(1) for _, shares in inference.memberships(checked, points))
-        return np.concatenate([np.zeros(0, np.int64), *labels])
+    def expect(self, array: Any, shape: tuple[int | None, ...], round_: int) -> None:
+        """Refuse an array of another shape or kind than sums of points; None is any length."""
+        if not is_finite_array(array, shape):
+            raise StudyError(
+                f"Client {self.name!r} was sent clusters that are none in round {round_}; find out "
+                "what the server runs."
+            )
+
+
+def is_finite_array(array: Any, shape: tuple[int | None, ...]) -> bool:
+    """Tell whether it is a float64 array of this shape without NaN; None is any length."""
+    sizes = getattr(array, "shape", ())
+    fits = len(sizes) == len(shape) and all(
+        want in (None, length) for want, length in zip(shape, sizes, strict=True)
+    )
+    return fits and array.dtype == np.float64 and bool(np.isfinite(array).all())

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedtopics.errors import DataError
 from fedtopics.methods.anchors import project
-from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.client import Documents, TopicClient, frequent, leaves
 from fedtopics.methods.settings import MinibatchSettings
 
 Settings = TypeVar("Settings", bound=MinibatchSettings)
@@ -92,6 +92,11 @@ class MinibatchClient(TopicClient[Settings]):
             calls["projections"] = "once, before the first round"
         return calls
 
+    @leaves("Their number.")
+    def size(self) -> dict[str, Any]:
+        """Count the documents, where the vocabulary is known already."""
+        return {"documents": len(self._corpus)}
+
     @property
     def held_back(self) -> float:
         """Share of the documents that training does not see."""
@@ -114,7 +119,7 @@ class MinibatchClient(TopicClient[Settings]):
     def projections(self, vocabulary: str) -> dict[str, Any]:
         """Sum what stands beside each word in a document, in a random projection."""
         self.check(vocabulary)
-        sums = project(self.frequent(), self._seed[0])
+        sums = project(frequent(self.bag, self.least_frequency), self._seed[0])
         return sums | {"documents": self.bag.shape[0]}
 
     def minibatch(self, vocabulary: str, number: int) -> Documents:

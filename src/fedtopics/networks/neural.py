@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -79,7 +79,7 @@ class NeuralTopicModel(ABC):
         """The stretches before the posterior."""
         if self.settings.layer_norm:
             return ()
-        return (Stage("posterior", self._hidden, self._posterior_norm),)
+        return (Stage("posterior", self._hidden, partial(_posterior_norm, self.dtype)),)
 
     @abstractmethod
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
@@ -120,26 +120,22 @@ class NeuralTopicModel(ABC):
             weights["encoder_words"] = self.uniform(generator, self.n_words**-0.5, self.n_words, h1)
         if self.sees_embedding:
             weights["encoder_embedding"] = self.uniform(generator, dimension**-0.5, dimension, h1)
-        return weights | {
+        weights |= {
             "encoder_bias": self.uniform(generator, seen**-0.5, h1),
             "hidden": self.uniform(generator, h1**-0.5, h1, h2),
             "hidden_bias": self.uniform(generator, h1**-0.5, h2),
             "posterior": self.uniform(generator, h2**-0.5, h2, 2 * k),
             **self.draw_decoder(generator),
-            **self._draw_centres(generator),
         }
+        if self.sees_embedding and self.settings.embedding_weight > 0:
+            weights["embedding_centres"] = self.uniform(generator, 0.1, k, dimension)
+        return weights
 
     def draw_decoder(self, generator: torch.Generator) -> Tensors:
         """Draw the decoder's matrices: beta_logits, shape (n_topics, n_words)."""
         k = self.settings.n_components
         bound = math.sqrt(6 / (k + self.n_words))
         return {"beta_logits": self.uniform(generator, bound, k, self.n_words)}
-
-    def _draw_centres(self, generator: torch.Generator) -> Tensors:
-        if not self.sees_embedding or self.settings.embedding_weight == 0:
-            return {}
-        shape = (self.settings.n_components, self.settings.embedding.dimension)
-        return {"embedding_centres": self.uniform(generator, 0.1, *shape)}
 
     def uniform(self, generator: torch.Generator, bound: float, *shape: int) -> Tensor:
         """Draw between -bound and bound."""
@@ -267,7 +263,11 @@ class NeuralTopicModel(ABC):
     def divergence(self, weights: Tensors, mu: Tensor, log_variance: Tensor) -> Tensor:
         """Kullback-Leibler divergence of the posterior from the Laplace-approximated Dirichlet."""
         if self.settings.learn_prior:
-            distance = mu - weights["prior_mean"]
+            # Batch normalisation centres mu: what would be left of the gradient are rounding
+            # errors, of which Adam makes whole steps.
+            centred = not self.settings.layer_norm and self.settings.posterior_gain is None
+            mean = weights["prior_mean"]
+            distance = mu - (mean.detach() if centred else mean)
             log_prior = weights["prior_log_variance"]
         else:
             distance = mu
@@ -293,13 +293,11 @@ class NeuralTopicModel(ABC):
         wide = posterior.double()
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
 
-    def _posterior_norm(self, weights: Tensors, totals: Tensor, n: float) -> Tensors:
-        mean, square = (totals / n).chunk(2)
-        variance = (square - mean.square()).clamp(min=0)
-        return {
-            "mean": mean.to(self.dtype),
-            "scale": (variance + EPSILON).rsqrt().to(self.dtype),
-        }
+
+def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: float) -> Tensors:
+    mean, square = (totals / n).chunk(2)
+    variance = (square - mean.square()).clamp(min=0)
+    return {"mean": mean.to(dtype), "scale": (variance + EPSILON).rsqrt().to(dtype)}
 
 
 def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:

@@ -22,6 +22,7 @@ from fedtopics.methods.kmeans.lloyd import Partition
 from fedtopics.methods.training import Step
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
+LITTLE = 1e-6  # of a document
 RAREST = 1e-3  # a cluster's share of an even one, from which on it gets no more help
 
 
@@ -50,9 +51,16 @@ class Split:
 
     @classmethod
     def of(cls, clusters: Partition) -> Split:
-        """Return what k-means found, before any bias."""
+        """Return what k-means found, before any bias.
+
+        A cluster that nobody is in is as if a little of a document were at its centre: two of them
+        would be the same otherwise, and stay so.
+        """
         none = np.zeros_like(clusters.counts)
-        return cls(clusters.sums, clusters.counts, none, np.zeros(len(none)))
+        counts = np.where(clusters.counts > 0, clusters.counts, LITTLE)
+        empty = clusters.counts[..., None] == 0
+        sums = np.where(empty, LITTLE * clusters.centres, clusters.sums)
+        return cls(sums, counts, none, np.zeros(len(none)))
 
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""

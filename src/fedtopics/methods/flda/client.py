@@ -12,7 +12,13 @@ from scipy import sparse
 from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.theta import LDAPrior
-from fedtopics.methods.client import Documents, TopicClient, in_order, leaves
+from fedtopics.methods.client import (
+    Documents,
+    TopicClient,
+    document_frequency,
+    in_order,
+    leaves,
+)
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.methods.plan import Plan, Site
@@ -42,7 +48,6 @@ class FLDAClient(TopicClient[FLDASettings]):
             self._arrivals = Arrivals(site.corpus, self.settings, site.folder, site.growing)
         except DataError as error:
             raise DataError(f"Client {site.name!r}: {error}") from None
-        self._asked = 0
         self._lists: set[str] = set()
 
     @staticmethod
@@ -87,7 +92,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         **packed
             The server's topics, see `pack_topics`.
         """
-        self._asked += 1
+        self.questions += 1  # one a round, and one at the end
         known = unpack_topics(packed)
         topics = dict(zip(ids, known or [], strict=False))
         chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]
@@ -155,11 +160,6 @@ class FLDAClient(TopicClient[FLDASettings]):
             counts = dict.fromkeys(counts, 0)
         return counts
 
-    @property
-    def questions(self) -> int:
-        """How many lists of words the server may ask about: one a round, and one at the end."""
-        return self._asked + 1
-
     @leaves(
         "Two numbers for each word that enough of the documents have, zeros for the rest; the "
         "number of documents."
@@ -167,10 +167,11 @@ class FLDAClient(TopicClient[FLDASettings]):
     def word_counts(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents with each word of the topics, and its occurrences."""
         self.check(vocabulary)
-        kept = self._frequency >= self._rarest
+        frequency = document_frequency(self.bag)
+        kept = frequency >= self._rarest
         occurrences = np.asarray(self.bag.sum(0), np.int64) * kept
         return {
-            "containing": self._frequency * kept,
+            "containing": frequency * kept,
             "occurrences": occurrences,
             "documents": self.bag.shape[0],
         }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.client import Documents, in_order, leaves
+from fedtopics.methods.client import Documents, frequent, in_order, leaves
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.minibatches import MinibatchClient
 
@@ -37,7 +37,7 @@ class LDAClient(MinibatchClient[LDASettings]):
 
     def prepare(self, length: float) -> None:
         """Leave rare words out."""
-        self.bag = self.frequent()
+        self.bag = frequent(self.bag, self.least_frequency)
 
     @leaves(
         "For each word that enough of the client's documents have and that occurs in the "
