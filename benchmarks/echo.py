@@ -16,7 +16,9 @@ from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.message_client import Answering
 from fedtopics.engines.message_server import Carrier, Messages
 from fedtopics.engines.rounds import RemoteClients, Rules
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.base import Clients
 
 PROPOSAL = Proposal("0", "gfedntm", 1, {}, "benchmark")

@@ -24,7 +24,8 @@ from fedtopics.engines.grpc import client as engine
 from fedtopics.engines.grpc.frames import CHUNK_TAG, Line
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FedTopicsError
-from fedtopics.federation.privacy import Door, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import GrpcParticipation
 from fedtopics.methods.aggregation import Rows
 from fedtopics.pki import Identity

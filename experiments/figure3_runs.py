@@ -14,7 +14,7 @@ from scipy.special import softmax
 
 from experiments.rows import OnEvent
 from fedtopics.datasets import SyntheticClients, synthetic_lda
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import refine

@@ -26,7 +26,7 @@ from experiments.rows import OnEvent, Rows, digest
 from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words

@@ -20,7 +20,7 @@ from experiments.report import require
 from experiments.rows import OnEvent, Rows, digest
 from fedtopics import __version__
 from fedtopics.datasets import split_clients
-from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows

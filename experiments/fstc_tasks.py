@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from experiments.settings import FileSettings
 from fedtopics.datasets import split_clients
 from fedtopics.errors import StudyError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Columns, Corpus
 

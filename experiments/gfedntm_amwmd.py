@@ -29,7 +29,7 @@ from experiments.rows import OnEvent
 from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.metrics import WordVectors, read_word_vectors

@@ -12,7 +12,7 @@ import click
 from pydantic import BaseModel
 
 from fedtopics import cli
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import ClientData, Study
 from fedtopics.methods.registry import CLIENT_HALVES
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         ShortTextClustering,
         ZeroShotTM,
     )
-    from fedtopics.federation.privacy import Policy
+    from fedtopics.federation.policy import Policy
     from fedtopics.federation.simulation import train
     from fedtopics.federation.study import Study
     from fedtopics.model.topic_model import TopicModel
@@ -37,7 +37,7 @@ _HOMES = {
     "Corpus": "text.corpus",
     "GuidedLDA": "estimators",
     "NeuralLDA": "estimators",
-    "Policy": "federation.privacy",
+    "Policy": "federation.policy",
     "ProdLDA": "estimators",
     "ShortTextClustering": "estimators",
     "Study": "federation.study",

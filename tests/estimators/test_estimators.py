@@ -19,7 +19,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from fedtopics import LDA, CombinedTM, NeuralLDA, Policy, ProdLDA, ZeroShotTM
 from fedtopics.errors import DataError, PolicyError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.metrics import purity
 from fedtopics.text.corpus import Corpus, pool
 

@@ -24,7 +24,9 @@ from fedtopics.errors import (
     RunError,
     StudyError,
 )
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy, summarise_ledger
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import GrpcParticipation, serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study

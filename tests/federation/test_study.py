@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study, check_client_name, example_study
 from fedtopics.methods.registry import GFedNTMClient
 from fedtopics.text.corpus import Corpus

@@ -11,8 +11,9 @@ from typing import Any
 from fedtopics.engines.message_client import Answering
 from fedtopics.engines.message_server import Messages
 from fedtopics.engines.rounds import RemoteClients
+from fedtopics.federation.door import Door
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel

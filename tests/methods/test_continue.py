@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from fedtopics.errors import PolicyError, RunError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Policy, summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.gfedntm.method import GFedNTM

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import DataError, RunError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.gibbs import Sampled, sample_topics

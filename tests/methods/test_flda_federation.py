@@ -11,7 +11,8 @@ import pytest
 
 from fedtopics.engines.grpc import client, server
 from fedtopics.engines.grpc.server import Server
-from fedtopics.federation.privacy import OPEN_POLICY, Policy, summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import GrpcParticipation, serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans as PooledKMeans
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Policy, summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.clusters import ALL

@@ -142,7 +142,7 @@ def client(
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --follow they
     may still come: rows at the end of the file, or new files in the folder.
     """
-    from fedtopics.federation.privacy import Policy
+    from fedtopics.federation.policy import Policy
     from fedtopics.federation.server import GrpcParticipation
     from fedtopics.pki import Identity
     from fedtopics.text.arrivals import Follow

@@ -205,7 +205,7 @@ def ledger(run: Path, as_json: bool) -> None:
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
-    from fedtopics.federation.privacy import find_ledgers, summarise_ledger
+    from fedtopics.federation.ledger import find_ledgers, summarise_ledger
 
     paths = {run.resolve().parent.name: run} if run.is_file() else find_ledgers(run)
     if not paths:

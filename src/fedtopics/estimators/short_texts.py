@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import StudyError
 from fedtopics.estimators.base import TopicEstimator, known
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.text.corpus import Corpus
 
 

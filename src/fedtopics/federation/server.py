@@ -28,7 +28,7 @@ from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.doctor import why_not
 from fedtopics.federation.participant import OnEvent, Participation
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import VERSIONS

@@ -12,7 +12,9 @@ from typing import Any
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError
-from fedtopics.federation.privacy import Door, Ledger, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.site import Workplace

@@ -22,7 +22,8 @@ from pydantic import (
 )
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import Policy, explain
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study_file import explain
 from fedtopics.methods.registry import (
     CLIENT_HALVES,
     SERVER_HALVES,

@@ -24,7 +24,7 @@ from experiments.rows import Rows, digest
 from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import refine

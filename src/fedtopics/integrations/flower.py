@@ -222,8 +222,8 @@ def client_data(config: Mapping[str, Any]) -> ClientData:
     """
     from pydantic import ValidationError
 
-    from fedtopics.federation.privacy import explain
     from fedtopics.federation.study import ClientData
+    from fedtopics.federation.study_file import explain
 
     given = {key.replace("-", "_"): value for key, value in config.items()}
     try:

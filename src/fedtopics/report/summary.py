@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.extras import VERSION
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.inference.clusters import ClusterInference
 from fedtopics.methods.registry import what_leaves
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words

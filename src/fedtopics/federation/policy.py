@@ -1,0 +1,61 @@
+"""What a client lets out, whatever a server asks for; no server can change it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedtopics.errors import PolicyError, StudyError
+from fedtopics.federation.study_file import explain
+
+
+class Policy(BaseModel):
+    """What a client lets out, whatever a server asks for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    methods: tuple[str, ...] = Field(
+        ("gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc", "fsccl"),
+        description="methods that may run",
+    )
+    min_documents: int = Field(
+        10, ge=1, description="a reply must sum over at least this many documents"
+    )
+    min_document_frequency: int = Field(
+        5, ge=1, description="a word may leave only if this many documents have it"
+    )
+    max_rounds: int = Field(100_000, ge=1, description="most rounds of a study")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Policy:
+        """Read a policy from a TOML file.
+
+        Raises
+        ------
+        StudyError
+            If the file is missing, is not TOML, or has an unknown key.
+        """
+        try:
+            return cls(**tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+            raise StudyError(f"The policy {path} cannot be used: {explain(error)}") from None
+
+    def check_method(self, client: str, method: str) -> None:
+        """Refuse a method that is not allowed.
+
+        Raises
+        ------
+        PolicyError
+            Before anything was computed.
+        """
+        if method not in self.methods:
+            raise PolicyError(
+                f"The policy of client {client!r} does not allow the method {method!r}; "
+                "add it to the policy's methods."
+            )
+
+
+OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1)
+"""For documents that stay in one's own hands: one corpus, trained where it is."""
