@@ -32,7 +32,8 @@ from fedtopics.federation.study import Study
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Columns, Corpus, pool
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus, pool
 from fedtopics.text.vocabulary import TextRules, tokens
 
 CLIENTS = ("client1", "client2", "client3")

@@ -34,7 +34,8 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.metrics import WordVectors, read_word_vectors
 from fedtopics.model.shown_words import SHOWN
-from fedtopics.text.corpus import Columns, Corpus, pool
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus, pool
 from fedtopics.text.embeddings import EmbeddingSettings, word_vectors
 from fedtopics.text.encoders import sentence_encoder
 

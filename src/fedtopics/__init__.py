@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from fedtopics.federation.simulation import train
     from fedtopics.federation.study import Study
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.corpus import Columns, Corpus
+    from fedtopics.text.columns import Columns
+    from fedtopics.text.corpus import Corpus
 
 _HOMES = {
     "FLDA": "estimators",
     "LDA": "estimators",
-    "Columns": "text.corpus",
+    "Columns": "text.columns",
     "CombinedTM": "estimators",
     "Corpus": "text.corpus",
     "GuidedLDA": "estimators",

@@ -19,7 +19,8 @@ from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.methods.flda.method import FLDAClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, federated, partner, until
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 from tests.methods.test_exactness import assert_same_bits

@@ -146,7 +146,8 @@ def client(
     from fedtopics.federation.server import GrpcParticipation
     from fedtopics.pki import Identity
     from fedtopics.text.arrivals import Follow
-    from fedtopics.text.corpus import Columns, Corpus
+    from fedtopics.text.columns import Columns
+    from fedtopics.text.corpus import Corpus
 
     if insecure != (identity is None) or insecure != (name is not None):
         raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")

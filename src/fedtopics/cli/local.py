@@ -181,7 +181,8 @@ def transform(
     FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.corpus import Columns, Corpus
+    from fedtopics.text.columns import Columns
+    from fedtopics.text.corpus import Corpus
 
     found = TopicModel.from_pretrained(model)
     corpus = Corpus.read(file, Columns(text=text, tokens=tokens, embedding=embedding))

@@ -42,7 +42,8 @@ from fedtopics.methods.site import HERE, Workplace
 from fedtopics.methods.warm_start import Start, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
 
