@@ -11,10 +11,11 @@ import numpy as np
 
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FederationError, PolicyError, RunError
+from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.study import ClientData, Study
+from fedtopics.federation.study import Study
 from fedtopics.files import cut_half_line
 from fedtopics.methods.registry import CLIENT_HALVES, what_leaves
 from fedtopics.methods.site import Workplace

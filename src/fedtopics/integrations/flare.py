@@ -19,9 +19,10 @@ from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.message_client import Answering
 from fedtopics.engines.message_server import to_message
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
+from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.server import lead
-from fedtopics.federation.study import ClientData, Study
+from fedtopics.federation.study import Study
 from fedtopics.federation.study_file import explain
 from fedtopics.integrations.flare_carrier import FlareCarrier, Place, ServerPart, SitePart, logger
 from fedtopics.integrations.flare_jobs import make_job
