@@ -16,7 +16,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.files import cut_half_line
+from fedtopics.files import cut_half_line, write_durably
 from fedtopics.methods.registry import CLIENT_HALVES, what_leaves
 from fedtopics.methods.site import Workplace
 from fedtopics.model.topic_model import TopicModel
@@ -97,7 +97,7 @@ class Participation:
         """Say what the study asks for, hold it against the policy, and join or raise."""
         study = self.look(proposal)
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        write_durably(self.out / "study.toml", study.to_toml().encode())
         ledger = self.out / "ledger.jsonl"
         if ledger.exists():
             cut_half_line(ledger)
@@ -166,7 +166,7 @@ class Participation:
         for name, content in files.items():
             if Path(name).name != name or name in ("", "..") or not isinstance(content, np.ndarray):
                 raise RunError("The server sent a model with a file that has no place in it.")
-            (folder / name).write_bytes(content.tobytes())
+            write_durably(folder / name, content.tobytes())
         model = TopicModel.from_pretrained(folder)
         self.corpus = self._workplace.grown() if self._workplace.grown else self.corpus
         corpus = model.embedded(self.corpus, self._workplace.embedding_model)

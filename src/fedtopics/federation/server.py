@@ -31,6 +31,7 @@ from fedtopics.federation.participant import OnEvent, Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
+from fedtopics.files import write_durably
 from fedtopics.methods.registry import VERSIONS
 from fedtopics.methods.warm_start import Start, Words
 from fedtopics.model.topic_model import TopicModel
@@ -142,7 +143,7 @@ def _conduct(
     run = RunFolder(out, study.identity(begun), study.checkpoint_every, resume, on_event, pause)
     reason, again = "", False
     try:
-        (out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        write_durably(out / "study.toml", study.to_toml().encode())
         run.event("study", **study.described)
         if begun is not None and begun.model is not None and not resume:
             run.event("continued", **begun.origin)
