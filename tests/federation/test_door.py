@@ -90,13 +90,23 @@ def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
     assert (tmp_path / "ledger.jsonl").read_text() == ""
 
 
-def test_door_refuses_a_late_round_before_it_calls() -> None:
+def test_door_refuses_one_round_too_many_before_it_calls() -> None:
     half = Echo(documents=10)
     guarded = door(half, Policy(max_rounds=3))
-    guarded.call("echo", {"round": 3})
-    with pytest.raises(PolicyError, match="policy of client 'north' ends at round 3"):
-        guarded.call("echo", {"round": 4})
-    assert half.calls == 1
+    for round_ in (0, 11, 12, 12, 11, 13):  # of a model that goes on after ten
+        guarded.call("echo", {"round": round_})
+    guarded.call("echo", {})
+    with pytest.raises(PolicyError, match="'north' allows 3 rounds, and the server asks for one"):
+        guarded.call("echo", {"round": 1})
+    guarded.call("echo", {"round": 13})
+    assert half.calls == 8
+
+
+def test_rounds_that_an_earlier_process_answered_count() -> None:
+    guarded = door(Echo(documents=10), Policy(max_rounds=1))
+    guarded.repeat("echo", {"round": 1})
+    with pytest.raises(PolicyError, match="allows 1 rounds"):
+        guarded.call("echo", {"round": 2})
 
 
 def test_door_says_whose_documents_are_unusable() -> None:

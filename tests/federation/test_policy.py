@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.policy import Policy
 
 
@@ -37,3 +37,18 @@ def test_unusable_policy(tmp_path: Path, content: str, message: str) -> None:
 def test_missing_policy(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="No such file"):
         Policy.read(tmp_path / "policy.toml")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("flda", 6, 30), "'north' does not allow the method 'flda'"),
+        (("lda", 7, 30), "asks for 7 rounds, the policy of client 'north' allows 6; nothing has"),
+        (("lda", 6, 29), "sums over at least 30 documents, and it has 29; nothing has left"),
+    ],
+)
+def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> None:
+    policy = Policy(methods=("lda",), max_rounds=6, min_documents=30)
+    policy.check_study("north", "lda", 6, 30)
+    with pytest.raises(PolicyError, match=message):
+        policy.check_study("north", *asked)

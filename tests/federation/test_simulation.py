@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtopics.errors import DataError, RunError
+from fedtopics.errors import DataError, PolicyError, RunError
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from tests.helpers.federation import study, subjects
@@ -19,7 +20,11 @@ def test_a_run_goes_on_with_its_own_clients_only(tmp_path: Path) -> None:
     corpora = subjects(SIZES | {"west": 20})
     two = {name: corpora[name] for name in SIZES}
     train(study(max_rounds=3), two, out=tmp_path)
-    for others in (corpora, {"north": corpora["north"]}, {"north": 0, "west": 0}):
+    for others in (
+        corpora,
+        {"north": corpora["north"]},
+        {name: corpora[name] for name in ("north", "west")},
+    ):
         with pytest.raises(RunError, match="is of study"):
             train(study(max_rounds=3), others, out=tmp_path, resume=True)
     again = Study.read(tmp_path / "study.toml")
@@ -37,6 +42,18 @@ def test_what_failed_before_the_first_round_is_tried_again(tmp_path: Path) -> No
     assert model.info["rounds"] == 2
     with pytest.raises(RunError, match="There is a run"):
         train(study(max_rounds=2), corpora, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(max_rounds=1), Policy(min_documents=31), Policy(methods=("lda",))]
+)
+def test_a_policy_is_held_against_the_study_before_anything_begins(
+    policy: Policy, tmp_path: Path
+) -> None:
+    rules = {"south": policy}
+    with pytest.raises(PolicyError, match="client 'south'"):
+        train(study(max_rounds=2), subjects(SIZES), out=tmp_path / "run", policies=rules)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_study_of_a_run_finds_its_documents(

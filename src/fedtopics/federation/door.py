@@ -48,6 +48,7 @@ class Door:
         self._half = half
         self._policy = policy
         self._ledger = ledger
+        self._rounds: set[int] = set()
 
     def call(self, function: str, payload: Payload) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
@@ -62,11 +63,7 @@ class Door:
         """
         if function not in self._half.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {function!r}.")
-        if payload.get("round", 0) > self._policy.max_rounds:
-            raise PolicyError(
-                f"The policy of client {self.client!r} ends at round {self._policy.max_rounds}; "
-                "lower the study's max_rounds or raise that of the policy."
-            )
+        self._count_round(payload)
         try:
             reply: dict[str, Any] = getattr(self._half, function)(**payload)
         except DataError as error:
@@ -76,12 +73,27 @@ class Door:
         return reply
 
     def repeat(self, function: str, payload: Payload) -> None:
-        """Work a call again that was answered: where a process ends with each call, what it knew.
+        """Repeat a call that an earlier process answered, so that this one has the same state.
 
         Leaves the client
             Nothing.
         """
+        self._count_round(payload)
         getattr(self._half, function)(**payload)
+
+    def _count_round(self, payload: Payload) -> None:
+        """Refuse one training round more than the policy allows, whatever its number.
+
+        Rounds are counted, not compared: those of a model that goes on begin behind its own.
+        """
+        rounds = self._rounds | {payload.get("round", 0)} - {0}
+        if len(rounds) > self._policy.max_rounds:
+            raise PolicyError(
+                f"The policy of client {self.client!r} allows {self._policy.max_rounds:,} rounds, "
+                "and the server asks for one more; lower the study's max_rounds or raise that of "
+                "the policy."
+            )
+        self._rounds = rounds
 
     def _check(self, function: str, reply: Payload) -> None:
         documents = reply.get("documents", 0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.engines.handshake import Proposal
-from fedtopics.errors import FederationError, PolicyError, RunError
+from fedtopics.errors import FederationError, RunError
 from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
@@ -124,18 +124,10 @@ class Participation:
                 for function, often in schedule.items()
             },
         )
-        self.policy.check_method(self.name, study.method.name)
-        if study.method.max_rounds > self.policy.max_rounds:
-            raise PolicyError(
-                f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
-                f"{self.policy.max_rounds:,}; nothing has left."
-            )
         grows = self._workplace.grown is not None
-        if len(self.corpus) < self.policy.min_documents and not grows:
-            raise PolicyError(
-                f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
-                f"{self.name} has {len(self.corpus):,}; nothing has left."
-            )
+        documents = self.policy.min_documents if grows else len(self.corpus)
+        asked = study.method.name, study.method.max_rounds
+        self.policy.check_study(self.name, *asked, documents)
         needed = study.method.needed_embedding
         if needed is not None:
             check_embeddings(self.corpus, needed, self._workplace.embedding_model)

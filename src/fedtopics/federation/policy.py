@@ -26,7 +26,7 @@ class Policy(BaseModel):
     min_document_frequency: int = Field(
         5, ge=1, description="a word may leave only if this many documents have it"
     )
-    max_rounds: int = Field(100_000, ge=1, description="most rounds of a study")
+    max_rounds: int = Field(100_000, ge=1, description="most training rounds of a study")
 
     @classmethod
     def read(cls, path: str | Path) -> Policy:
@@ -54,6 +54,36 @@ class Policy(BaseModel):
             raise PolicyError(
                 f"The policy of client {client!r} does not allow the method {method!r}; "
                 "add it to the policy's methods."
+            )
+
+    def check_study(self, client: str, method: str, rounds: int, documents: int) -> None:
+        """Refuse a study that is not allowed, before anything leaves the client.
+
+        Parameters
+        ----------
+        client : str
+        method : str
+        rounds : int
+            Most training rounds of the study; those of a model that it continues do not count.
+        documents : int
+            How many documents the client has, or will have.
+
+        Raises
+        ------
+        PolicyError
+        """
+        self.check_method(client, method)
+        if rounds > self.max_rounds:
+            raise PolicyError(
+                f"The study asks for {rounds:,} rounds, the policy of client {client!r} allows "
+                f"{self.max_rounds:,}; nothing has left. Lower the study's max_rounds or raise "
+                "that of the policy."
+            )
+        if documents < self.min_documents:
+            raise PolicyError(
+                f"The policy of client {client!r} asks for sums over at least "
+                f"{self.min_documents:,} documents, and it has {documents:,}; nothing has left. "
+                "Give it more documents, or lower min_documents in its policy."
             )
 
 

@@ -70,6 +70,10 @@ def train(
     for name in documents:
         check_client_name(name)
     study = study.with_clients(documents)
+    corpora = {name: _corpus(name, data) for name, data in documents.items()}
+    asked = study.method.name, study.method.max_rounds
+    for name, corpus in corpora.items():
+        rules.get(name, Policy()).check_study(name, *asked, len(corpus))
     begun = None if start is None else Start.of(start, vocabulary)
     folder = None if out is None else Path(out)
     half = study.server_half(begun)
@@ -94,9 +98,9 @@ def train(
     try:
         doors = {
             name: _door(
-                study, name, data, rules.get(name, Policy()), ledgers[name], workplaces[name]
+                study, name, corpus, rules.get(name, Policy()), ledgers[name], workplaces[name]
             )
-            for name, data in documents.items()
+            for name, corpus in corpora.items()
         }
         model = half.train(LocalClients(doors), run)
         model = model if begun is None else begun.noted(model)
@@ -119,10 +123,17 @@ def client_folder(folder: Path, client: str) -> Path:
     return folder / "clients" / client
 
 
+def _corpus(name: str, data: Any) -> Corpus:
+    try:
+        return Corpus.of(data)
+    except InputError as error:
+        raise type(error)(f"Client {name!r}: {error}") from None
+
+
 def _door(
     study: Study,
     name: str,
-    data: Any,
+    corpus: Corpus,
     policy: Policy,
     ledger: Ledger,
     workplace: Workplace,
@@ -131,7 +142,7 @@ def _door(
         workplace.tell({"event": "embedding", "client": name, "done": done, "documents": documents})
 
     try:
-        corpus = study.embedded(Corpus.of(data), workplace.embedding_model, tell)
+        corpus = study.embedded(corpus, workplace.embedding_model, tell)
     except InputError as error:
         raise type(error)(f"Client {name!r}: {error}") from None
     return Door(name, study.client_half(name, corpus, policy, workplace), policy, ledger)
