@@ -243,6 +243,8 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         assert [event["event"] for event in events] == ["offer", "allowed"]
         assert events[0]["study"] == json.loads(json.dumps(proposal(folder).study))
         assert f.server.members["north"].line is None
+        Path("taken").write_text("")
+        assert typed("client", *address, "--dry-run", "--out", "taken")[0] == 0
     assert not (folder / "runs").exists()
 
 

@@ -108,7 +108,7 @@ def server(
 @click.option("--embedding", help="Column of embeddings, for studies that need them.")
 @click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
 @click.option("--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]")
-@click.option("--out", type=FOLDER, help="Folder for ledger and model.  [default: runs/NAME]")
+@click.option("--out", type=FOLDER, help="Folder of what it keeps.  [default: runs/CLIENT/STUDY]")
 @click.option("--round", "rounds", help="Column of rounds or times, for studies that use them.")
 @click.option("--follow", is_flag=True, help="Each round takes what was added to --data since.")
 @click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join.")
@@ -158,16 +158,15 @@ def client(
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
     grown = Follow(data, columns, tell) if follow else None
     corpus = grown() if grown else Corpus.read(data, columns)
-    folder = out or Path("runs") / who
     part = GrpcParticipation(
-        address, identity, corpus, rules, folder, who, tell, dry_run, embedding_model, grown
+        address, identity, corpus, rules, out, who, tell, dry_run, embedding_model, grown
     )
     with news:
         if not as_json:
             say(f"{who}: {len(corpus):,} documents, {corpus.n_empty:,} of them empty; they stay.")
         part.run()
         if not dry_run:
-            write_beside(folder, quiet=as_json)
+            write_beside(part.out, quiet=as_json)
 
 
 @click.command()

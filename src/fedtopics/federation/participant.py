@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +39,8 @@ class Participation:
         Name of the client.
     corpus : Corpus
     policy : Policy
-    out : path
-        Folder for the ledger, the model and the documents' topics.
+    out : path or None
+        Folder for the ledger, the model and the documents' topics; None takes runs/CLIENT/STUDY.
     on_event : function, optional
         Called with a map of what happens; "offer" has what the study asks for.
     embedding_model : str, optional
@@ -57,7 +59,7 @@ class Participation:
         name: str,
         corpus: Corpus,
         policy: Policy,
-        out: Path,
+        out: Path | None,
         on_event: OnEvent | None = None,
         embedding_model: str | None = None,
         grown: Follow | None = None,
@@ -65,11 +67,12 @@ class Participation:
         self.name = name
         self.corpus = corpus
         self.policy = policy
-        self.out = out
+        self.out = out or Path("runs") / name
+        self._usual_place = out is None
         self._on_event = on_event
         self._workplace = Workplace(grown, out, self._arrived, embedding_model)
         self._ledger: Ledger | None = None
-        if out.exists() and not out.is_dir():
+        if out is not None and out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
 
     @classmethod
@@ -96,6 +99,8 @@ class Participation:
     def consider(self, proposal: Proposal) -> Door:
         """Say what the study asks for, hold it against the policy, and join or raise."""
         study = self.look(proposal)
+        self.out = self._place(study)
+        self._workplace = replace(self._workplace, folder=self.out)
         self.out.mkdir(parents=True, exist_ok=True)
         write_durably(self.out / "study.toml", study.to_toml().encode())
         ledger = self.out / "ledger.jsonl"
@@ -133,7 +138,6 @@ class Participation:
             check_embeddings(self.corpus, needed, self._workplace.embedding_model)
             if self.corpus.embeddings is None:
                 sentence_encoder(self._workplace.embedding_model or needed.model)
-        self._check_out(study)
         return study
 
     def _tell_embedding(self, done: int, documents: int) -> None:
@@ -142,14 +146,19 @@ class Participation:
     def _arrived(self, event: dict[str, Any]) -> None:
         self.tell(event.pop("event"), **event)
 
-    def _check_out(self, study: Study) -> None:
-        """Refuse a folder with the ledger and the model of another study."""
-        before = self.out / "study.toml"
-        if before.exists() and Study.read(before).fingerprint != study.fingerprint:
+    def _place(self, study: Study) -> Path:
+        """Return the folder of this study; refuse one with the ledger and model of another."""
+        if self._usual_place:
+            # The server chose the name: it may not lead out of the client's folder.
+            name = re.sub(r"[^\w.-]+", "-", study.name).strip(".-")[:60] or "study"
+            place = Path("runs") / self.name / name
+            return place if _may_hold(place, study) else place.with_name(study.fingerprint)
+        if not _may_hold(self.out, study):
             raise RunError(
                 f"{self.out} holds what this client did in another study; name another folder "
                 "with --out."
             )
+        return self.out
 
     def receive(self, files: Mapping[str, Any]) -> None:
         """Write the model, and the topics of this client's own documents."""
@@ -173,3 +182,9 @@ class Participation:
         """Tell what happened."""
         if self._on_event is not None:
             self._on_event({"event": kind, **fields})
+
+
+def _may_hold(folder: Path, study: Study) -> bool:
+    """Whether a folder is of this study, or of none."""
+    before = folder / "study.toml"
+    return not before.exists() or Study.read(before).fingerprint == study.fingerprint

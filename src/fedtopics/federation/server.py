@@ -176,7 +176,8 @@ def _check_clients(study: Study) -> None:
 
 def _proposal(study: Study) -> Proposal:
     name = study.method.name
-    return Proposal(VERSION, name, VERSIONS[name], study.agreed, study.fingerprint)
+    offered = study.agreed | {"name": study.name}  # clients name their folder after it
+    return Proposal(VERSION, name, VERSIONS[name], offered, study.fingerprint)
 
 
 def _largest(study: Study) -> int:
@@ -224,7 +225,7 @@ class GrpcParticipation(Participation):
         identity: Path | None,
         corpus: Corpus,
         policy: Policy,
-        out: Path,
+        out: Path | None,
         name: str = "",
         on_event: OnEvent | None = None,
         dry_run: bool = False,
@@ -237,6 +238,7 @@ class GrpcParticipation(Participation):
         else:
             known = Identity.load(identity, "client")
             name, credentials = known.name, channel_credentials(known)
+        out = None if dry_run else out  # it writes nothing, so no folder is in its way
         super().__init__(name, corpus, policy, out, on_event, embedding_model, grown)
         self._address = join_address(*split_address(address))
         self._identity = identity
