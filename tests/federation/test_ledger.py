@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation.ledger import Ledger, summarise_ledger
+from fedtopics.federation.ledger import Ledger, find_ledgers, summarise_ledger
 from fedtopics.methods.aggregation import Rows
 from tests.helpers.doors import Echo, door
 
@@ -38,6 +38,7 @@ def test_ledger_line(tmp_path: Path) -> None:
     digest = hashlib.sha256(b"".join(name.encode() + data[name] for name in data)).hexdigest()
     assert line.pop("time") > 1.7e9
     assert line == {
+        "client": "north",
         "study": "0123abcd",
         "method": "gfedntm",
         "round": 3,
@@ -111,7 +112,19 @@ def test_damaged_ledger(tmp_path: Path, damage: str) -> None:
         summarise_ledger(path)
 
 
+def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    door(Echo(documents=1), path=run / "ledger.jsonl").call("echo", {})
+    (run / "clients/south").mkdir(parents=True)
+    for content in ("", "{\n"):  # nothing left yet; damaged
+        (run / "clients/south/ledger.jsonl").write_text(content)
+        assert find_ledgers(run) == {
+            "north": run / "ledger.jsonl",
+            "south": run / "clients/south/ledger.jsonl",
+        }
+
+
 def test_no_path_no_ledger() -> None:
     ledger = Ledger("gfedntm", "0123abcd")
-    ledger.write("echo", {}, {"documents": 1})
+    ledger.write("north", "echo", {}, {"documents": 1})
     ledger.close()

@@ -370,6 +370,7 @@ def test_no_embedding_and_no_rare_word_leaves(
     lines = (tmp_path / "clients" / "client-1" / "ledger.jsonl").read_text().splitlines()
     wanted = {
         "time",
+        "client",
         "study",
         "method",
         "round",

@@ -69,7 +69,7 @@ class Door:
         except DataError as error:
             raise DataError(f"Client {self.client!r}: {error}") from None
         self._check(function, reply)
-        self._ledger.write(function, payload, reply)
+        self._ledger.write(self.client, function, payload, reply)
         return reply
 
     def repeat(self, function: str, payload: Payload) -> None:

@@ -40,7 +40,7 @@ class Ledger:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8")
 
-    def write(self, function: str, payload: Payload, reply: Payload) -> None:
+    def write(self, client: str, function: str, payload: Payload, reply: Payload) -> None:
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values."""
         if self._file is None:
             return
@@ -55,6 +55,7 @@ class Ledger:
             total += len(data)
         line = {
             "time": time.time(),
+            "client": client,
             "study": self._study,
             "method": self._method,
             "round": payload.get("round", 0),
@@ -76,7 +77,16 @@ class Ledger:
 def find_ledgers(folder: Path) -> dict[str, Path]:
     """Return the ledgers that a run's folder has, by client."""
     paths = sorted(path for place in LEDGERS for path in folder.glob(place))
-    return {path.resolve().parent.name: path for path in paths}
+    return {client_of(path): path for path in paths}
+
+
+def client_of(path: Path) -> str:
+    """Return whose ledger it is, by its first line, or its folder's name where there is none."""
+    with path.open(encoding="utf-8") as file:
+        try:
+            return str(json.loads(file.readline())["client"])
+        except (ValueError, KeyError, TypeError):
+            return path.resolve().parent.name
 
 
 def summarise_ledger(path: Path) -> list[dict[str, Any]]:
