@@ -73,24 +73,16 @@ def serve(
     on_listen : function, optional
         Called once with the server, for a display of who is there.
     start, vocabulary
-        A model to begin with, and whether with its own words; as of `simulation.train`. Clients
-        see it as any exchange: where words are kept, `size` comes instead of `vocabulary`.
+        A model to begin with, and whether with its own words; as of `simulation.train`.
 
     Raises
     ------
     FederationError
         If the address cannot be listened on, or too few clients are left.
-    StudyError, RunError
-        If the study or the run's folder cannot be used.
-    FedTopicsError
-        If the run's folder cannot be written.
+    StudyError, RunError, FedTopicsError
+        If the study or the run's folder cannot be used, or the folder cannot be written.
     """
-    _check_clients(study)
-    if identity is None:
-        check_loopback(listen)
-    credentials = None if identity is None else server_credentials(identity)
-    address = join_address(*split_address(listen))
-    server = Server(_proposal(study), study.clients, address, credentials, _largest(study))
+    server = _server(study, identity, listen)
 
     def open_door(run: RunFolder) -> None:
         port = server.start()
@@ -100,6 +92,15 @@ def serve(
             on_listen(server)
 
     return _conduct(study, server, out, resume, on_event, start, vocabulary, open_door)
+
+
+def _server(study: Study, identity: Identity | None, listen: str) -> Server:
+    _check_clients(study)
+    if identity is None:
+        check_loopback(listen)
+    credentials = None if identity is None else server_credentials(identity)
+    address = join_address(*split_address(listen))
+    return Server(_proposal(study), study.clients, address, credentials, _largest(study))
 
 
 def lead(
