@@ -11,6 +11,7 @@ from fedtopics.errors import DataError, PolicyError, RunError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from tests.helpers.clusters import blobs, planned, spread
 from tests.helpers.federation import study, subjects
 
 SIZES = {"north": 40, "south": 30}
@@ -71,3 +72,22 @@ def test_the_study_of_a_run_finds_its_documents(
     again = Study.read(tmp_path / "run" / "study.toml")
     assert again.fingerprint == given.fingerprint
     assert {name: len(corpus) for name, corpus in again.corpora().items()} == SIZES
+
+
+@pytest.mark.parametrize(
+    ("method", "rounds"),
+    [("gfedntm", 2), ("kmeans", 1), ("kmeans", 3), ("discriminative", 1), ("fstc", 1)],
+)
+def test_a_policy_for_the_studys_rounds_is_enough_to_the_end(method: str, rounds: int) -> None:
+    """What is before and after the rounds, exchanges of a start among it, counts for nothing."""
+    corpora = spread(blobs(120), 2)
+    policy = Policy(min_document_frequency=1, max_rounds=rounds)
+    plan = planned(method, n_components=4, max_rounds=rounds)
+    model = train(plan, corpora, policies=dict.fromkeys(corpora, policy))
+    assert model.info["rounds"] <= rounds
+
+
+def test_a_policy_for_the_rounds_is_enough_for_lda() -> None:
+    plan = Study.make(method={"name": "lda", "n_components": 3, "max_rounds": 2})
+    model = train(plan, subjects(SIZES), policies=dict.fromkeys(SIZES, Policy(max_rounds=2)))
+    assert model.info["rounds"] == 2
