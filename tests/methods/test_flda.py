@@ -212,7 +212,7 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
 
 def test_a_client_that_never_had_enough_documents() -> None:
     corpora = stream(STEADY, clients="ab") | stream(STEADY, clients="c", size=3)
-    model, events = trained(flda(), corpora)
+    model, events = trained(flda(), corpora, policies={"c": Policy(min_documents=9)})
     assert [event["arrived"]["c"] for event in events] == [0, 0, 0]
     assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": 0}
     assert set(final(model)) == {"apple", "bread", "cloud"}
