@@ -27,7 +27,7 @@ from fedtopics import Corpus, Policy, Study, train
 from fedtopics.datasets import split_clients
 from fedtopics.engines.grpc.frames import chunks
 from fedtopics.engines.values import pack
-from fedtopics.federation.privacy import Door
+from fedtopics.federation.door import Door
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import Moments
 from fedtopics.methods.kmeans.lloyd import draw_centres

@@ -21,7 +21,7 @@ from experiments.gfedntm.figure3 import RECIPES
 from federated import NAMES, events_of, prepare, run
 from fedtopics import TopicModel
 from fedtopics.datasets import SyntheticClients, synthetic_lda
-from fedtopics.federation.privacy import summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.metrics import topic_similarity
 
 HERE = Path(__file__).parent

@@ -18,7 +18,9 @@ from fedtopics.engines.message_client import MessageClient
 from fedtopics.engines.message_server import MessageServer
 from fedtopics.engines.messages import Carrier
 from fedtopics.engines.rounds import RemoteClients
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.base import Clients
 
 PROPOSAL = Proposal("0", "gfedntm", 1, {}, "benchmark")

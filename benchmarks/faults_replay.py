@@ -19,12 +19,15 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from fedtopics.engines.local import LocalClients
-from fedtopics.federation.privacy import Door, Ledger, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.base import EVERYONE, Draw, T
 from fedtopics.methods.plan import Site
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 
 Weights = dict[str, NDArray[Any]]
 

@@ -24,11 +24,13 @@ from fedtopics.engines.grpc import client as engine
 from fedtopics.engines.grpc.frames import CHUNK_TAG, Stream
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FedTopicsError
-from fedtopics.federation.privacy import Door, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import GrpcParticipation
 from fedtopics.methods.aggregation import Rows
 from fedtopics.pki import Identity
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 
 CANARY = "aubergine"  # stands for a document's word in an error; no output may have it
 FAULTS = ("raise", "nan", "shape", "study", "accept", "large", "frame", "old", "slow", "late-raise")

@@ -37,7 +37,7 @@ def ours(counts: sparse.csr_array, seed: int) -> Found:
     """One look at each document, from anchors, which are in the time; the words are agreed on."""
     from fedtopics import Study, train
     from fedtopics.datasets import SyntheticDocuments
-    from fedtopics.federation.privacy import OPEN_POLICY
+    from fedtopics.federation.policy import OPEN_POLICY
 
     words = tuple(f"w{number}" for number in range(counts.shape[1]))
     parts = np.array_split(np.arange(counts.shape[0]), N_CLIENTS)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fedtopics import Corpus, Study, TopicModel, __version__, train
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 
 TOP = 25
 EVEN = 5  # clients of the even split

@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits, agree, count_words, tokens
 

@@ -172,12 +172,12 @@ tail -n 2 output.txt
 
 at sklearn "what left it, and the model it received"
 run cat policy.toml
-run fedtopics ledger runs/sklearn
-run fedtopics topics runs/sklearn/model --words 8
+run fedtopics ledger runs/sklearn/three-organisations
+run fedtopics topics runs/sklearn/three-organisations/model --words 8
 
 at one-process "the same study with the documents in one place, for comparison only"
 study documents >study.toml
 printf '+ %s > output.txt\n' "fedtopics run study.toml --out run"
 fedtopics run study.toml --out run >output.txt 2>&1
-run python "$here/compare_models.py" ../sklearn/runs/sklearn/model run/model
+run python "$here/compare_models.py" ../sklearn/runs/sklearn/three-organisations/model run/model
 printf '\nAll files are in %s\n' "$folder"

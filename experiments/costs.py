@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedtopics.federation.privacy import summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
 
 
 def what_left(run: Path) -> dict[str, float]:

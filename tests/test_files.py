@@ -1,11 +1,76 @@
-"""Files of lines that only grow."""
+"""Files that outlive a crash."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from stat import S_IMODE
 
-from fedtopics.files import Rows, digest
+import pytest
+
+from fedtopics.files import TAIL, Rows, create, cut_half_line, digest, write_durably
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b""),
+        (b"one\ntwo\n", b"one\ntwo\n"),
+        (b"one\ntw", b"one\n"),
+        (b"tw", b""),
+        (b"one\n" + b"x" * (TAIL + 5), b"one\n"),
+        (b"x" * TAIL + b"\nhalf", b"x" * TAIL + b"\n"),
+    ],
+)
+def test_a_half_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(before)
+    cut_half_line(path)
+    assert path.read_bytes() == after
+
+
+def test_a_file_is_written_over_an_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    (tmp_path / "a.tmp").write_bytes(b"left by a crash")
+    for content in (b"one", b"two"):
+        write_durably(path, content)
+        assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    write_durably(path, b"one")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_durably(path, b"two")
+    assert path.read_bytes() == b"one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_in_the_way_stays(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_durably(tmp_path / "a", b"one")
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+
+
+def test_a_private_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    write_durably(tmp_path / "a", b"one", private=True)
+    create(tmp_path / "b", b"one", private=True)
+    assert [S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o600, 0o600]
+
+
+def test_what_is_there_is_not_created_again(tmp_path: Path) -> None:
+    create(tmp_path / "a", b"one")
+    with pytest.raises(FileExistsError):
+        create(tmp_path / "a", b"two")
+    assert (tmp_path / "a").read_bytes() == b"one"
 
 
 def test_a_task_with_a_row_is_not_done_again(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import click
 from pydantic import BaseModel
 
 from fedtopics import cli
-from fedtopics.federation.privacy import Policy
-from fedtopics.federation.study import ClientData, Study
+from fedtopics.federation.client_data import ClientData
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
 
 

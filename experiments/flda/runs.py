@@ -25,14 +25,15 @@ from experiments.report import require
 from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
 from fedtopics.files import Rows, digest
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Columns, Corpus, pool
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus, pool
 from fedtopics.text.vocabulary import TextRules, tokens
 
 CLIENTS = ("client1", "client2", "client3")

@@ -19,7 +19,7 @@ from experiments.fstc.tasks import DATA_SETS, PARTS, Settings, Task
 from experiments.report import require
 from fedtopics import __version__
 from fedtopics.datasets import split_clients
-from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
 from fedtopics.files import Rows, digest

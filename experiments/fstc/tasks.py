@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 from experiments.settings import FileSettings
 from fedtopics.datasets import split_clients
 from fedtopics.errors import StudyError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 
 N_CLIENTS = 4
 SWEEP_SEEDS = 3  # at most, of what is not table 2

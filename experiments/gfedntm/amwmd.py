@@ -28,12 +28,13 @@ from experiments.report import require, write_json
 from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
 from fedtopics.files import digest
 from fedtopics.model.shown_words import SHOWN
-from fedtopics.text.corpus import Columns, Corpus, pool
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus, pool
 from fedtopics.text.embeddings import EmbeddingSettings, word_vectors
 from fedtopics.text.encoders import sentence_encoder
 from fedtopics.text.fingerprint import fingerprint

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import softmax
 
 from fedtopics.datasets import SyntheticClients, synthetic_lda
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import refine

@@ -24,21 +24,22 @@ if TYPE_CHECKING:
         TopicEstimator,
         ZeroShotTM,
     )
-    from fedtopics.federation.privacy import Policy
+    from fedtopics.federation.policy import Policy
     from fedtopics.federation.simulation import train
     from fedtopics.federation.study import Study
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.corpus import Columns, Corpus
+    from fedtopics.text.columns import Columns
+    from fedtopics.text.corpus import Corpus
 
 _HOMES = {
     "FLDA": "estimators",
     "LDA": "estimators",
-    "Columns": "text.corpus",
+    "Columns": "text.columns",
     "CombinedTM": "estimators",
     "Corpus": "text.corpus",
     "GuidedLDA": "estimators",
     "NeuralLDA": "estimators",
-    "Policy": "federation.privacy",
+    "Policy": "federation.policy",
     "ProdLDA": "estimators",
     "ShortTextClustering": "estimators",
     "Study": "federation.study",

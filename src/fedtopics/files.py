@@ -1,4 +1,4 @@
-"""Files of lines that only grow: ledgers, events, rows of what is done in pieces."""
+"""Files that outlive a crash: written as a whole or not at all, or grown line by line."""
 
 from __future__ import annotations
 
@@ -28,6 +28,58 @@ def cut_half_line(path: Path) -> None:
                 break
         if place < end:
             file.truncate(place)
+
+
+def write_durably(path: Path, content: bytes, private: bool = False) -> None:
+    """Write a file, over an older one if there is one: all of it or nothing, even if power fails.
+
+    Parameters
+    ----------
+    path : path
+    content : bytes
+    private : bool
+        Only its owner can read it.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; the older file is untouched.
+    """
+    beside = path.with_name(path.name + ".tmp")
+    beside.unlink(missing_ok=True)
+    create(beside, content, private)
+    try:
+        beside.replace(path)
+    except BaseException:
+        beside.unlink()
+        raise
+
+
+def create(path: Path, content: bytes, private: bool = False) -> None:
+    """Write a file that is not there yet, to the disk itself; what failed leaves no half of it.
+
+    Parameters
+    ----------
+    path, content, private
+        As of `write_durably`.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file of that name.
+    OSError
+        If it cannot be written.
+    """
+    mode = 0o600 if private else 0o666  # less what the umask takes away
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def digest(content: str) -> str:

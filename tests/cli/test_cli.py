@@ -166,7 +166,7 @@ def test_too_few_documents_for_the_policy(
     lines = (folder / "north.csv").read_text().splitlines(keepends=True)
     (folder / "north.csv").write_text("".join(["id,text\n"] + ["1,x word here now\n"] * 9))
     assert fedtopics(monkeypatch, "run", "study.toml", "--out", "out") == 3
-    assert "sums over 9 documents, its policy asks for 10" in capsys.readouterr().err
+    assert "at least 10 documents, and it has 9; nothing has left" in capsys.readouterr().err
 
     (folder / "policy.toml").write_text("min_documents = 50\n")
     (folder / "north.csv").write_text("".join(lines))

@@ -196,7 +196,7 @@ def test_wrong_embeddings_of_a_client(case: str, folder: Path, typed: Typed) -> 
         code, _, err = typed("client", *options)
         assert code == 2
         assert message in err
-        ledger = folder / "runs/north/ledger.jsonl"
+        ledger = folder / "runs/north/study/ledger.jsonl"
         assert not ledger.exists() or not ledger.read_text(), "nothing has left"
         if case not in SEEN_IN_THE_FILE:
             assert f.server.inbox.get(timeout=PATIENCE) == DECLINED, "it does not learn why"

@@ -15,7 +15,7 @@ import pytest
 from fedtopics import TopicModel, cli
 from fedtopics.cli import display
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.metrics import coherence_of, unique_words
 from fedtopics.model.evaluation import evaluate

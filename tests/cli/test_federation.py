@@ -219,7 +219,8 @@ def test_a_policy_forbids(folder: Path, typed: Typed) -> None:
         code, out, err = typed("client", *address, "--policy", "policy.toml")
         assert code == 3
         assert err == (
-            "fedtopics: The study asks for 6 rounds, the policy allows 5; nothing has left.\n"
+            "fedtopics: The study asks for 6 rounds, the policy of client 'north' allows 5; "
+            "nothing has left. Lower the study's max_rounds or raise that of the policy.\n"
         )
         assert "What it asks for" in out, "first it shows the offer"
         code, _, err = typed("client", *address, "--policy", "policy.toml", "--dry-run")
@@ -242,6 +243,8 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         assert [event["event"] for event in events] == ["offer", "allowed"]
         assert events[0]["study"] == json.loads(json.dumps(proposal(folder).study))
         assert f.server.members["north"].stream is None
+        Path("taken").write_text("")
+        assert typed("client", *address, "--dry-run", "--out", "taken")[0] == 0
     assert not (folder / "runs").exists()
 
 

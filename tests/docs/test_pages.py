@@ -12,7 +12,7 @@ import pytest
 
 from experiments.commands import group as experiments
 from fedtopics.cli import app
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from tests.helpers import pages
 from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks

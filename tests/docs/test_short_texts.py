@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from fedtopics import ShortTextClustering, TopicModel
 from fedtopics.errors import StudyError
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import CLUSTERS, DIMENSION, blobs, labels_of, spread
 

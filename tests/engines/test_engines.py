@@ -12,7 +12,8 @@ import pytest
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import DTYPES
 from fedtopics.errors import DataError, PolicyError
-from fedtopics.federation.privacy import OPEN_POLICY, Door
+from fedtopics.federation.door import Door
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.methods.aggregation import Rows, RunningSum, add_up
 from fedtopics.methods.base import Clients

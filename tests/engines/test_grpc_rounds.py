@@ -23,7 +23,9 @@ from fedtopics.engines.grpc.members import Budget
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import pack, plain_value
 from fedtopics.errors import FederationError, PolicyError
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.aggregation import add_up
 from fedtopics.methods.base import EVERYONE, Draw

@@ -14,7 +14,7 @@ from fedtopics.engines.message_client import MessageClient
 from fedtopics.engines.messages import from_message, to_message
 from fedtopics.engines.values import pack, unpack
 from fedtopics.errors import FederationError
-from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import lead
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study

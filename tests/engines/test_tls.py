@@ -18,7 +18,7 @@ from fedtopics import pki
 from fedtopics.engines.grpc import client
 from fedtopics.engines.grpc.client import look
 from fedtopics.errors import FederationError, IdentityError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import GrpcParticipation
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same

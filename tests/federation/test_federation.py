@@ -24,7 +24,9 @@ from fedtopics.errors import (
     RunError,
     StudyError,
 )
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy, summarise_ledger
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import GrpcParticipation, serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
@@ -279,9 +281,9 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
         (Policy(methods=("other",)), "The policy of client 'north' does not allow the method"),
         (
             Policy(max_rounds=3),
-            "The study asks for 4 rounds, the policy allows 3; nothing has left",
+            "asks for 4 rounds, the policy of client 'north' allows 3; nothing has left",
         ),
-        (Policy(min_documents=43), "at least 43 documents, north has 42; nothing has left"),
+        (Policy(min_documents=43), "at least 43 documents, and it has 42; nothing has left"),
     ],
 )
 def test_a_policy_refuses_before_anything_leaves(

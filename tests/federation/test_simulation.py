@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedtopics.errors import DataError, InputError, RunError
+from fedtopics.errors import DataError, InputError, PolicyError, RunError
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from tests.helpers.clusters import blobs, planned, spread
 from tests.helpers.federation import study, subjects
 
 SIZES = {"north": 40, "south": 30}
@@ -42,6 +44,18 @@ def test_what_failed_before_the_first_round_is_tried_again(tmp_path: Path) -> No
     assert model.info["rounds"] == 2
     with pytest.raises(RunError, match="There is a run"):
         train(study(max_rounds=2), corpora, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(max_rounds=1), Policy(min_documents=31), Policy(methods=("lda",))]
+)
+def test_a_policy_is_held_against_the_study_before_anything_begins(
+    policy: Policy, tmp_path: Path
+) -> None:
+    rules = {"south": policy}
+    with pytest.raises(PolicyError, match="client 'south'"):
+        train(study(max_rounds=2), subjects(SIZES), out=tmp_path / "run", policies=rules)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_study_of_a_run_finds_its_documents(
@@ -112,3 +126,22 @@ def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:
     chunks = pa.chunked_array([south.documents.chunk(0)[:7], south.documents.chunk(0)[7:]])
     same = corpora | {"south": replace(south, documents=chunks)}
     assert train(plan, same, out=tmp_path, resume=True).beta.tobytes() == model.beta.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("method", "rounds"),
+    [("gfedntm", 2), ("kmeans", 1), ("kmeans", 3), ("discriminative", 1), ("fstc", 1)],
+)
+def test_a_policy_for_the_studys_rounds_is_enough_to_the_end(method: str, rounds: int) -> None:
+    """What is before and after the rounds, exchanges of a start among it, counts for nothing."""
+    corpora = spread(blobs(120), 2)
+    policy = Policy(min_document_frequency=1, max_rounds=rounds)
+    plan = planned(method, n_components=4, max_rounds=rounds)
+    model = train(plan, corpora, policies=dict.fromkeys(corpora, policy))
+    assert model.info["rounds"] <= rounds
+
+
+def test_a_policy_for_the_rounds_is_enough_for_lda() -> None:
+    plan = Study.make(method={"name": "lda", "n_components": 3, "max_rounds": 2})
+    model = train(plan, subjects(SIZES), policies=dict.fromkeys(SIZES, Policy(max_rounds=2)))
+    assert model.info["rounds"] == 2

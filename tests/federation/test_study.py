@@ -2,171 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import Policy
-from fedtopics.federation.study import Study, check_client_name, example_study
+from fedtopics.errors import StudyError
+from fedtopics.federation.study import Study, check_client_name
 from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.text.corpus import Corpus
-
-
-def written(folder: Path, content: str) -> Path:
-    path = folder / "study.toml"
-    path.write_text(content, encoding="utf-8")
-    return path
-
-
-def read(folder: Path, content: str) -> Study:
-    return Study.read(written(folder, content))
-
-
-# Reading and writing
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"name": 'Ärzte "und"\n\\ \t Anwälte \U0001f333', "seed": 3},
-        {"name": "".join(map(chr, range(1, 128))), "seed": 2**63 - 1},
-        {"method": {"n_components": 7, "hidden": [5, 6], "max_rounds": 9, "preset": "paper"}},
-        {
-            "method": {
-                "preset": "paper",
-                "relevance": 0.25,
-                "learning_rate": 1e-5,
-                "tolerance": 1e-9,
-            }
-        },
-        {"method": {"optimizer": "fedadam", "local_steps": 3, "norm": "server"}},
-        {"method": {"preset": "paper", "relevance": None}},
-        {"method": {"network": "combinedtm", "embedding": {"model": "a/b", "dimension": 5}}},
-        {"method": {"network": "neurallda", "coherence": "documents", "relevance": 0.0}},
-        {
-            "text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]},
-            "method": {"coherence": "documents"},
-        },
-        {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
-        {"vocabulary": {"min_clients": 2, "max_document_share": 0.125}},
-        {
-            "clients": {
-                "north.1": {"data": "/data/a b.csv", "text": "Body", "policy": "/p.toml"},
-                "2-South_": {"data": "/data", "tokens": "t", "id": "i", "label": "l"},
-                "west": {"data": "/data", "embedding": "e", "embedding_model": "/models/b"},
-            }
-        },
-    ],
-)
-def test_what_is_written_is_read_again(tmp_path: Path, given: dict[str, Any]) -> None:
-    study = Study.make(**given)
-    again = read(tmp_path, study.to_toml())
-    assert again == study
-    assert again.fingerprint == study.fingerprint
-    assert again.to_toml() == study.to_toml()
-
-
-def test_every_value_is_written() -> None:
-    content = tomllib.loads(Study().to_toml())
-    assert content["seed"] == 0
-    assert list(content["method"])[:4] == ["name", "network", "preset", "n_components"]
-    assert content["method"]["n_components"] == 20
-    assert content["method"]["norm"] == "sync"
-    assert content["method"]["coherence"] == "windows"
-    assert "relevance" not in content["method"], "chosen"
-    assert content["method"]["embedding"] == {"model": "all-MiniLM-L6-v2", "dimension": 384}
-    assert content["text"]["stop_words"] == "english"
-    assert content["vocabulary"]["max_words"] == 5000
-
-
-def test_the_example_is_the_default(tmp_path: Path) -> None:
-    example = read(tmp_path, example_study())
-    clients = {
-        name: {"data": tmp_path / f"{name}.csv", "text": "text"} for name in ("north", "south")
-    }
-    assert example == Study.make(name="example", clients=clients)
-    assert example.method == Study().method
-
-
-def test_the_example_names_every_key(tmp_path: Path) -> None:
-    uncommented = "\n".join(line.removeprefix("# ") for line in example_study().splitlines())
-    method = Study().method
-    for table in (method, method.embedding, Study().text, Study().vocabulary):
-        for key in type(table).model_fields:
-            assert f"\n{key} = " in uncommented
-
-
-def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "studies").mkdir()
-    north = '[clients.a]\ndata = "../data/a.csv"\npolicy = "p.toml"\n'
-    written(tmp_path / "studies", north + '[clients.b]\ndata = "/data/b.csv"\n')
-    monkeypatch.chdir(tmp_path)
-    study = Study.read("studies/study.toml")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "a.csv").write_text("text\none\n")
-    (tmp_path / "studies" / "p.toml").write_text("min_documents = 2\n")
-    monkeypatch.chdir("/")
-    a = study.clients["a"]
-    assert a.read("a").documents.to_pylist() == ["one"]
-    assert a.data.resolve() == tmp_path / "data" / "a.csv"
-    assert study.clients["b"].data == Path("/data/b.csv")
-    assert study.policies() == {"a": Policy(min_documents=2), "b": Policy()}
-
-
-def test_a_model_may_be_a_folder_beside_the_file(tmp_path: Path) -> None:
-    (tmp_path / "models" / "small").mkdir(parents=True)
-    clients = (
-        '[clients.a]\nembedding_model = "models/small"\n[clients.b]\nembedding_model = "small"'
-    )
-    study = read(tmp_path, clients)
-    assert study.clients["a"].embedding_model == str(tmp_path / "models" / "small")
-    assert study.clients["b"].embedding_model == "small"
-
-
-def test_written_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    clients = {"a": {"data": "a.csv", "policy": "p.toml"}}
-    content = tomllib.loads(Study.make(clients=clients).to_toml())
-    assert content["clients"]["a"] == {
-        "data": str(tmp_path / "a.csv"), "policy": str(tmp_path / "p.toml")
-    }  # fmt: skip
-
-
-def test_documents_of_the_clients(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("body,title\none,no\ntwo,no\n")
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "1.txt").write_text("three")
-    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\ntext = "title"\n[clients.b]\ndata = "b"\n')
-    corpora = study.corpora()
-    assert {name: corpus.documents.to_pylist() for name, corpus in corpora.items()} == {
-        "a": ["no", "no"],
-        "b": ["three"],
-    }
-    assert all(isinstance(corpus, Corpus) for corpus in corpora.values())
-
-
-def test_errors_name_the_client(tmp_path: Path) -> None:
-    study = read(tmp_path, '[clients.north]\ndata = "a.csv"\n')
-    with pytest.raises(DataError, match=r"Client 'north': There is no file .*a\.csv"):
-        study.corpora()
-
-
-def test_a_client_may_be_named_without_its_documents(tmp_path: Path) -> None:
-    study = read(tmp_path, "[clients.north]\n")
-    assert study.fingerprint == Study.make(clients={"north": {"data": "a.csv"}}).fingerprint
-    with pytest.raises(DataError, match="names no documents of client 'north'; add data"):
-        study.corpora()
-
-
-def test_a_study_without_clients_has_no_documents() -> None:
-    with pytest.raises(StudyError, match=r"names no clients; add \[clients\.NAME\]"):
-        Study().corpora()
-
+from tests.helpers.studies import read
 
 # What cannot be used
 
@@ -232,12 +76,6 @@ def test_bad_client_names(name: str) -> None:
         check_client_name(name)
     with pytest.raises(StudyError, match="cannot name a client; use letters, digits"):
         Study.make(clients={name: {"data": "a.csv"}})
-
-
-def test_a_message_ends_with_one_full_stop() -> None:
-    with pytest.raises(StudyError) as error:
-        Study.make(clients={"a b": {"data": "a.csv"}})
-    assert not str(error.value).endswith("..")
 
 
 def test_a_preset_that_is_no_string() -> None:
@@ -353,12 +191,3 @@ def test_a_given_value_wins_over_the_preset() -> None:
     method = {"preset": "paper", "learn_prior": False, "relevance": 0.5}
     paper = Study.make(method=method).method
     assert (paper.learn_prior, paper.word_bias, paper.relevance) == (False, False, 0.5)
-
-
-def test_a_date_stays_a_date(tmp_path: Path) -> None:
-    method = {"name": "flda", "period": "month", "begin": date(2026, 1, 31)}
-    study = Study.make(method=method)
-    assert 'period = "month"' in study.to_toml()
-    assert tomllib.loads(study.to_toml())["method"]["begin"] == date(2026, 1, 31)
-    assert read(tmp_path, study.to_toml()).fingerprint == study.fingerprint
-    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint

@@ -15,7 +15,7 @@ from scipy import sparse
 from fedtopics import cli
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation import sweep as sweeping
-from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.sweep import (
     CRITERIA,

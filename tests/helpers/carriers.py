@@ -12,8 +12,9 @@ from fedtopics.engines.message_client import MessageClient
 from fedtopics.engines.message_server import MessageServer
 from fedtopics.engines.rounds import RemoteClients
 from fedtopics.extras import VERSION
+from fedtopics.federation.door import Door
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions as method_versions

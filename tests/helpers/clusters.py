@@ -13,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fedtopics.datasets import split_clients
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows

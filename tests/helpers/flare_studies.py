@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.federation.privacy import find_ledgers
+from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel

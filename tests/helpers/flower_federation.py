@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel

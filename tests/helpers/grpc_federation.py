@@ -31,7 +31,9 @@ from fedtopics.engines.grpc.server import Server
 from fedtopics.engines.handshake import WIRE_VERSION, Proposal
 from fedtopics.engines.rounds import RemoteClients
 from fedtopics.engines.values import body_size, pack, unpack
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import GrpcParticipation, serve
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel

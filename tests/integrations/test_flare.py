@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import FederationError, RunError, StudyError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from fedtopics.datasets import synthetic_lda
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.methods.anchors import WIDTH, first_topics, project
 from fedtopics.methods.gfedntm.client import GFedNTMClient

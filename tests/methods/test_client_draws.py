@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import StudyError
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.agreement import Agreement

@@ -11,7 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments

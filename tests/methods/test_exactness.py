@@ -20,7 +20,7 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.gfedntm.client import GFedNTMClient

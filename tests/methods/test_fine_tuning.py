@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, FedTopicsError, ModelError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred

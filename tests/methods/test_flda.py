@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import DataError, RunError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.gibbs import Sampled, sample_topics
@@ -213,7 +214,7 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
 
 def test_a_client_that_never_had_enough_documents() -> None:
     corpora = stream(STEADY, clients="ab") | stream(STEADY, clients="c", size=3)
-    model, events = trained(flda(), corpora)
+    model, events = trained(flda(), corpora, policies={"c": Policy(min_documents=9)})
     assert [event["arrived"]["c"] for event in events] == [0, 0, 0]
     assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": 0}
     assert set(final(model)) == {"apple", "bread", "cloud"}

@@ -11,14 +11,16 @@ import pytest
 
 from fedtopics.engines.grpc import client, roster
 from fedtopics.engines.grpc.server import Server
-from fedtopics.federation.privacy import OPEN_POLICY, Policy, summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import GrpcParticipation, serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.methods.flda.method import FLDAClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, federated, partner, until
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 from tests.methods.test_exactness import assert_same_bits

@@ -16,7 +16,9 @@ from fedtopics.engines.grpc import client, roster
 from fedtopics.engines.grpc.server import Server
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train

@@ -12,7 +12,9 @@ import torch
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import pack
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Door, Ledger, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.methods.gfedntm.client import GFedNTMClient

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans as PooledKMeans
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Policy, summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.clusters import ALL
@@ -371,6 +372,7 @@ def test_no_embedding_and_no_rare_word_leaves(
     lines = (tmp_path / "clients" / "client-1" / "ledger.jsonl").read_text().splitlines()
     wanted = {
         "time",
+        "client",
         "study",
         "method",
         "round",

@@ -13,7 +13,7 @@ from scipy.special import digamma
 from fedtopics.datasets import synthetic_lda
 from fedtopics.errors import RunError, StudyError
 from fedtopics.estimators import LDA, ProdLDA
-from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import LDAPrior, VariationalLDA
@@ -175,7 +175,8 @@ def test_words_that_few_documents_have_are_not_counted() -> None:
     plan = lda_study(learning="batch", max_rounds=1, coherence="nothing").model_copy()
     given = plan.method, plan.text, plan.vocabulary, plan.seed
     from fedtopics.engines.local import LocalClients
-    from fedtopics.federation.privacy import Door, Ledger
+    from fedtopics.federation.door import Door
+    from fedtopics.federation.ledger import Ledger
     from fedtopics.federation.run_folder import RunFolder
 
     doors = {

@@ -10,7 +10,7 @@ from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel
 
 from fedtopics.errors import StudyError
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.metrics import WINDOWS

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import InputError, ModelError, RunError, StudyError
-from fedtopics.federation.privacy import summarise_ledger
+from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words

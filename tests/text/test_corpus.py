@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,131 +12,9 @@ import pyarrow.parquet
 import pytest
 
 from fedtopics.errors import DataError
-from fedtopics.text.corpus import BATCH, Columns, Corpus, pool
-
-CANARY = "quetzalcoatl"
-LONG = "word " * 1_000_000  # five million characters: a book of several volumes
-
-
-def texts(data: Any, columns: Columns | None = None) -> list[Any]:
-    return Corpus.of(data, columns).documents.to_pylist()
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-# Files
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_csv_of_one_column_keeps_empty_lines(tmp_path: Path, end: str) -> None:
-    path = write(tmp_path / "a.csv", end.join(["text", "one", "", "three", ""]))
-    corpus = Corpus.read(path)
-    assert corpus.documents.to_pylist() == ["one", "", "three"]
-    assert corpus.ids.to_pylist() == ["0", "1", "2"]
-    assert corpus.n_empty == 1
-
-
-def test_csv_of_several_columns(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,text,label\na,one,x\nb,,y\n7,three,\n")
-    corpus = Corpus.read(path)
-    assert corpus.ids.to_pylist() == ["a", "b", "7"]
-    assert corpus.documents.to_pylist() == ["one", "", "three"]
-    assert corpus.labels is not None
-    assert corpus.labels.to_pylist() == ["x", "y", ""]
-
-
-def test_csv_values_stay_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,text\n007,NA\n1.0,null\n,2020\n")
-    corpus = Corpus.read(path)
-    assert corpus.ids.to_pylist() == ["007", "1.0", ""]
-    assert corpus.documents.to_pylist() == ["NA", "null", "2020"]
-
-
-def test_csv_with_quoted_commas_newlines_and_quotes(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", 'text,id\n"one, two\n\nthree",a\n"say ""hi""",b\n')
-    assert texts(path) == ["one, two\n\nthree", 'say "hi"']
-
-
-def test_csv_with_byte_order_mark(tmp_path: Path) -> None:
-    assert texts(write(tmp_path / "a.csv", "\ufefftext,id\none,a\n")) == ["one"]
-
-
-def test_tsv(tmp_path: Path) -> None:
-    assert texts(write(tmp_path / "a.tsv", "id\ttext\na\tone, two\nb\t\n")) == ["one, two", ""]
-
-
-def test_suffix_may_be_upper_case(tmp_path: Path) -> None:
-    assert texts(write(tmp_path / "A.CSV", "text\none\n")) == ["one"]
-
-
-@pytest.mark.parametrize("suffix", ["jsonl", "ndjson"])
-def test_json_lines(tmp_path: Path, suffix: str) -> None:
-    lines = '{"text": "one", "id": 1}\n{"text": null, "id": 2}\n{"id": 3, "text": "a\\nb"}\n'
-    corpus = Corpus.read(write(tmp_path / f"a.{suffix}", lines))
-    assert corpus.documents.to_pylist() == ["one", "", "a\nb"]
-    assert corpus.ids.to_pylist() == ["1", "2", "3"]
-
-
-def test_json_lines_of_tokens(tmp_path: Path) -> None:
-    lines = '{"tokens": ["one", "Two"]}\n{"tokens": []}\n{"tokens": null}\n'
-    corpus = Corpus.read(write(tmp_path / "a.jsonl", lines))
-    assert corpus.documents.to_pylist() == [["one", "Two"], [], []]
-    assert corpus.is_tokenised
-    assert corpus.n_empty == 2
-
-
-def test_json_lines_keep_dates_as_they_are(tmp_path: Path) -> None:
-    lines = '{"text": "one", "id": "2020-01-31"}\n{"text": "two", "id": "2020-02-01"}\n'
-    corpus = Corpus.read(write(tmp_path / "a.jsonl", lines))
-    assert corpus.ids.to_pylist() == ["2020-01-31", "2020-02-01"]
-    assert texts(write(tmp_path / "b.jsonl", '{"text": "2020-01-31"}\n')) == ["2020-01-31"]
-    assert texts(write(tmp_path / "c.jsonl", '{"tokens": ["2020-01-31"]}\n')) == [["2020-01-31"]]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv.gz", "text\none\n\nthree\n"),
-        ("a.jsonl.gz", '{"text":"one"}\n{}\n{"text":"three"}\n'),
-    ],
-)
-def test_compressed(tmp_path: Path, name: str, content: str) -> None:
-    path = write(tmp_path / name, gzip.compress(content.encode()))
-    assert texts(path) == ["one", "", "three"]
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_a_document_may_be_long(tmp_path: Path, name: str) -> None:
-    rows = ["short", LONG, "short"]
-    csv = "id,text\n" + "".join(f"1,{text}\n" for text in rows)
-    lines = "".join(f'{{"text": "{text}"}}\n' for text in rows)
-    path = write(tmp_path / name, csv if name == "a.csv" else lines)
-    assert texts(path) == rows
-
-
-def test_parquet(tmp_path: Path) -> None:
-    table = pa.table({"body": ["one", None], "doc_id": [4, 5], "label": [True, False]})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    corpus = Corpus.read(tmp_path / "a.parquet")
-    assert corpus.documents.to_pylist() == ["one", ""]
-    assert corpus.ids.to_pylist() == ["4", "5"]
-    assert corpus.labels is not None
-    assert corpus.labels.to_pylist() == [True, False]
-
-
-def test_folder(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    write(tmp_path / "b.txt", "two\nlines")
-    write(tmp_path / "a.txt", "")
-    write(tmp_path / "deep" / "c.txt", "drei Äpfel")
-    write(tmp_path / "d.md", "not read")
-    corpus = Corpus.read(tmp_path)
-    assert corpus.ids.to_pylist() == ["a.txt", "b.txt", "deep/c.txt"]
-    assert corpus.documents.to_pylist() == ["", "two\nlines", "drei Äpfel"]
-
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import BATCH, Corpus, pool
+from tests.helpers.documents import CANARY
 
 # What Python programs hold
 
@@ -223,120 +99,23 @@ def test_a_corpus_stays_itself() -> None:
     assert Corpus.of(corpus) is corpus
 
 
-# Columns
+# What is shown of it
 
 
-def test_named_columns_win_over_usual_ones() -> None:
-    table = pa.table({"text": ["no"], "own": ["yes"], "id": ["no"], "key": ["k"], "kind": ["l"]})
-    corpus = Corpus.of(table, Columns(text="own", id="key", label="kind"))
-    assert corpus.documents.to_pylist() == ["yes"]
-    assert corpus.ids.to_pylist() == ["k"]
-    assert corpus.labels is not None
-    assert corpus.labels.to_pylist() == ["l"]
-
-
-def test_tokens_column_by_name() -> None:
-    table = pa.table({"text": ["a b"], "tokens": [["c"]]})
-    assert texts(table) == ["a b"]
-    assert texts(table, Columns(tokens="tokens")) == [["c"]]
-
-
-def test_usual_names_in_any_case() -> None:
-    assert texts(pa.table({"Title": ["no"], "TEXT": ["yes"]})) == ["yes"]
-
-
-def test_text_is_kept_beside_tokens_when_both_are_named() -> None:
-    table = pa.table({"text": ["A b.", None], "tokens": [["a", "b"], ["c", "d"]]})
-    corpus = Corpus.of(table, Columns(tokens="tokens", text="text"))
-    assert corpus.documents.to_pylist() == [["a", "b"], ["c", "d"]]
-    assert corpus.raw is not None
-    assert corpus.raw.to_pylist() == ["A b.", ""]
-    assert Corpus.of(table, Columns(tokens="tokens")).raw is None
-    assert Corpus.of(table).raw is None
-
-
-def test_text_beside_tokens_must_be_strings() -> None:
-    table = pa.table({"own": [["A"]], "tokens": [["a"]]})
-    with pytest.raises(DataError, match=r"Column 'own' of the table is list.* must hold strings"):
-        Corpus.of(table, Columns(tokens="tokens", text="own"))
-    with pytest.raises(DataError, match="no column 'text' in the table"):
-        Corpus.of(table, Columns(tokens="tokens", text="text"))
-
-
-def test_texts_are_strings_whatever_the_documents_are() -> None:
-    tokens = [["a", "b"]] * BATCH + [[]]
-    assert [len(batch) for batch in Corpus.of(tokens).texts()] == [BATCH, 1]
-    assert list(Corpus.of([["a", "b"], []]).texts()) == [["a b", ""]]
-    assert list(Corpus.of(["A b.", None]).texts()) == [["A b.", ""]]
-    table = pa.table({"text": ["A b."], "tokens": [["a", "b"]]})
-    assert list(Corpus.of(table, Columns(tokens="tokens", text="text")).texts()) == [["A b."]]
-
-
-ROWS = [[0.5, 1.5], [2.5, 3.0]]
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.list_(pa.float16()),
-        pa.list_(pa.float64()),
-        pa.large_list(pa.float32()),
-        pa.list_(pa.float32(), 2),
-        pa.list_(pa.float16(), 2),
-        pa.list_(pa.float64(), 2),
-    ],
-    ids=str,
-)
-def test_embeddings(kind: pa.DataType) -> None:
-    rows = [np.array(row, kind.value_type.to_pandas_dtype()) for row in [*ROWS, *ROWS]]
-    column = pa.chunked_array([pa.array(rows[:1], kind), pa.array(rows, kind)[1:]])
-    corpus = Corpus.of(pa.table({"text": list("abcd"), "embedding": column}))
-    assert corpus.embeddings is not None
-    assert corpus.embeddings.dtype == np.float32
-    assert corpus.embeddings.flags.c_contiguous
-    np.testing.assert_array_equal(corpus.embeddings, [*ROWS, *ROWS])
-    np.testing.assert_array_equal(corpus.take([1]).embeddings, ROWS[1:])
-
-
-@pytest.mark.parametrize(
-    ("column", "complaint"),
-    [
-        ([CANARY, "b", "c"], "is string; it must hold lists of floats"),
-        ([[CANARY], ["b"], ["c"]], r"is list<\w+: string>; it must hold lists of floats"),
-        ([[1, 2], [3, 4], [5, 6]], r"is list<\w+: int64>; it must hold lists of floats"),
-        ([[0.5], None, None], "2 of 3 rows have no embedding, the first of them row 2"),
-        ([[0.5], [], [1.5]], "1 of 3 rows have no embedding, the first of them row 2"),
-        (
-            [[0.5], [0.5, 1.5], [0.5]],
-            "1 of 3 rows have an embedding of another length than 1, the first of them row 2",
-        ),
-        ([[0.5], [1.5], [None]], "1 of 3 rows have missing, NaN or infinite numbers"),
-        ([[0.5], [np.nan], [np.inf]], "2 of 3 rows have missing, NaN .* the first of them row 2"),
-        ([[-np.inf], [0.5], [1.5]], "1 of 3 rows have missing, NaN .* the first of them row 1"),
-        ([[0.5], [0.5], [1e300]], "1 of 3 rows have missing, NaN .* the first of them row 3"),
-    ],
-)
-def test_unusable_embeddings(tmp_path: Path, column: list[Any], complaint: str) -> None:
-    table = pa.table({"text": [CANARY, "b", "c"], "embedding": column})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=complaint) as error:
-        Corpus.read(tmp_path / "a.parquet", Columns(embedding="embedding"))
-    assert f"olumn 'embedding' of {tmp_path / 'a.parquet'}" in str(error.value)
-    assert CANARY not in str(error.value)
-    unasked = Corpus.read(tmp_path / "a.parquet").embeddings  # for networks that see none
-    assert unasked is None or np.isnan(unasked).any() or np.isinf(unasked).any()
-
-
-def test_unusable_embeddings_of_fixed_size() -> None:
-    column = pa.array([[0.5, 1.5], None], pa.list_(pa.float32(), 2))
-    table = pa.table({"text": ["a", "b"], "own": column})
-    with pytest.raises(DataError, match="'own' of the table, 1 of 2 rows have no embedding"):
-        Corpus.of(table, Columns(embedding="own"))
-
-
-def test_a_csv_column_named_embedding_is_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "text,embedding\none,0.5 1.5\n")
-    assert Corpus.read(path, Columns(text="text")).embeddings is None
+def test_what_is_shown_is_counts_alone() -> None:
+    corpus = Corpus(
+        pa.chunked_array([[CANARY, CANARY]]),
+        pa.chunked_array([[[CANARY, "<b>"], []]]),
+        pa.chunked_array([[CANARY, CANARY]]),
+        np.zeros((2, 5), np.float32),
+        pa.chunked_array([[CANARY, ""]]),
+    )
+    counts = ["documents: 2", "empty: 1", "lists of tokens", "embeddings: 5 dimensions"]
+    counts += ["raw texts", "labels"]
+    assert repr(corpus) == f"Corpus({', '.join(counts)})"
+    items = "".join(f"<li>{count}</li>" for count in counts)
+    assert corpus._repr_html_() == f"<p><strong>Corpus</strong></p><ul>{items}</ul>"
+    assert repr(Corpus.of([CANARY])) == "Corpus(documents: 1, empty: 0, texts)"
 
 
 # Taking rows, and putting together
@@ -402,84 +181,10 @@ def test_pool_refuses_labels_of_two_kinds() -> None:
 # What cannot be used
 
 
-def test_missing_column_names_the_columns(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,text,label\na,one,x\n")
-    with pytest.raises(DataError, match=r"no column 'body' in .*a\.csv; it has: id, text, label"):
-        Corpus.read(path, Columns(text="body"))
-
-
-def test_no_column_can_be_told() -> None:
-    with pytest.raises(DataError, match=r"Cannot tell which column of the table .* one of: a, b\."):
-        Corpus.of(pd.DataFrame({"a": ["x"], "b": ["y"]}))
-
-
-def test_column_of_numbers() -> None:
-    with pytest.raises(DataError, match="Column 'text' of the table is int64"):
-        Corpus.of(pd.DataFrame({"text": [1, 2]}))
-
-
-def test_two_columns_of_one_name(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="text"):
-        Corpus.read(write(tmp_path / "a.csv", "text,text\none,two\n"))
-    assert texts(write(tmp_path / "b.csv", "text,,\none,,\n")) == ["one"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv", f"id,text\na,one\nb,{CANARY},three,four\n"),
-        ("a.csv", f"text\none\nleft, {CANARY}\n"),
-        ("a.tsv", f"id\ttext\na\tone\t{CANARY}\n"),
-        ("a.jsonl", f'{{"text": "one"}}\n{{"text": "{CANARY}\n'),
-        ("a.jsonl", f'{{"text": "one"}}\n{CANARY}\n'),
-        ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": 7}}\n'),
-        ("a.parquet", CANARY),
-        ("a.csv.gz", CANARY),
-        ("a.csv", f"text\n{CANARY} caf\xe9\n".encode("latin-1")),
-        ("a.jsonl", f'{{"text": "{CANARY} caf\xe9"}}\n'.encode("latin-1")),
-        ("a.csv", ""),
-    ],
-)
-def test_broken_file_is_named_not_quoted(tmp_path: Path, name: str, content: str | bytes) -> None:
-    path = write(tmp_path / name, content)
-    with pytest.raises(DataError, match=r"cannot be read as \.\w+; it must be UTF-8") as e:
-        Corpus.read(path)
-    assert str(path) in str(e.value)
-    assert CANARY not in str(e.value)
-
-
-def test_text_file_that_is_not_utf8(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", f"{CANARY} caf\xe9".encode("latin-1"))
-    with pytest.raises(DataError, match=r"a\.txt is not UTF-8; convert it\.") as error:
-        Corpus.read(tmp_path)
-    assert CANARY not in str(error.value)
-
-
-@pytest.mark.parametrize(("name", "kind"), [("a.xlsx", ".xlsx"), ("a", r"\(no suffix\)")])
-def test_unknown_suffix(tmp_path: Path, name: str, kind: str) -> None:
-    with pytest.raises(DataError, match=rf"unknown kind {kind}; give one of \.csv, \.tsv"):
-        Corpus.read(write(tmp_path / name, "text\none\n"))
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"There is no file or folder .*a\.csv"):
-        Corpus.of(tmp_path / "a.csv")
-
-
-def test_folder_without_text_files(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no \.txt file"):
-        Corpus.read(tmp_path)
-
-
 @pytest.mark.parametrize("data", [[], np.array([], dtype=object), pd.DataFrame({"text": []})])
 def test_empty_corpus(data: Any) -> None:
     with pytest.raises(DataError, match="empty; give at least one document"):
         Corpus.of(data)
-
-
-def test_csv_with_a_header_only(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"The corpus in .*a\.csv is empty"):
-        Corpus.read(write(tmp_path / "a.csv", "text,id\n"))
 
 
 def test_one_string_is_no_collection() -> None:

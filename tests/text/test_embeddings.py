@@ -20,7 +20,8 @@ import pyarrow as pa
 import pytest
 
 from fedtopics.errors import DataError, FedTopicsError, StudyError
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import (
     STEP,
     EmbeddingSettings,

@@ -246,6 +246,12 @@ def test_fingerprint_is_of_words_and_their_order() -> None:
     assert vocabulary("oak", "elm").fingerprint != vocabulary("elm", "oak").fingerprint
     assert vocabulary("oak", "elm").fingerprint != vocabulary("oak elm").fingerprint
     assert len(vocabulary("oak").fingerprint) == 16
+    assert fingerprint(["oak", "elm"]) == "9e47b0dd90e5c6a7", "it stays: saved models have it"
+
+
+def test_newlines_in_words_are_not_those_between_them() -> None:
+    lists = [["a\nb"], ["a", "b"], ["a\\nb"], ["a\\", "b"], ["a\\\nb"]]
+    assert len({fingerprint(words) for words in lists}) == len(lists)
 
 
 # Back at a client

@@ -74,7 +74,8 @@ def evaluate(
     """
     from fedtopics.model.evaluation import evaluate as score
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.corpus import Columns, Corpus
+    from fedtopics.text.columns import Columns
+    from fedtopics.text.corpus import Corpus
 
     found = TopicModel.from_pretrained(model)
     corpus = Corpus.read(data, Columns(text=text, tokens=tokens, label=label, embedding=embedding))

@@ -13,10 +13,11 @@ from fedtopics.cli.display import console, print_json, print_topics, say
 from fedtopics.cli.members import ClientNews, ServerNews
 from fedtopics.cli.options import FOLDER, tracked, tracked_option, vocabulary_option
 from fedtopics.cli.report import write_beside
-from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.errors import FederationError
 
 if TYPE_CHECKING:
     from fedtopics.methods.warm_start import Words
+    from fedtopics.pki import Identity
 
 server_option = click.option(
     "--server", "address", required=True, metavar="HOST:PORT", help="The server's address."
@@ -66,7 +67,6 @@ def server(
     from fedtopics.federation.server import serve
     from fedtopics.federation.study import Study
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.pki import Identity
 
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
@@ -75,12 +75,9 @@ def server(
     plan = Study.read(study)
     known = None if started is None else TopicModel.from_pretrained(started)
     words: Words = "agree" if known is None else vocabulary or plan.usual_words(known)
-    identity = None if authority is None else Identity.load(_identity_folder(authority), "server")
+    identity = None if authority is None else _server_identity(authority)
     folder = out or Path("runs") / plan.name
-    with (
-        ServerNews() as news,
-        tracked(track, folder, _print_event if as_json else news) as tell,
-    ):
+    with ServerNews() as news, tracked(track, folder, _print_event if as_json else news) as tell:
         model = serve(
             plan,
             identity,
@@ -108,7 +105,7 @@ def server(
 @click.option("--embedding", help="Column of embeddings, for studies that need them.")
 @click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
 @click.option("--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]")
-@click.option("--out", type=FOLDER, help="Folder for ledger and model.  [default: runs/NAME]")
+@click.option("--out", type=FOLDER, help="Folder of what it keeps.  [default: runs/CLIENT/STUDY]")
 @click.option("--round", "rounds", help="Column of rounds or times, for studies that use them.")
 @click.option("--follow", is_flag=True, help="Each round takes what was added to --data since.")
 @click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join.")
@@ -142,31 +139,28 @@ def client(
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --follow they
     may still come: rows at the end of the file, or new files in the folder.
     """
-    from fedtopics.federation.privacy import Policy
+    from fedtopics.federation.policy import Policy
     from fedtopics.federation.server import GrpcParticipation
-    from fedtopics.pki import Identity
     from fedtopics.text.arrivals import Follow
-    from fedtopics.text.corpus import Columns, Corpus
+    from fedtopics.text.columns import Columns
+    from fedtopics.text.corpus import Corpus
 
-    if insecure != (identity is None) or insecure != (name is not None):
-        raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")
-    who = name or Identity.load(_required(identity), "client").name
+    who = _client_name(identity, name, insecure)
     rules = Policy.read(policy) if policy else Policy()
     columns = Columns(text=text, tokens=tokens, id=identifier, embedding=embedding, rounds=rounds)
     news = ClientNews(who)
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
     grown = Follow(data, columns, tell) if follow else None
     corpus = grown() if grown else Corpus.read(data, columns)
-    folder = out or Path("runs") / who
     part = GrpcParticipation(
-        address, identity, corpus, rules, folder, who, tell, dry_run, embedding_model, grown
+        address, identity, corpus, rules, out, who, tell, dry_run, embedding_model, grown
     )
     with news:
         if not as_json:
             say(f"{who}: {len(corpus):,} documents, {corpus.n_empty:,} of them empty; they stay.")
         part.run()
         if not dry_run:
-            write_beside(folder, quiet=as_json)
+            write_beside(part.out, quiet=as_json)
 
 
 @click.command()
@@ -189,16 +183,23 @@ def doctor(address: str, identity: Path, as_json: bool) -> None:
         raise FederationError("This client cannot take part yet; see the last line above.")
 
 
-def _identity_folder(authority: Path) -> Path:
-    """Take the authority's folder, or the server's identity alone, which is all it needs."""
+def _server_identity(authority: Path) -> Identity:
+    """Load it from the authority's folder, or from the server's alone, which is all it needs."""
+    from fedtopics.pki import Identity
+
     inside = authority / "server"
-    return inside if inside.is_dir() else authority
+    return Identity.load(inside if inside.is_dir() else authority, "server")
 
 
-def _required(folder: Path | None) -> Path:
-    if folder is None:
-        raise FedTopicsError("There is no identity.")
-    return folder
+def _client_name(identity: Path | None, name: str | None, insecure: bool) -> str:
+    """Return the name in the client's certificate, or the one that it has without any."""
+    from fedtopics.pki import Identity
+
+    if name and insecure and identity is None:
+        return name
+    if identity is not None and name is None and not insecure:
+        return Identity.load(identity, "client").name
+    raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")
 
 
 def _print_event(event: dict[str, Any]) -> None:

@@ -181,7 +181,8 @@ def transform(
     FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.corpus import Columns, Corpus
+    from fedtopics.text.columns import Columns
+    from fedtopics.text.corpus import Corpus
 
     found = TopicModel.from_pretrained(model)
     corpus = Corpus.read(file, Columns(text=text, tokens=tokens, embedding=embedding))
@@ -205,9 +206,9 @@ def ledger(run: Path, as_json: bool) -> None:
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
-    from fedtopics.federation.privacy import find_ledgers, summarise_ledger
+    from fedtopics.federation.ledger import client_of, find_ledgers, summarise_ledger
 
-    paths = {run.resolve().parent.name: run} if run.is_file() else find_ledgers(run)
+    paths = {client_of(run): run} if run.is_file() else find_ledgers(run)
     if not paths:
         raise RunError(f"There is no ledger in {run}; name the folder of a run.")
     summaries = {client: summarise_ledger(path) for client, path in paths.items()}

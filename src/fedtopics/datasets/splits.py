@@ -1,4 +1,11 @@
-"""One corpus as several clients, for experiments that compare ways to spread documents."""
+"""One corpus as several clients, for experiments that compare ways to spread documents.
+
+References
+----------
+Hu et al., Federated Learning for Short Text Clustering, section 5.1: "even" is the IID partition,
+"proportions" the non-IID one. Yurochkin et al. (2019), Bayesian Nonparametric Federated Learning of
+Neural Networks: "dirichlet".
+"""
 
 from __future__ import annotations
 
@@ -30,38 +37,26 @@ def split_clients(
     Parameters
     ----------
     corpus : whatever `Corpus.of` takes
-    by : "even", "proportions" or "dirichlet"
-        Shuffled and spread evenly; shuffled and spread in `proportions`; or with labels that
-        are not spread evenly: for each label, the clients' shares of its documents are drawn from
-        a symmetric Dirichlet distribution. Documents without a label count as one more label.
+    by : {"even", "proportions", "dirichlet"}
+        The first two shuffle the documents. "dirichlet" spreads each label unevenly, by shares of
+        the clients that a symmetric Dirichlet distribution gives; no label is one more label.
     n_clients : int
         With "proportions", their number is taken instead.
-    proportions : sequence of positive numbers, length n_clients
-        Only for "proportions". They need not sum to 1: (6, 4) is 60 % and 40 %.
-    alpha : float
-        Only for "dirichlet", above 0. Below 1, most of a label is at few clients; large, each
-        client has the same share of all labels.
+    proportions : sequence of positive numbers, length n_clients, for "proportions"
+        They need not sum to 1: (6, 4) is 60 % and 40 %.
+    alpha : float above 0, for "dirichlet"
+        Below 1, most of a label is at few clients; large, all have the same share of all labels.
     seed : int
-        The split follows from it.
 
     Returns
     -------
     dict of client name to Corpus
-        From client-1 on, with zeros in front so that names sort as numbers do. A client's
-        documents stay in the order of the corpus.
+        "client-1", ..., in the order of the corpus; zeros in front let names sort as numbers do.
 
     Raises
     ------
-    StudyError
-        If an argument cannot be used, or a client would have no document.
-    DataError
-        If labels are needed and there are none.
-
-    References
-    ----------
-    Hu et al., Federated Learning for Short Text Clustering, section 5.1: "even" is the IID
-    partition, "proportions" the non-IID one. Yurochkin et al. (2019), Bayesian Nonparametric
-    Federated Learning of Neural Networks: "dirichlet".
+    StudyError, DataError
+        If an argument cannot be used, a client would have no document, or labels are missing.
 
     Examples
     --------
@@ -71,40 +66,56 @@ def split_clients(
     """
     if by not in get_args(Split):
         raise StudyError(f"by={by!r} is unknown; choose from {', '.join(get_args(Split))}.")
-    corpus = Corpus.of(corpus)
-    if by == "proportions":
-        weights = np.array([] if proportions is None else proportions, np.float64)
-        if not (weights.size and np.all((weights > 0) & np.isfinite(weights))):
-            raise StudyError(
-                f"The proportions {proportions} cannot be used; give a number above 0 for each "
-                "client, such as (6, 4)."
-            )
-        n_clients = len(weights)
+    corpus, rng = Corpus.of(corpus), np.random.default_rng(seed)
+    if by == "dirichlet":
+        of_clients = _spread_labels(corpus, n_clients, alpha, rng)
+        return _named(corpus, of_clients, "another seed or a larger alpha")
+    weights = _weights(proportions) if by == "proportions" else np.ones(max(n_clients, 0))
+    _check_number(corpus, len(weights) or n_clients)
+    return _named(corpus, _cut(rng.permutation(len(corpus)), weights, 0.5), "closer proportions")
+
+
+def _named(
+    corpus: Corpus, of_clients: Sequence[NDArray[np.int64]], remedy: str
+) -> dict[str, Corpus]:
+    width = len(str(len(of_clients)))
+    named = {f"client-{i:0{width}}": np.sort(rows) for i, rows in enumerate(of_clients, 1)}
+    if empty := [name for name, rows in named.items() if not len(rows)]:
+        raise StudyError(f"{', '.join(empty)} would have no document; choose {remedy}.")
+    return {name: corpus.take(rows) for name, rows in named.items()}
+
+
+def _weights(proportions: Sequence[float] | None) -> NDArray[np.float64]:
+    weights = np.array([] if proportions is None else proportions, np.float64)
+    if not (weights.size and np.all((weights > 0) & np.isfinite(weights))):
+        raise StudyError(
+            f"The proportions {proportions} cannot be used; give a number above 0 for each "
+            "client, such as (6, 4)."
+        )
+    return weights
+
+
+def _check_number(corpus: Corpus, n_clients: int) -> None:
     if not 1 <= n_clients <= len(corpus):
         raise StudyError(
             f"{len(corpus):,} documents cannot be spread over {n_clients:,} clients; choose 1 to "
             f"{len(corpus):,}."
         )
-    rng = np.random.default_rng(seed)
-    if by == "dirichlet":
-        if alpha is None or not 0 < alpha < np.inf:
-            raise StudyError(f"alpha={alpha} cannot be used; give a number above 0, such as 0.5.")
-        # A random start: rounding from a fixed one would send rare labels to the same clients.
-        of_labels = [
-            _cut(rng.permutation(rows), rng.dirichlet(np.full(n_clients, alpha)), rng.random())
-            for rows in _rows_of_labels(corpus)
-        ]
-        of_clients = [np.concatenate(parts) for parts in zip(*of_labels, strict=True)]
-    else:
-        weights = weights if by == "proportions" else np.ones(n_clients)
-        of_clients = _cut(rng.permutation(len(corpus)), weights, 0.5)
-    width = len(str(n_clients))
-    named = {f"client-{i:0{width}}": np.sort(rows) for i, rows in enumerate(of_clients, 1)}
-    empty = [name for name, rows in named.items() if not len(rows)]
-    if empty:
-        remedy = "another seed or a larger alpha" if by == "dirichlet" else "closer proportions"
-        raise StudyError(f"{', '.join(empty)} would have no document; choose {remedy}.")
-    return {name: corpus.take(rows) for name, rows in named.items()}
+
+
+def _spread_labels(
+    corpus: Corpus, n_clients: int, alpha: float | None, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """Return the rows of each client, whose shares of each label are drawn from a Dirichlet."""
+    _check_number(corpus, n_clients)
+    if alpha is None or not 0 < alpha < np.inf:
+        raise StudyError(f"alpha={alpha} cannot be used; give a number above 0, such as 0.5.")
+    # A random start: rounding from a fixed one would send rare labels to the same clients.
+    of_labels = [
+        _cut(rng.permutation(rows), rng.dirichlet(np.full(n_clients, alpha)), rng.random())
+        for rows in _rows_of_labels(corpus)
+    ]
+    return [np.concatenate(parts) for parts in zip(*of_labels, strict=True)]
 
 
 def _rows_of_labels(corpus: Corpus) -> list[NDArray[np.int64]]:

@@ -1,4 +1,9 @@
-"""Documents of known topics: the generative model of LDA, with topics that clients share or not."""
+"""Documents of known topics: the generative model of LDA, with topics that clients share or not.
+
+References
+----------
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1.
+"""
 
 from __future__ import annotations
 
@@ -75,23 +80,16 @@ def synthetic_lda(
     lengths: tuple[int, int] = (150, 250),
     seed: int = 0,
 ) -> SyntheticClients:
-    """Draw documents of several clients by the generative model of LDA.
-
-    Some topics are shared by all clients, the others are split evenly among them.
+    """Draw documents of several clients by LDA; they share some topics, the others are split.
 
     Parameters
     ----------
-    n_clients, n_words, n_topics : int
-    shared_topics : int
-        K' of the paper. What is left of n_topics must be a multiple of n_clients.
-    eta : float
-        Dirichlet prior of the topics.
-    alpha : float
-        Dirichlet prior of a document's theta, the same for each topic of its client. The authors'
-        configuration has 0.1, their paper says 50 / n_topics. Topics of other clients have 1e-5,
-        as in the configuration.
-    n_documents, n_validation : int
-        Of each client.
+    n_clients, n_words, n_topics, shared_topics : int
+        Shared: K' of the paper. What is left of n_topics must be a multiple of n_clients.
+    eta, alpha : float
+        Dirichlet priors of the topics, and of a document's theta for each topic of its client. The
+        authors' configuration has 0.1 (and `FOREIGN`), their paper says 50 / n_topics.
+    n_documents, n_validation : int, of each client
     lengths : (int, int)
         Fewest and most words of a document.
     seed : int
@@ -101,16 +99,29 @@ def synthetic_lda(
     StudyError
         If the numbers do not fit together.
 
-    References
-    ----------
-    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1.
-
     Examples
     --------
     >>> drawn = synthetic_lda(n_clients=2, n_words=30, n_topics=4, shared_topics=2, n_documents=5)
     >>> drawn.beta.shape, drawn.topics["client1"].tolist()
     ((4, 30), [0, 1, 3])
     """
+    own = _own_topics(n_clients, n_topics, shared_topics)
+    rng = np.random.default_rng(seed)
+    words = tuple(f"term{number}" for number in range(n_words))
+    beta = rng.dirichlet(np.full(n_words, eta), n_topics)
+    training, validation, topics = {}, {}, {}
+    for number in range(n_clients):
+        name, first = f"client{number}", shared_topics + number * own
+        topics[name] = np.concatenate([np.arange(shared_topics), np.arange(first, first + own)])
+        prior = np.full(n_topics, FOREIGN)
+        prior[topics[name]] = alpha
+        training[name] = _draw(rng, beta, prior, n_documents, lengths, words)
+        validation[name] = _draw(rng, beta, prior, n_validation, lengths, words)
+    return SyntheticClients(words, beta, training, validation, topics)
+
+
+def _own_topics(n_clients: int, n_topics: int, shared_topics: int) -> int:
+    """Return how many topics each client has alone."""
     own, rest = divmod(n_topics - shared_topics, n_clients)
     if rest or not 0 <= shared_topics <= n_topics:
         raise StudyError(
@@ -118,20 +129,7 @@ def synthetic_lda(
             f"{n_topics - shared_topics}, which {n_clients} clients cannot have in equal parts; "
             "change shared_topics."
         )
-    rng = np.random.default_rng(seed)
-    words = tuple(f"term{number}" for number in range(n_words))
-    beta = rng.dirichlet(np.full(n_words, eta), n_topics)
-    training, validation, topics = {}, {}, {}
-    for number in range(n_clients):
-        first = shared_topics + number * own
-        rows = np.concatenate([np.arange(shared_topics), np.arange(first, first + own)])
-        prior = np.full(n_topics, FOREIGN)
-        prior[rows] = alpha
-        name = f"client{number}"
-        topics[name] = rows
-        training[name] = _draw(rng, beta, prior, n_documents, lengths, words)
-        validation[name] = _draw(rng, beta, prior, n_validation, lengths, words)
-    return SyntheticClients(words, beta, training, validation, topics)
+    return own
 
 
 def _draw(

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import StudyError
-from fedtopics.federation.privacy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import corpora_by_name, train
 from fedtopics.federation.study import Study
 from fedtopics.inference.theta import Readout

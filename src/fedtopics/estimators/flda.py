@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from fedtopics.errors import StudyError
 from fedtopics.estimators.base import GrowingEstimator
-from fedtopics.federation.privacy import explain
+from fedtopics.federation.study_file import explain
 
 
 class FLDA(GrowingEstimator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from fedtopics.engines.handshake import Proposal
-from fedtopics.errors import FederationError, PolicyError, RunError
-from fedtopics.federation.privacy import Door, Ledger, Policy
-from fedtopics.federation.study import ClientData, Study
-from fedtopics.files import cut_half_line
+from fedtopics.errors import FederationError, RunError
+from fedtopics.federation.client_data import ClientData
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study
+from fedtopics.files import cut_half_line, write_durably
 from fedtopics.methods.plan import Site
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
@@ -33,8 +37,8 @@ class Participation:
         Name of the client.
     corpus : Corpus
     policy : Policy
-    out : path
-        Folder for the ledger, the model and the documents' topics.
+    out : path or None
+        Folder for the ledger, the model and the documents' topics; None takes runs/CLIENT/STUDY.
     on_event : function, optional
         Called with a map of what happens; "offer" has what the study asks for.
     embedding_model : str, optional
@@ -53,7 +57,7 @@ class Participation:
         name: str,
         corpus: Corpus,
         policy: Policy,
-        out: Path,
+        out: Path | None,
         on_event: OnEvent | None = None,
         embedding_model: str | None = None,
         growing: Follow | None = None,
@@ -61,12 +65,13 @@ class Participation:
         self.name = name
         self.corpus = corpus
         self.policy = policy
-        self.out = out
+        self.out = out or Path("runs") / name
+        self._usual_place = out is None
         self._on_event = on_event
         self._growing = growing
         self._embedding_model = embedding_model
         self._ledger: Ledger | None = None
-        if out.exists() and not out.is_dir():
+        if out is not None and out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
 
     @classmethod
@@ -93,8 +98,9 @@ class Participation:
     def consider(self, proposal: Proposal) -> Door:
         """Say what the study asks for, hold it against the policy, and join or raise."""
         study = self.look(proposal)
+        self.out = self._place(study)
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        write_durably(self.out / "study.toml", study.to_toml().encode())
         ledger = self.out / "ledger.jsonl"
         if ledger.exists():
             cut_half_line(ledger)
@@ -127,24 +133,15 @@ class Participation:
                 each.function: {"often": each.often, "what": each.leaves} for each in exchanges
             },
         )
-        self.policy.check_method(self.name, study.registration.name)
-        if study.method.max_rounds > self.policy.max_rounds:
-            raise PolicyError(
-                f"The study asks for {study.method.max_rounds:,} rounds, the policy allows "
-                f"{self.policy.max_rounds:,}; nothing has left."
-            )
         grows = self._growing is not None
-        if len(self.corpus) < self.policy.min_documents and not grows:
-            raise PolicyError(
-                f"The policy wants sums over at least {self.policy.min_documents:,} documents, "
-                f"{self.name} has {len(self.corpus):,}; nothing has left."
-            )
+        documents = self.policy.min_documents if grows else len(self.corpus)
+        asked = study.method.method_name, study.method.max_rounds
+        self.policy.check_study(self.name, *asked, documents)
         needed = study.method.needed_embedding
         if needed is not None:
             check_embeddings(self.corpus, needed, self._embedding_model)
             if self.corpus.embeddings is None:
                 sentence_encoder(self._embedding_model or needed.model)
-        self._check_out(study)
         return study
 
     def _tell_embedding(self, done: int, documents: int) -> None:
@@ -153,14 +150,19 @@ class Participation:
     def _arrived(self, event: dict[str, Any]) -> None:
         self.tell(event.pop("event"), **event)
 
-    def _check_out(self, study: Study) -> None:
-        """Refuse a folder with the ledger and the model of another study."""
-        before = self.out / "study.toml"
-        if before.exists() and Study.read(before).fingerprint != study.fingerprint:
+    def _place(self, study: Study) -> Path:
+        """Return the folder of this study; refuse one with the ledger and model of another."""
+        if self._usual_place:
+            # The server chose the name: it may not lead out of the client's folder.
+            name = re.sub(r"[^\w.-]+", "-", study.name).strip(".-")[:60] or "study"
+            place = Path("runs") / self.name / name
+            return place if _may_hold(place, study) else place.with_name(study.fingerprint)
+        if not _may_hold(self.out, study):
             raise RunError(
                 f"{self.out} holds what this client did in another study; name another folder "
                 "with --out."
             )
+        return self.out
 
     def receive(self, files: Mapping[str, Any]) -> None:
         """Write the model, and the topics of this client's own documents."""
@@ -169,7 +171,7 @@ class Participation:
         for name, content in files.items():
             if Path(name).name != name or name in ("", "..") or not isinstance(content, np.ndarray):
                 raise RunError("The server sent a model with a file that has no place in it.")
-            (folder / name).write_bytes(content.tobytes())
+            write_durably(folder / name, content.tobytes())
         model = TopicModel.from_pretrained(folder)
         self.corpus = self._growing() if self._growing else self.corpus
         corpus = model.embedded(self.corpus, self._embedding_model)
@@ -184,3 +186,9 @@ class Participation:
         """Tell what happened."""
         if self._on_event is not None:
             self._on_event({"event": kind, **fields})
+
+
+def _may_hold(folder: Path, study: Study) -> bool:
+    """Whether a folder is of this study, or of none."""
+    before = folder / "study.toml"
+    return not before.exists() or Study.read(before).fingerprint == study.fingerprint

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from fedtopics.errors import ModelError, RunError
-from fedtopics.files import cut_half_line
+from fedtopics.files import cut_half_line, write_durably
 from fedtopics.methods.base import Checkpoint
 from fedtopics.model.topic_model import TopicModel
 
@@ -113,7 +112,7 @@ class RunFolder:
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep what was agreed once, as JSON."""
         if self.folder is not None:
-            _write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
+            write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return what was kept when the run is resumed, else None.
@@ -163,8 +162,8 @@ class RunFolder:
         folder = self.folder / "checkpoints"
         path = folder / f"{state.round:08d}.safetensors"
         try:
-            _write_durably(path, data)
-            _write_durably(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+            write_durably(path, data)
+            write_durably(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
         except OSError as error:
             # The run is worth more than one of its checkpoints; those before are untouched.
             path.unlink(missing_ok=True)
@@ -242,15 +241,3 @@ class RunFolder:
         self._write()
         if self._events is not None:
             self._events.close()
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    beside = path.with_name(path.name + ".tmp")
-    try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

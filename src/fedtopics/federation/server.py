@@ -30,9 +30,10 @@ from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.doctor import why_not
 from fedtopics.federation.participant import OnEvent, Participation
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
+from fedtopics.files import write_durably
 from fedtopics.methods.registry import versions
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
@@ -74,24 +75,16 @@ def serve(
     on_listen : function, optional
         Called once with the server, for a display of who is there.
     start, vocabulary
-        A model to begin with, and whether with its own words; as of `simulation.train`. Clients
-        see it as any exchange: where words are kept, `size` comes instead of `vocabulary`.
+        A model to begin with, and whether with its own words; as of `simulation.train`.
 
     Raises
     ------
     FederationError
         If the address cannot be listened on, or too few clients are left.
-    StudyError, RunError
-        If the study or the run's folder cannot be used.
-    FedTopicsError
-        If the run's folder cannot be written.
+    StudyError, RunError, FedTopicsError
+        If the study or the run's folder cannot be used, or the folder cannot be written.
     """
-    _check_clients(study)
-    if identity is None:
-        check_loopback(listen)
-    credentials = None if identity is None else server_credentials(identity)
-    address = join_address(*split_address(listen))
-    server = Server(_proposal(study), study.clients, address, credentials, _largest(study))
+    server = _server(study, identity, listen)
 
     def open_door(run: RunFolder) -> None:
         port = server.start()
@@ -101,6 +94,15 @@ def serve(
             on_listen(server)
 
     return _conduct(study, server, out, resume, on_event, start, vocabulary, open_door)
+
+
+def _server(study: Study, identity: Identity | None, listen: str) -> Server:
+    _check_clients(study)
+    if identity is None:
+        check_loopback(listen)
+    credentials = None if identity is None else server_credentials(identity)
+    address = join_address(*split_address(listen))
+    return Server(_proposal(study), study.clients, address, credentials, _largest(study))
 
 
 def lead(
@@ -144,7 +146,7 @@ def _conduct(
     run = RunFolder(out, study.identity(begun), study.checkpoint_every, resume, on_event, pause)
     reason, again = "", False
     try:
-        (out / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        write_durably(out / "study.toml", study.to_toml().encode())
         run.event("study", **study.described)
         if begun is not None and begun.model is not None and not resume:
             run.event("continued", **begun.origin)
@@ -177,7 +179,8 @@ def _check_clients(study: Study) -> None:
 
 def _proposal(study: Study) -> Proposal:
     method = study.registration
-    return Proposal(VERSION, method.name, method.version, study.agreed, study.fingerprint)
+    offered = study.agreed | {"name": study.name}  # clients name their folder after it
+    return Proposal(VERSION, method.name, method.version, offered, study.fingerprint)
 
 
 def _largest(study: Study) -> int:
@@ -225,7 +228,7 @@ class GrpcParticipation(Participation):
         identity: Path | None,
         corpus: Corpus,
         policy: Policy,
-        out: Path,
+        out: Path | None,
         name: str = "",
         on_event: OnEvent | None = None,
         dry_run: bool = False,
@@ -238,6 +241,7 @@ class GrpcParticipation(Participation):
         else:
             known = Identity.load(identity, "client")
             name, credentials = known.name, channel_credentials(known)
+        out = None if dry_run else out  # it writes nothing, so no folder is in its way
         super().__init__(name, corpus, policy, out, on_event, embedding_model, growing)
         self._address = join_address(*split_address(address))
         self._identity = identity

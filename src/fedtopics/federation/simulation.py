@@ -17,7 +17,9 @@ import numpy as np
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError, RunError
-from fedtopics.federation.privacy import Door, Ledger, Policy
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.plan import Site
@@ -77,6 +79,9 @@ def train(
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
     rules = policies if policies is not None else study.policies()
     study = study.with_clients(documents)
+    asked = study.method.method_name, study.method.max_rounds
+    for name, corpus in documents.items():
+        rules.get(name, Policy()).check_study(name, *asked, len(corpus))
     begun = None if start is None else WarmStart.of(start, vocabulary)
     folder = None if out is None else Path(out)
     half = study.server_half(begun)
@@ -177,6 +182,13 @@ def ledger_path(folder: Path | None, client: str) -> Path | None:
 def client_folder(folder: Path, client: str) -> Path:
     """Where a client keeps what is its own in a simulation's run folder."""
     return folder / "clients" / client
+
+
+def _corpus(name: str, data: Any) -> Corpus:
+    try:
+        return Corpus.of(data)
+    except InputError as error:
+        raise type(error)(f"Client {name!r}: {error}") from None
 
 
 def _door(

@@ -6,7 +6,6 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,60 +20,25 @@ from pydantic import (
     model_validator,
 )
 
-from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.privacy import Policy, explain
+from fedtopics.errors import StudyError
+from fedtopics.federation.client_data import ClientData, resolve_paths
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study_file import as_toml, explain
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
-from fedtopics.methods.registry import METHODS, Method, find_method
+from fedtopics.methods.registry import (
+    METHODS,
+    Method,
+    find_method,
+)
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.training import Program
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
-
-
-class ClientData(BaseModel):
-    """Where a client's documents are, for a simulation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    data: Path | None = Field(
-        None, description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files"
-    )
-    text: str | None = Field(None, description="column of the text")
-    tokens: str | None = Field(None, description="column of lists of words, taken as they are")
-    id: str | None = Field(None, description="column of identifiers")
-    label: str | None = Field(None, description="column of labels, for measuring only")
-    embedding: str | None = Field(None, description="column of embeddings")
-    round: str | None = Field(
-        None, description="column of numbers of rounds, or of times, for methods that take new data"
-    )
-    embedding_model: str | None = Field(
-        None, description="the model of those embeddings, or where the study's model is"
-    )
-    policy: Path | None = Field(None, description="the client's policy, a TOML file")
-
-    def read(self, name: str) -> Corpus:
-        """Read the documents of the client of this name.
-
-        Raises
-        ------
-        DataError
-            If the study does not say where they are, or they cannot be read.
-        """
-        if self.data is None:
-            raise DataError(
-                f'The study names no documents of client {name!r}; add data = "FILE" to it.'
-            )
-        names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
-        names["rounds"] = self.round
-        try:
-            return Corpus.read(self.data, Columns(**names))
-        except DataError as error:
-            raise DataError(f"Client {name!r}: {error}") from None
 
 
 class FederationSettings(BaseModel):
@@ -130,7 +94,7 @@ class Study(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field("study", description="a name for people")
+    name: str = Field("study", description="a name for people and folders")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")
@@ -345,11 +309,7 @@ class Study(BaseModel):
             content = tomllib.loads(path.read_text(encoding="utf-8"))
             clients = content.get("clients", {})
             for client in clients.values() if isinstance(clients, dict) else ():
-                for key in {"data", "policy"} & client.keys():
-                    client[key] = path.parent.resolve() / str(client[key])
-                model = path.parent.resolve() / str(client.get("embedding_model", ""))
-                if "embedding_model" in client and model.is_dir():  # else it is a name
-                    client["embedding_model"] = str(model)
+                resolve_paths(client, path.parent.resolve())
             return cls(**content)
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
             raise StudyError(f"The study {path} cannot be used: {explain(error)}") from None
@@ -379,7 +339,7 @@ class Study(BaseModel):
 
     def to_toml(self) -> str:
         """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
-        return _toml(self, "", example=False)
+        return as_toml(self)
 
 
 def _settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -398,43 +358,6 @@ def example_study(method: str = "gfedntm") -> str:
     """Return a commented study of a method with every key, its default and its meaning."""
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study.make(name="example", clients=clients, method={"name": method})
-    return "# A fedtopics study. What is commented out shows the default.\n\n" + _toml(
-        study, "", example=True
+    return "# A fedtopics study. What is commented out shows the default.\n\n" + as_toml(
+        study, example=True
     )
-
-
-def _toml(model: BaseModel, table: str, *, example: bool) -> str:
-    """Write a model as TOML: plain values first, then its tables.
-
-    In an example, defaults are commented out, and paths are as given.
-    """
-    lines, tables = [], []
-    for key, info in type(model).model_fields.items():
-        value = getattr(model, key)
-        if isinstance(value, BaseModel):
-            inner = f"{table}{key}"
-            body = _toml(value, f"{inner}.", example=example)
-            tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
-        elif key == "clients":
-            for name, entry in value.items():
-                body = _toml(entry, "", example=example)
-                tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
-        else:
-            usual = example and value == info.default and key != "name"
-            hidden = "# " if value is None or usual else ""
-            lines.append(f"{hidden}{key} = {_plain(value, example)}  # {info.description}")
-    return "\n".join(lines) + "\n" + "".join(tables)
-
-
-def _plain(value: Any, example: bool) -> str:
-    if value is None:
-        return '"..."'
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, dict):
-        pairs = (f"{json.dumps(key)} = {_plain(entry, example)}" for key, entry in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, Path):
-        value = str(value if example else value.absolute())
-    # JSON is TOML here, but for one character that TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")

@@ -24,7 +24,7 @@ from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.extras import VERSION
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import OnEvent, train
 from fedtopics.federation.study import Study
 from fedtopics.files import Rows, digest

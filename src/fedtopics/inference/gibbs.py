@@ -90,8 +90,7 @@ def sample_topics(
     Returns
     -------
     Sampled
-        The same for the same seed on machines of the same kind: tomotopy's random numbers depend
-        on the processor's vector instructions.
+        The same for the same seed on processors with the same vector instructions.
 
     Raises
     ------
@@ -108,14 +107,7 @@ def sample_topics(
         if len(repeated):
             model.add_doc([words[column] for column in repeated])
     present = {words[column] for column in np.unique(counts.indices)}
-    documents = counts.shape[0]
-    for word in sorted(present.intersection(set().union(*seeds))):
-        prior = {
-            topic: settings.eta + settings.strength * documents * weights[word]
-            for topic, weights in enumerate(seeds)
-            if word in weights
-        }
-        model.set_word_prior(word, prior)
+    _guide(model, seeds, present, settings, counts.shape[0])
     model.train(settings.iterations, workers=1)
     theta = np.array([document.get_topic_dist() for document in model.docs], np.float64)
     lengths = np.array([len(document.words) for document in model.docs])
@@ -125,6 +117,19 @@ def sample_topics(
         np.bincount(theta.argmax(1), minlength=n_topics),
         theta.T @ lengths,
     )
+
+
+def _guide(
+    model: Any, seeds: Sequence[Topic], present: set[str], settings: GibbsSettings, documents: int
+) -> None:
+    """Give the words that topics begin with, where there are any, their pseudo-counts there."""
+    for word in sorted(present.intersection(set().union(*seeds))):
+        prior = {
+            topic: settings.eta + settings.strength * documents * weights[word]
+            for topic, weights in enumerate(seeds)
+            if word in weights
+        }
+        model.set_word_prior(word, prior)
 
 
 def load_tomotopy() -> Any:

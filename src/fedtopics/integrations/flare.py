@@ -20,10 +20,11 @@ from fedtopics.engines.message_client import MessageClient
 from fedtopics.engines.messages import to_message
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.privacy import explain
 from fedtopics.federation.server import lead
-from fedtopics.federation.study import ClientData, Study
+from fedtopics.federation.study import Study
+from fedtopics.federation.study_file import explain
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
     JobContext,

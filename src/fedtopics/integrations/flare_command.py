@@ -96,8 +96,8 @@ def allow(
     what the options say; jobs cannot change that.
     """
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
-    from fedtopics.federation.privacy import Policy
-    from fedtopics.federation.study import ClientData
+    from fedtopics.federation.client_data import ClientData
+    from fedtopics.federation.policy import Policy
     from fedtopics.integrations.flare import SITE_FILE
     from fedtopics.integrations.flare_jobs import allow as allow_in
 

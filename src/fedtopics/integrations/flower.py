@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 
-    from fedtopics.federation.study import ClientData, Study
+    from fedtopics.federation.client_data import ClientData
+    from fedtopics.federation.study import Study
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
 FAILED = "its settings or its documents cannot be used; its own log says more"
@@ -223,8 +224,8 @@ def client_data(config: Mapping[str, Any]) -> ClientData:
     """
     from pydantic import ValidationError
 
-    from fedtopics.federation.privacy import explain
-    from fedtopics.federation.study import ClientData
+    from fedtopics.federation.client_data import ClientData
+    from fedtopics.federation.study_file import explain
 
     settings = {key.replace("-", "_"): value for key, value in config.items()}
     for key in ("name", "out", "stay"):

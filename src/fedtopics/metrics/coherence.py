@@ -1,6 +1,12 @@
 """Coherence of topics, from counts of words that occur together.
 
 The scores are those of gensim 4, so that they compare with published figures.
+
+References
+----------
+Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures, sections 3.3 and
+3.4. u_mass: Mimno et al. (2011), Optimizing Semantic Coherence in Topic Models, equation 1, with
+probabilities and gensim's epsilon in place of counts and 1.
 """
 
 from __future__ import annotations
@@ -75,14 +81,13 @@ def coherence(
     Parameters
     ----------
     topics : list of n_topics lists of distinct words, the most important first
-        All words of a topic are scored; gensim takes the first 20 unless it is told otherwise.
+        All words of a topic are scored; gensim's default is the first 20.
     counts : dict
         From `count_cooccurrences`, or the sum of several clients'.
     words : sequence of str, length n_words
         The words that were counted, in that order.
     measure : {"c_v", "npmi", "u_mass"}
-        gensim's c_v, c_npmi, u_mass. The window is the one used for counting; `WINDOWS` holds the
-        usual ones.
+        gensim's c_v, c_npmi, u_mass, with the window used for counting.
 
     Returns
     -------
@@ -92,22 +97,14 @@ def coherence(
 
     Raises
     ------
-    DataError
-        If a topic holds a word that was not counted.
-    StudyError
-        If the measure is unknown.
+    DataError, StudyError
+        If a topic holds a word that was not counted, or the measure is unknown.
 
     Notes
     -----
-    A word that occurs nowhere: gensim's npmi is infinite then and its c_v is nan. Here a pair
-    with such a word has the lowest NPMI, -1; in c_v the word scores 0 and adds nothing to the
-    other words. u_mass is as in gensim: 0 for a pair whose more important word occurs nowhere.
-
-    References
-    ----------
-    Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures, sections
-    3.3 and 3.4. u_mass: Mimno et al. (2011), Optimizing Semantic Coherence in Topic Models,
-    equation 1, with probabilities and gensim's epsilon in place of counts and 1.
+    For a word that occurs nowhere, gensim's npmi is infinite and its c_v nan. Here its pairs have
+    the lowest NPMI, -1, and in c_v it scores 0 and adds nothing to the other words. u_mass is as
+    in gensim: 0 for a pair whose more important word occurs nowhere.
 
     Examples
     --------
@@ -121,9 +118,7 @@ def coherence(
     pairs = []
     for number, topic in enumerate(topics):
         if not index.keys() >= set(topic):
-            raise DataError(
-                f"Topic {number} holds a word that was not counted; count the words of all topics."
-            )
+            raise DataError(f"Topic {number} holds a word that was not counted; count all words.")
         chosen = np.array([index[word] for word in topic], np.int64)
         pairs.append(counts["together"][np.ix_(chosen, chosen)])
     return score_pairs(pairs, counts["windows"], measure)

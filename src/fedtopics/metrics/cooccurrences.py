@@ -1,4 +1,12 @@
-"""Counts of words that occur together: sums over documents, so those of clients add up."""
+"""Counts of words that occur together: sums over documents, so those of clients add up.
+
+References
+----------
+Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures, section 3.2.
+gensim 4.4, topic_coherence/text_analysis.py, WordOccurrenceAccumulator. When a token leaves its
+window, its word counts as absent from there on, although it may stand in the window a second time,
+until it enters again. Repeated words are therefore counted too seldom. We count the same.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +35,7 @@ def count_cooccurrences(
 ) -> Cooccurrences:
     """Count the windows that hold each word, and each pair of words, as gensim does.
 
-    All fields are sums over documents: add those of several clients field by field and they are
-    the counts of the pooled text, exactly.
+    The fields of several clients, added, are those of the pooled text, exactly.
 
     Parameters
     ----------
@@ -47,23 +54,13 @@ def count_cooccurrences(
 
     Raises
     ------
-    DataError
-        If a word of interest is given twice.
-    StudyError
-        If the window is shorter than one token.
+    DataError, StudyError
+        If a word of interest is given twice, or the window is shorter than one token.
 
     Notes
     -----
-    - A document no longer than the window is one window, an empty one too. Windows without any
-      word of interest count.
-    - When a token leaves gensim's window, its word counts as absent from there on, although it
-      may stand in the window a second time, until it enters again. Repeated words are therefore
-      counted too seldom. We count the same.
-
-    References
-    ----------
-    Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures, section 3.2.
-    gensim 4.4, topic_coherence/text_analysis.py, WordOccurrenceAccumulator.
+    A document no longer than the window is one window, an empty one too. Windows without any word
+    of interest count.
 
     Examples
     --------

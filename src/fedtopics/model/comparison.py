@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from fedtopics.errors import StudyError
@@ -95,18 +95,16 @@ def compare(
 ) -> Comparison:
     """Match the topics of two models one to one, and say what is new and what is gone.
 
-    The matching is the one whose cosines sum to most (the Hungarian algorithm); pairs below the
-    threshold count for nothing in it. A word that one model does not know has no probability there.
+    The cosines of the matching sum to most (the Hungarian algorithm), without those below the
+    threshold. A word that one model does not know has no probability there.
 
     Parameters
     ----------
     a, b : TopicModel
         Of any methods, numbers of topics and vocabularies.
-    n_words : int
-        First words of a topic that are shown, and told apart.
+    n_words : int, first words of a topic that are compared
     threshold : float in (0, 1], optional
-        Cosine from which two topics are the same. By default that of F-LDA: what one in a hundred
-        pairs of different topics of one model reaches, at least 0.1 and at most 0.9.
+        Cosine from which two topics are the same. By default that of F-LDA: see `usual_threshold`.
 
     Raises
     ------
@@ -130,10 +128,31 @@ def compare(
         threshold = usual_threshold({"a": topics_a, "b": topics_b})
     elif not 0 < threshold <= 1:
         raise StudyError(f"threshold={threshold:g} is no cosine; it must be above 0 and at most 1.")
-    alike = cosines(topics_a, topics_b)
+    pairs = _pairs(a, b, cosines(topics_a, topics_b), threshold, n_words)
+    words_a, words_b = a.vocabulary.index.keys(), b.vocabulary.index.keys()
+    return Comparison(
+        threshold,
+        float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0,
+        pairs,
+        _single(b, n_words, {pair.b for pair in pairs}),
+        _single(a, n_words, {pair.a for pair in pairs}),
+        len(words_a & words_b),
+        len(words_b - words_a),
+        len(words_a - words_b),
+    )
+
+
+def _topics(model: TopicModel) -> list[Topic]:
+    words = model.vocabulary.words
+    return [dict(zip(words, row, strict=True)) for row in model.beta.tolist()]
+
+
+def _pairs(
+    a: TopicModel, b: TopicModel, alike: NDArray[np.float64], threshold: float, n_words: int
+) -> list[Pair]:
+    """Match topics so that the cosines of pairs, where not below the threshold, sum to most."""
     counted = np.where(alike >= threshold, alike, 0.0)
     rows, columns = linear_sum_assignment(-counted)
-    matched = [(int(i), int(j)) for i, j in zip(rows, columns, strict=True) if counted[i, j] > 0]
     first_a, first_b = a.topics(n_words), b.topics(n_words)
     pairs = [
         Pair(
@@ -146,28 +165,14 @@ def compare(
             [word for word in first_b[j] if word not in first_a[i]],
             [word for word in first_a[i] if word not in first_b[j]],
         )
-        for i, j in matched
+        for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        if counted[i, j] > 0
     ]
-    pairs.sort(key=lambda pair: -pair.share_b)
-    words_a, words_b = a.vocabulary.index.keys(), b.vocabulary.index.keys()
-    return Comparison(
-        threshold,
-        float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0,
-        pairs,
-        _single(b, first_b, {j for _, j in matched}),
-        _single(a, first_a, {i for i, _ in matched}),
-        len(words_a & words_b),
-        len(words_b - words_a),
-        len(words_a - words_b),
-    )
+    return sorted(pairs, key=lambda pair: -pair.share_b)
 
 
-def _topics(model: TopicModel) -> list[Topic]:
-    words = model.vocabulary.words
-    return [dict(zip(words, row, strict=True)) for row in model.beta.tolist()]
-
-
-def _single(model: TopicModel, words: Sequence[list[str]], matched: set[int]) -> list[Single]:
+def _single(model: TopicModel, n_words: int, matched: set[int]) -> list[Single]:
+    words = model.topics(n_words)
     left = [k for k in range(model.n_topics) if k not in matched]
     left.sort(key=lambda k: -model.share[k])
     return [Single(k, float(model.share[k]), words[k]) for k in left]

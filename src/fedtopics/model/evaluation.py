@@ -1,4 +1,12 @@
-"""How good a model's topics are on documents: coherence, diversity, and agreement with labels."""
+"""How good a model's topics are on documents: coherence, diversity, and agreement with labels.
+
+References
+----------
+Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures; Dieng, Ruiz and
+Blei (2020), Topic Modeling in Embedding Spaces, section 6; Webber, Moffat and Zobel (2010), A
+Similarity Measure for Indefinite Rankings; Manning, Raghavan and Schütze (2008), Introduction to
+Information Retrieval, section 16.3.
+"""
 
 from __future__ import annotations
 
@@ -41,30 +49,26 @@ def evaluate(
     Parameters
     ----------
     model : TopicModel
-    documents : whatever `Corpus.of` takes
-        If they have labels, the documents' largest topics are held against them.
+    documents : whatever `Corpus.of` takes, with labels or without
     by : {"windows", "documents"}
-        Where words count as occurring together: in the measures' usual windows, or in a document,
-        where the order of words is lost.
+        Where words occur together: in the measures' usual windows, or in a document.
     lambda_ : float in [0, 1], optional
         How topics are read: 1 by probability, 0 by lift. By default as the model says.
-    embedding_model : str, optional
-        The model of the documents' embeddings, or where the network's is.
-    on_progress : callable, optional
-        Called while embeddings are computed, with the documents done and of all.
+    embedding_model, on_progress
+        As of `document_embeddings`: the model's name or folder; called with how many are done.
 
     Returns
     -------
     dict
+        ``topics``, ``documents``, ``by``, ``lambda``: what was scored, and how.
         ``c_v``, ``npmi``, ``u_mass``: the mean over topics, of the ten words shown.
         ``unique_words``: the share of different words among the first 25 of all topics.
         ``cosine_dissimilarity``: of the rows of beta, the mean over pairs of topics.
         ``inverted_rbo``: inverted rank-biased overlap of the ten words.
-        ``topics``, ``documents``, ``by``, ``lambda``: what was scored, and how.
         With labels also ``purity``, ``accuracy`` (of the best matching of topics and labels, one
-        to one), ``nmi`` (all None if ``labelled`` is 0), and the number of
-        documents they are of (``labelled``), without a label (``without_label``: missing or
-        blank), and with one of which the model sees nothing (``unseen``).
+        to one), ``nmi`` (all None if ``labelled`` is 0), and the number of documents they are of
+        (``labelled``), without a label (``without_label``: missing or blank), and with one of
+        which the model sees nothing (``unseen``).
 
     Raises
     ------
@@ -72,44 +76,17 @@ def evaluate(
         If `by` is unknown.
     DataError
         If no document has a word of the model, the labels are lists, or embeddings do not fit.
-
-    References
-    ----------
-    Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures; Dieng, Ruiz
-    and Blei (2020), Topic Modeling in Embedding Spaces, section 6; Webber, Moffat and Zobel
-    (2010), A Similarity Measure for Indefinite Rankings; Manning, Raghavan and Schütze (2008),
-    Introduction to Information Retrieval, section 16.3.
-
-    Examples
-    --------
-    >>> from fedtopics import ProdLDA
-    >>> texts = ["oak and beech and fir", "ketch and sloop and yawl"] * 20
-    >>> model = ProdLDA(n_components=2, max_rounds=20).fit(texts).model_
-    >>> evaluate(model, texts, by="documents")["documents"]
-    40
     """
-    if by not in ("windows", "documents"):
-        raise StudyError(f"by={by!r} is unknown; choose from windows, documents.")
-    if by == "windows" and model.text.ngrams[1] > 1:
-        raise StudyError(
-            "With n-grams, words of a document are not in its order; score by documents."
-        )
     corpus = Corpus.of(documents)
     if not model.count(corpus).nnz:
         raise DataError(
             "No document has a word that the model knows, so there is nothing to score its topics "
             "by; give documents of the same language and kind as those it was trained on."
         )
-    scores = {
-        "documents": len(corpus),
-        "topics": model.n_topics,
-        "by": by,
-        "lambda": model.reading.lambda_ if lambda_ is None else lambda_,
-        **_coherence(model, corpus, by, lambda_),
-        "unique_words": unique_words(model.topics(TOP, lambda_), TOP),
-        "cosine_dissimilarity": mean_cosine_dissimilarity(model.beta),
-        "inverted_rbo": inverted_rank_biased_overlap(model.topics(SHOWN, lambda_), n_words=SHOWN),
-    }
+    reading = model.reading.lambda_ if lambda_ is None else lambda_
+    scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
+    scores["lambda"] = reading
+    scores |= _coherence(model, corpus, by, lambda_) | _diversity(model, lambda_)
     if corpus.labels is not None:
         embedded = model.embedded(corpus, embedding_model, on_progress)
         scores |= _agreement(corpus.labels, model.main_topics(embedded))
@@ -120,12 +97,27 @@ def _coherence(
     model: TopicModel, corpus: Corpus, by: Literal["windows", "documents"], lambda_: float | None
 ) -> dict[str, float]:
     """Return the mean over topics of each measure, counted as in training."""
+    if by not in ("windows", "documents"):
+        raise StudyError(f"by={by!r} is unknown; choose from windows, documents.")
+    if by == "windows" and model.text.ngrams[1] > 1:
+        raise StudyError(
+            "With n-grams, words of a document are not in its order; score by documents."
+        )
 
     def ask(_: Any, **payload: Any) -> dict[str, Any]:
         return count_pairs(corpus, model.text, **payload)
 
     (scores,) = federated_coherence(ask, [model.topics(SHOWN, lambda_)], by)
     return {measure: float(score.mean()) for measure, score in scores.items()}
+
+
+def _diversity(model: TopicModel, lambda_: float | None) -> dict[str, float]:
+    """Return how different the topics are, read as `lambda_` says."""
+    return {
+        "unique_words": unique_words(model.topics(TOP, lambda_), TOP),
+        "cosine_dissimilarity": mean_cosine_dissimilarity(model.beta),
+        "inverted_rbo": inverted_rank_biased_overlap(model.topics(SHOWN, lambda_), n_words=SHOWN),
+    }
 
 
 def _agreement(labels: Any, topics: NDArray[np.int64]) -> dict[str, Any]:

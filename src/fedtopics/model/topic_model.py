@@ -19,7 +19,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.clusters import ClusterInference, FineTuned
 from fedtopics.inference.theta import READOUTS, Inference, Readout, VariationalLDA
 from fedtopics.inference.theta import refine as refined
-from fedtopics.model import exports, figures
+from fedtopics.model import exports, figures, html
 from fedtopics.model.folder import checked_labels, read_model, write_model
 from fedtopics.model.shown_words import USUAL, Reading
 from fedtopics.networks import Tensors
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BATCH = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TopicModel:
     """Topics, and what finds them in documents.
 
@@ -291,6 +291,8 @@ class TopicModel:
         return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
 
     # Methods, whose docstrings are there.
+    __repr__ = html.summary
+    _repr_html_ = html.table
     get_topic_info = exports.get_topic_info
     to_pandas = exports.to_pandas
     to_pyldavis = exports.to_pyldavis

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 
 from fedtopics.errors import IdentityError
 from fedtopics.pki.certificates import Authority, new_key, server_names, subject
-from fedtopics.pki.files import fingerprint, read_certificate, read_key, replace, write_key
+from fedtopics.pki.files import fingerprint, read_certificate, read_key, write_key, write_public
 from fedtopics.pki.identity import REQUEST, Request, Role, hosts_of
 from fedtopics.pki.names import check_client_name
 
@@ -48,7 +48,7 @@ def create(folder: str | Path, servers: Sequence[str], days: int = 365) -> Path:
     hosts, authority, key = server_names(servers), Authority.make(), new_key()
     certificate = authority.certify_server(key.public_key(), hosts, days)
     write_key(folder / "ca.key", authority.key)
-    replace(folder / "ca.crt", authority.pem)
+    write_public(folder / "ca.crt", authority.pem)
     write_key(folder / "server/server.key", key)
     return _deliver(folder / "server", "server", authority, certificate)
 
@@ -159,7 +159,7 @@ def request(folder: str | Path, name: str) -> Path:
     wanted = x509.CertificateSigningRequestBuilder().subject_name(subject(name))
     signed = wanted.sign(key, hashes.SHA256())
     write_key(path.with_name("client.key"), key)
-    replace(path, signed.public_bytes(serialization.Encoding.PEM))
+    write_public(path, signed.public_bytes(serialization.Encoding.PEM))
     return path
 
 
@@ -226,6 +226,6 @@ def _known(folder: Path, name: str) -> _Known | None:
 
 
 def _deliver(folder: Path, role: Role, authority: Authority, certificate: bytes) -> Path:
-    replace(folder / "ca.crt", authority.pem)
-    replace(folder / f"{role}.crt", certificate)
+    write_public(folder / "ca.crt", authority.pem)
+    write_public(folder / f"{role}.crt", certificate)
     return folder

@@ -126,7 +126,7 @@ def _builder(
 
 
 def server_names(servers: Sequence[str]) -> x509.SubjectAlternativeName:
-    """Make a certificate's names of hosts, DNS names and IP addresses told apart."""
+    """Return the names of hosts as a certificate has them: DNS names, and IP addresses apart."""
     if not servers:
         raise IdentityError("Name at least one host of the server: --server HOST")
     hosts: list[x509.GeneralName] = []

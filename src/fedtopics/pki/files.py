@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from cryptography import x509
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from fedtopics.errors import IdentityError
+from fedtopics.files import create, write_durably
 
 
 def read(path: Path) -> bytes:
@@ -56,26 +56,18 @@ def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        create(path, pem, private=True)
     except FileExistsError:
         raise IdentityError(
             f"There is a private key {path} already, and it is not overwritten; take another "
             "folder."
         ) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(pem)
-    except BaseException:
-        path.unlink()  # half a key would be in the way of the next attempt
-        raise
 
 
-def replace(path: Path, content: bytes) -> None:
+def write_public(path: Path, content: bytes) -> None:
     """Write a public file, over an older one if there is one: all of it or nothing."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    half = path.with_name(path.name + ".tmp")
-    half.write_bytes(content)
-    half.replace(path)
+    write_durably(path, content)
 
 
 def fingerprint(key: PublicKeyTypes) -> str:

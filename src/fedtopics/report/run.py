@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.errors import ModelError, RunError
-from fedtopics.federation.privacy import bytes_by_round, find_ledgers, summarise_ledger
+from fedtopics.federation.ledger import bytes_by_round, find_ledgers, summarise_ledger
 
 Rows = list[dict[str, Any]]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.extras import VERSION
-from fedtopics.federation.privacy import Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.inference.clusters import ClusterInference
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words

@@ -22,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.files import cut_half_line
-from fedtopics.text.corpus import Columns, Corpus
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
 
 Period = Literal["day", "week", "month", "quarter", "year"]
 MONTHS: dict[Period, int] = {"month": 1, "quarter": 3, "year": 12}

@@ -49,11 +49,9 @@ def document_embeddings(
 ) -> Vectors:
     """Return the embedding of each document: those the corpus has, or else the model's.
 
-    They are brought to unit length: some models give other lengths, and a client whose column
-    has them would teach another scale than the rest.
-
-    From the cache, the same text has the same bits each time. A fresh computation may differ in
-    the last bits with the texts beside it (they share a padded batch) and with the processor.
+    They are brought to unit length: a client with other lengths would teach another scale. From
+    the cache, the same text has the same bits each time; computed again, the last bits depend on
+    the processor and on the texts beside it (they share a padded batch).
 
     Parameters
     ----------
@@ -61,8 +59,7 @@ def document_embeddings(
     settings : EmbeddingSettings
     own_model : str, optional
         Where this client has the study's model: a name or a folder.
-    cache : path, optional
-        Folder of the cache; without it, `cache_folder` says where.
+    cache : path, optional, by default `cache_folder()`
     on_progress : callable, optional
         Called with the numbers of documents done and of all.
     encoder : Encoder, optional

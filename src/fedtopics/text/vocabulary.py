@@ -159,7 +159,9 @@ class Vocabulary:
 
 def fingerprint(words: Sequence[str]) -> str:
     """Digest words and their order; two vocabularies with the same digest are the same."""
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+    # A token of a table may have any character: newlines inside words are not those between them.
+    lines = (word.replace("\\", r"\\").replace("\n", r"\n") for word in words)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,62 @@
+"""Where a client's documents are: the tables [clients.NAME] of a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedtopics.errors import DataError
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
+
+
+class ClientData(BaseModel):
+    """Where a client's documents are, for a simulation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path | None = Field(
+        None, description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files"
+    )
+    text: str | None = Field(None, description="column of the text")
+    tokens: str | None = Field(None, description="column of lists of words, taken as they are")
+    id: str | None = Field(None, description="column of identifiers")
+    label: str | None = Field(None, description="column of labels, for measuring only")
+    embedding: str | None = Field(None, description="column of embeddings")
+    round: str | None = Field(
+        None, description="column of numbers of rounds, or of times, for methods that take new data"
+    )
+    embedding_model: str | None = Field(
+        None, description="the model of those embeddings, or where the study's model is"
+    )
+    policy: Path | None = Field(None, description="the client's policy, a TOML file")
+
+    def read(self, name: str) -> Corpus:
+        """Read the documents of the client of this name.
+
+        Raises
+        ------
+        DataError
+            If the study does not say where they are, or they cannot be read.
+        """
+        if self.data is None:
+            raise DataError(
+                f'The study names no documents of client {name!r}; add data = "FILE" to it.'
+            )
+        names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
+        names["rounds"] = self.round
+        try:
+            return Corpus.read(self.data, Columns(**names))
+        except DataError as error:
+            raise DataError(f"Client {name!r}: {error}") from None
+
+
+def resolve_paths(table: dict[str, Any], folder: Path) -> None:
+    """Make the paths in a client's table absolute; in a study they are relative to its file."""
+    for key in {"data", "policy"} & table.keys():
+        table[key] = folder / str(table[key])
+    model = folder / str(table.get("embedding_model", ""))
+    if "embedding_model" in table and model.is_dir():  # else it is a name
+        table["embedding_model"] = str(model)

@@ -1,0 +1,165 @@
+"""The ledger: what left a client, a line a reply, and what can be read from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fedtopics.errors import RunError
+from fedtopics.methods.aggregation import Payload, Rows
+
+LEDGERS = ("ledger.jsonl", "clients/*/ledger.jsonl")  # of a client's part, of a simulation
+
+
+class Ledger:
+    """What left one client, a line a reply.
+
+    Parameters
+    ----------
+    method : str
+    study : str
+        Fingerprint of the study.
+    path : path or None
+        File of JSON lines, appended to; None keeps no ledger.
+    """
+
+    def __init__(self, method: str, study: str, path: Path | None = None) -> None:
+        self._method = method
+        self._study = study
+        self._file: IO[str] | None = None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8")
+
+    def write(self, client: str, function: str, payload: Payload, reply: Payload) -> None:
+        """Write down a reply before it leaves: names, shapes, sizes and digests, no values."""
+        if self._file is None:
+            return
+        fields = {}
+        digest = hashlib.sha256()
+        total = 0
+        for name, value in flat_fields(reply):
+            data, shape, dtype = _describe(value)
+            fields[name] = {"shape": shape, "dtype": dtype, "bytes": len(data)}
+            digest.update(name.encode())
+            digest.update(data)
+            total += len(data)
+        line = {
+            "time": time.time(),
+            "client": client,
+            "study": self._study,
+            "method": self._method,
+            "round": payload.get("round", 0),
+            "function": function,
+            "documents": reply.get("documents"),
+            "fields": fields,
+            "bytes": total,
+            "sha256": digest.hexdigest(),
+        }
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def find_ledgers(folder: Path) -> dict[str, Path]:
+    """Return the ledgers that a run's folder has, by client."""
+    paths = sorted(path for place in LEDGERS for path in folder.glob(place))
+    return {client_of(path): path for path in paths}
+
+
+def client_of(path: Path) -> str:
+    """Return whose ledger it is, by its first line, or its folder's name where there is none."""
+    with path.open(encoding="utf-8") as file:
+        try:
+            return str(json.loads(file.readline())["client"])
+        except (ValueError, KeyError, TypeError):
+            return path.resolve().parent.name
+
+
+def summarise_ledger(path: Path) -> list[dict[str, Any]]:
+    """Return a row a function: which fields left, in how many replies, how much.
+
+    Raises
+    ------
+    RunError
+        If a line is not what `Ledger` writes.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    _read_ledger(path, partial(_add_line, rows))
+    return list(rows.values())
+
+
+def bytes_by_round(path: Path) -> dict[int, int]:
+    """Return how many bytes left in each round; 0 stands for what was before the first.
+
+    Raises
+    ------
+    RunError
+        If a line is not what `Ledger` writes.
+    """
+    found: Counter[int] = Counter()
+    _read_ledger(path, lambda line: found.update({int(line["round"]): int(line["bytes"])}))
+    return dict(found)
+
+
+def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                take(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                raise RunError(f"Line {number} of the ledger {path} is damaged.") from None
+
+
+def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
+    name = line["function"]
+    new = {
+        "function": name,
+        "method": line["method"],
+        "fields": [],
+        "replies": 0,
+        "documents": line["documents"],
+        "values": 0,
+        "bytes": 0,
+    }
+    row = rows.setdefault(name, new)
+    row["fields"] = sorted({*row["fields"], *line["fields"]})
+    row["replies"] += 1
+    row["documents"] = min(row["documents"], line["documents"])
+    values = sum(math.prod(field["shape"]) for field in line["fields"].values())
+    row["values"] = max(row["values"], values)
+    row["bytes"] += line["bytes"]
+
+
+def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Hand out a reply's values by dotted names, maps and sparse rows in their parts."""
+    for name, value in reply.items():
+        if isinstance(value, Mapping):
+            yield from flat_fields(value, f"{prefix}{name}.")
+        elif isinstance(value, Rows):
+            yield f"{prefix}{name}.index", value.index
+            yield f"{prefix}{name}.values", value.values
+        else:
+            yield prefix + name, value
+
+
+def _describe(value: Any) -> tuple[memoryview, list[int], str]:
+    if isinstance(value, np.ndarray):
+        flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        return flat.data, list(value.shape), str(value.dtype)
+    shape = [len(value)] if isinstance(value, list) else []
+    kind = type(value[0]).__name__ if isinstance(value, list) and value else type(value).__name__
+    return memoryview(json.dumps(value).encode()), shape, kind

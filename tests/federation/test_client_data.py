@@ -1,0 +1,71 @@
+"""Where a client's documents are: the tables [clients.NAME]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study
+from fedtopics.text.corpus import Corpus
+from tests.helpers.studies import read, written
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "studies").mkdir()
+    north = '[clients.a]\ndata = "../data/a.csv"\npolicy = "p.toml"\n'
+    written(tmp_path / "studies", north + '[clients.b]\ndata = "/data/b.csv"\n')
+    monkeypatch.chdir(tmp_path)
+    study = Study.read("studies/study.toml")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("text\none\n")
+    (tmp_path / "studies" / "p.toml").write_text("min_documents = 2\n")
+    monkeypatch.chdir("/")
+    a = study.clients["a"]
+    assert a.read("a").documents.to_pylist() == ["one"]
+    assert a.data.resolve() == tmp_path / "data" / "a.csv"
+    assert study.clients["b"].data == Path("/data/b.csv")
+    assert study.policies() == {"a": Policy(min_documents=2), "b": Policy()}
+
+
+def test_a_model_may_be_a_folder_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "models" / "small").mkdir(parents=True)
+    clients = (
+        '[clients.a]\nembedding_model = "models/small"\n[clients.b]\nembedding_model = "small"'
+    )
+    study = read(tmp_path, clients)
+    assert study.clients["a"].embedding_model == str(tmp_path / "models" / "small")
+    assert study.clients["b"].embedding_model == "small"
+
+
+def test_documents_of_the_clients(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("body,title\none,no\ntwo,no\n")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "1.txt").write_text("three")
+    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\ntext = "title"\n[clients.b]\ndata = "b"\n')
+    corpora = study.corpora()
+    assert {name: corpus.documents.to_pylist() for name, corpus in corpora.items()} == {
+        "a": ["no", "no"],
+        "b": ["three"],
+    }
+    assert all(isinstance(corpus, Corpus) for corpus in corpora.values())
+
+
+def test_errors_name_the_client(tmp_path: Path) -> None:
+    study = read(tmp_path, '[clients.north]\ndata = "a.csv"\n')
+    with pytest.raises(DataError, match=r"Client 'north': There is no file .*a\.csv"):
+        study.corpora()
+
+
+def test_a_client_may_be_named_without_its_documents(tmp_path: Path) -> None:
+    study = read(tmp_path, "[clients.north]\n")
+    assert study.fingerprint == Study.make(clients={"north": {"data": "a.csv"}}).fingerprint
+    with pytest.raises(DataError, match="names no documents of client 'north'; add data"):
+        study.corpora()
+
+
+def test_a_study_without_clients_has_no_documents() -> None:
+    with pytest.raises(StudyError, match=r"names no clients; add \[clients\.NAME\]"):
+        Study().corpora()

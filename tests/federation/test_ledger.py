@@ -1,0 +1,130 @@
+"""What is written down of all that leaves a client."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import RunError
+from fedtopics.federation.ledger import Ledger, find_ledgers, summarise_ledger
+from fedtopics.methods.aggregation import Rows
+from tests.helpers.doors import Echo, door
+
+CANARY = "quetzalcoatl"
+
+
+def test_ledger_line(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "ledger.jsonl"
+    gradients = {
+        "bias": np.array([1.0, 2.0], np.float32),
+        "rows": Rows(np.array([0, 2]), np.array([[1.0], [3.0]], np.float32), 4),
+    }
+    half = Echo(weights=gradients, loss=1.5, words=["oak"], n=np.array(2.0), documents=7)
+    door(half, path=path).call("echo", {"round": 3})
+    line = json.loads(path.read_text())
+    data = {
+        "weights.bias": np.array([1, 2], "<f4").tobytes(),
+        "weights.rows.index": np.array([0, 2], "<i8").tobytes(),
+        "weights.rows.values": np.array([1, 3], "<f4").tobytes(),
+        "loss": b"1.5",
+        "words": b'["oak"]',
+        "n": np.array(2, "<f8").tobytes(),
+        "documents": b"7",
+    }
+    digest = hashlib.sha256(b"".join(name.encode() + data[name] for name in data)).hexdigest()
+    assert line.pop("time") > 1.7e9
+    assert line == {
+        "client": "north",
+        "study": "0123abcd",
+        "method": "gfedntm",
+        "round": 3,
+        "function": "echo",
+        "documents": 7,
+        "fields": {
+            "weights.bias": {"shape": [2], "dtype": "float32", "bytes": 8},
+            "weights.rows.index": {"shape": [2], "dtype": "int64", "bytes": 16},
+            "weights.rows.values": {"shape": [2, 1], "dtype": "float32", "bytes": 8},
+            "loss": {"shape": [], "dtype": "float", "bytes": 3},
+            "words": {"shape": [1], "dtype": "str", "bytes": 7},
+            "n": {"shape": [], "dtype": "float64", "bytes": 8},
+            "documents": {"shape": [], "dtype": "int", "bytes": 1},
+        },
+        "bytes": 51,
+        "sha256": digest,
+    }
+
+
+def test_ledger_holds_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    half = Echo(words=[CANARY], document_frequency=np.array([12_345]), documents=10)
+    door(half, path=path).call("echo", {})
+    assert CANARY not in path.read_text()
+    assert "12345" not in path.read_text()
+
+
+def test_ledger_grows_by_a_line_a_reply(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    for _ in range(2):  # a client that was restarted goes on in its ledger
+        guarded = door(Echo(documents=1), path=path)
+        guarded.call("echo", {})
+        guarded.call("echo", {"round": 2})
+    assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [0, 2, 0, 2]
+
+
+def test_non_contiguous_arrays_have_the_digest_of_their_values(tmp_path: Path) -> None:
+    matrix = np.arange(6.0).reshape(2, 3)
+    for name, array in (("a", matrix.T), ("b", matrix.T.copy())):
+        door(Echo(x=array, documents=1), path=tmp_path / name).call("echo", {})
+    lines = [json.loads((tmp_path / name).read_text()) for name in "ab"]
+    assert lines[0]["sha256"] == lines[1]["sha256"]
+
+
+def test_summary(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    half = Echo(x=np.zeros((2, 3), np.float32), documents=12)
+    guarded = door(half, path=path)
+    guarded.call("echo", {"round": 1})
+    half.reply = {"x": np.zeros((4, 3), np.float32), "loss": 0.5, "documents": 8}
+    guarded.call("echo", {"round": 2})
+    assert summarise_ledger(path) == [
+        {
+            "function": "echo",
+            "method": "gfedntm",
+            "fields": ["documents", "loss", "x"],
+            "replies": 2,
+            "documents": 8,  # the fewest
+            "values": 14,  # the most in one reply
+            "bytes": (24 + 2) + (48 + 3 + 1),
+        }
+    ]
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"function": "echo"}', "3"])
+def test_damaged_ledger(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "ledger.jsonl"
+    door(Echo(documents=1), path=path).call("echo", {})
+    path.write_text(path.read_text() + damage + "\n")
+    with pytest.raises(RunError, match=r"Line 2 of the ledger .*ledger\.jsonl is damaged"):
+        summarise_ledger(path)
+
+
+def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    door(Echo(documents=1), path=run / "ledger.jsonl").call("echo", {})
+    (run / "clients/south").mkdir(parents=True)
+    for content in ("", "{\n"):  # nothing left yet; damaged
+        (run / "clients/south/ledger.jsonl").write_text(content)
+        assert find_ledgers(run) == {
+            "north": run / "ledger.jsonl",
+            "south": run / "clients/south/ledger.jsonl",
+        }
+
+
+def test_no_path_no_ledger() -> None:
+    ledger = Ledger("gfedntm", "0123abcd")
+    ledger.write("north", "echo", {}, {"documents": 1})
+    ledger.close()

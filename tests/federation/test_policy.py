@@ -1,0 +1,54 @@
+"""What a client lets out, whatever a server asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedtopics.errors import PolicyError, StudyError
+from fedtopics.federation.policy import Policy
+
+
+def test_policy_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text('min_documents = 3\nmethods = ["gfedntm", "other"]\n')
+    policy = Policy.read(path)
+    assert policy == Policy(min_documents=3, methods=("gfedntm", "other"))
+    assert (policy.min_document_frequency, policy.max_rounds) == (5, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("min_document = 3", "there is no key 'min_document'; remove it or correct its name"),
+        ("min_documents = 0", "'min_documents' is 0: Input should be greater than or equal to 1"),
+        ('max_rounds = "many"', "'max_rounds' is 'many'"),
+        ("min_documents = ", "Invalid"),
+    ],
+)
+def test_unusable_policy(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text(content)
+    with pytest.raises(StudyError, match=rf"The policy .*policy\.toml cannot be used: .*{message}"):
+        Policy.read(path)
+
+
+def test_missing_policy(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="No such file"):
+        Policy.read(tmp_path / "policy.toml")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("flda", 6, 30), "'north' does not allow the method 'flda'"),
+        (("lda", 7, 30), "asks for 7 rounds, the policy of client 'north' allows 6; nothing has"),
+        (("lda", 6, 29), "sums over at least 30 documents, and it has 29; nothing has left"),
+    ],
+)
+def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> None:
+    policy = Policy(methods=("lda",), max_rounds=6, min_documents=30)
+    policy.check_study("north", "lda", 6, 30)
+    with pytest.raises(PolicyError, match=message):
+        policy.check_study("north", *asked)

@@ -1,0 +1,20 @@
+"""Documents in files and tables, for tests of what reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedtopics.text.columns import Columns
+from fedtopics.text.corpus import Corpus
+
+CANARY = "quetzalcoatl"
+
+
+def texts(data: Any, columns: Columns | None = None) -> list[Any]:
+    return Corpus.of(data, columns).documents.to_pylist()
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path

@@ -1,0 +1,39 @@
+"""A client's door before a half that replies what a test wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedtopics.errors import DataError
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
+
+
+class Echo:
+    """A client half that replies what it was made with."""
+
+    method = "gfedntm"
+    published = ("echo", "fail")
+
+    def __init__(self, **reply: Any) -> None:
+        self.reply = reply
+        self.calls = 0
+
+    def echo(self, **payload: Any) -> dict[str, Any]:
+        self.calls += 1
+        return self.reply
+
+    def fail(self) -> dict[str, Any]:
+        raise DataError("no document is left.")
+
+    def secret(self) -> dict[str, Any]:
+        raise AssertionError("called")
+
+
+def door(
+    half: Echo, policy: Policy = OPEN_POLICY, method: str = "gfedntm", path: Path | None = None
+) -> Door:
+    half.method = method
+    return Door("north", half, policy, Ledger(method, "0123abcd", path))

@@ -1,0 +1,176 @@
+"""Files of documents: rows in = rows out, and what cannot be read is named, not quoted."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from fedtopics.errors import DataError
+from fedtopics.text.corpus import Corpus
+from tests.helpers.documents import CANARY, texts, write
+
+LONG = "word " * 1_000_000  # five million characters: a book of several volumes
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_of_one_column_keeps_empty_lines(tmp_path: Path, end: str) -> None:
+    path = write(tmp_path / "a.csv", end.join(["text", "one", "", "three", ""]))
+    corpus = Corpus.read(path)
+    assert corpus.documents.to_pylist() == ["one", "", "three"]
+    assert corpus.ids.to_pylist() == ["0", "1", "2"]
+    assert corpus.n_empty == 1
+
+
+def test_csv_of_several_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,text,label\na,one,x\nb,,y\n7,three,\n")
+    corpus = Corpus.read(path)
+    assert corpus.ids.to_pylist() == ["a", "b", "7"]
+    assert corpus.documents.to_pylist() == ["one", "", "three"]
+    assert corpus.labels is not None
+    assert corpus.labels.to_pylist() == ["x", "y", ""]
+
+
+def test_csv_values_stay_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,text\n007,NA\n1.0,null\n,2020\n")
+    corpus = Corpus.read(path)
+    assert corpus.ids.to_pylist() == ["007", "1.0", ""]
+    assert corpus.documents.to_pylist() == ["NA", "null", "2020"]
+
+
+def test_csv_with_quoted_commas_newlines_and_quotes(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'text,id\n"one, two\n\nthree",a\n"say ""hi""",b\n')
+    assert texts(path) == ["one, two\n\nthree", 'say "hi"']
+
+
+def test_csv_with_byte_order_mark(tmp_path: Path) -> None:
+    assert texts(write(tmp_path / "a.csv", "\ufefftext,id\none,a\n")) == ["one"]
+
+
+def test_tsv(tmp_path: Path) -> None:
+    assert texts(write(tmp_path / "a.tsv", "id\ttext\na\tone, two\nb\t\n")) == ["one, two", ""]
+
+
+def test_suffix_may_be_upper_case(tmp_path: Path) -> None:
+    assert texts(write(tmp_path / "A.CSV", "text\none\n")) == ["one"]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "ndjson"])
+def test_json_lines(tmp_path: Path, suffix: str) -> None:
+    lines = '{"text": "one", "id": 1}\n{"text": null, "id": 2}\n{"id": 3, "text": "a\\nb"}\n'
+    corpus = Corpus.read(write(tmp_path / f"a.{suffix}", lines))
+    assert corpus.documents.to_pylist() == ["one", "", "a\nb"]
+    assert corpus.ids.to_pylist() == ["1", "2", "3"]
+
+
+def test_json_lines_of_tokens(tmp_path: Path) -> None:
+    lines = '{"tokens": ["one", "Two"]}\n{"tokens": []}\n{"tokens": null}\n'
+    corpus = Corpus.read(write(tmp_path / "a.jsonl", lines))
+    assert corpus.documents.to_pylist() == [["one", "Two"], [], []]
+    assert corpus.is_tokenised
+    assert corpus.n_empty == 2
+
+
+def test_json_lines_keep_dates_as_they_are(tmp_path: Path) -> None:
+    lines = '{"text": "one", "id": "2020-01-31"}\n{"text": "two", "id": "2020-02-01"}\n'
+    corpus = Corpus.read(write(tmp_path / "a.jsonl", lines))
+    assert corpus.ids.to_pylist() == ["2020-01-31", "2020-02-01"]
+    assert texts(write(tmp_path / "b.jsonl", '{"text": "2020-01-31"}\n')) == ["2020-01-31"]
+    assert texts(write(tmp_path / "c.jsonl", '{"tokens": ["2020-01-31"]}\n')) == [["2020-01-31"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv.gz", "text\none\n\nthree\n"),
+        ("a.jsonl.gz", '{"text":"one"}\n{}\n{"text":"three"}\n'),
+    ],
+)
+def test_compressed(tmp_path: Path, name: str, content: str) -> None:
+    path = write(tmp_path / name, gzip.compress(content.encode()))
+    assert texts(path) == ["one", "", "three"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_document_may_be_long(tmp_path: Path, name: str) -> None:
+    rows = ["short", LONG, "short"]
+    csv = "id,text\n" + "".join(f"1,{text}\n" for text in rows)
+    lines = "".join(f'{{"text": "{text}"}}\n' for text in rows)
+    path = write(tmp_path / name, csv if name == "a.csv" else lines)
+    assert texts(path) == rows
+
+
+def test_parquet(tmp_path: Path) -> None:
+    table = pa.table({"body": ["one", None], "doc_id": [4, 5], "label": [True, False]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    corpus = Corpus.read(tmp_path / "a.parquet")
+    assert corpus.documents.to_pylist() == ["one", ""]
+    assert corpus.ids.to_pylist() == ["4", "5"]
+    assert corpus.labels is not None
+    assert corpus.labels.to_pylist() == [True, False]
+
+
+def test_folder(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    write(tmp_path / "b.txt", "two\nlines")
+    write(tmp_path / "a.txt", "")
+    write(tmp_path / "deep" / "c.txt", "drei Äpfel")
+    write(tmp_path / "d.md", "not read")
+    corpus = Corpus.read(tmp_path)
+    assert corpus.ids.to_pylist() == ["a.txt", "b.txt", "deep/c.txt"]
+    assert corpus.documents.to_pylist() == ["", "two\nlines", "drei Äpfel"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", f"id,text\na,one\nb,{CANARY},three,four\n"),
+        ("a.csv", f"text\none\nleft, {CANARY}\n"),
+        ("a.tsv", f"id\ttext\na\tone\t{CANARY}\n"),
+        ("a.jsonl", f'{{"text": "one"}}\n{{"text": "{CANARY}\n'),
+        ("a.jsonl", f'{{"text": "one"}}\n{CANARY}\n'),
+        ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": 7}}\n'),
+        ("a.parquet", CANARY),
+        ("a.csv.gz", CANARY),
+        ("a.csv", f"text\n{CANARY} caf\xe9\n".encode("latin-1")),
+        ("a.jsonl", f'{{"text": "{CANARY} caf\xe9"}}\n'.encode("latin-1")),
+        ("a.csv", ""),
+    ],
+)
+def test_broken_file_is_named_not_quoted(tmp_path: Path, name: str, content: str | bytes) -> None:
+    path = write(tmp_path / name, content)
+    with pytest.raises(DataError, match=r"cannot be read as \.\w+; it must be UTF-8") as e:
+        Corpus.read(path)
+    assert str(path) in str(e.value)
+    assert CANARY not in str(e.value)
+
+
+def test_text_file_that_is_not_utf8(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", f"{CANARY} caf\xe9".encode("latin-1"))
+    with pytest.raises(DataError, match=r"a\.txt is not UTF-8; convert it\.") as error:
+        Corpus.read(tmp_path)
+    assert CANARY not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.xlsx", ".xlsx"), ("a", r"\(no suffix\)")])
+def test_unknown_suffix(tmp_path: Path, name: str, kind: str) -> None:
+    with pytest.raises(DataError, match=rf"unknown kind {kind}; give one of \.csv, \.tsv"):
+        Corpus.read(write(tmp_path / name, "text\none\n"))
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"There is no file or folder .*a\.csv"):
+        Corpus.of(tmp_path / "a.csv")
+
+
+def test_folder_without_text_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no \.txt file"):
+        Corpus.read(tmp_path)
+
+
+def test_csv_with_a_header_only(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"The corpus in .*a\.csv is empty"):
+        Corpus.read(write(tmp_path / "a.csv", "text,id\n"))
