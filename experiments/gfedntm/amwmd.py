@@ -257,7 +257,7 @@ def _study(settings: Settings, data: DataSet, task: Task) -> Study:
     method = {
         "network": settings.network,
         "n_components": task.n_topics,
-        "preset": settings.preset,
+        "preset": "avitm" if settings.preset == "paper" else settings.preset,
         "batch_size": BATCH,
         "max_rounds": min(rounds, QUICK_ROUNDS) if settings.quick else rounds,
     }

@@ -35,7 +35,7 @@ SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B
 CLIENTS = tuple(f"client{number}" for number in range(5))
 RECIPES = {
-    "paper": Recipe("ProdLDA, the paper's settings", {"preset": "paper"}),
+    "paper": Recipe("ProdLDA, the paper's settings", {"preset": "avitm"}),
     "prodlda": Recipe("ProdLDA", {}),
     "prodlda-mixtures": Recipe(
         "ProdLDA for mixtures",

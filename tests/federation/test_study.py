@@ -33,7 +33,7 @@ from tests.helpers.studies import read
         ("[method]\ndropout = 1.0", "'method.dropout' is 1.0"),
         (
             "[method]\npreset = 'best'",
-            "'method.preset' is 'best': .* 'default', 'paper' or 'mixtures'",
+            "'method.preset' is 'best': .* 'default', 'paper', 'avitm' or 'mixtures'",
         ),
         ("[method]\npreset = ['paper']", "'method.preset' is"),
         ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
@@ -155,7 +155,16 @@ def test_the_papers_preset() -> None:
     paper = Study.make(method={"preset": "paper"}).method
     assert (paper.learn_prior, paper.word_bias, paper.relevance) == (True, False, 1.0)
     assert (paper.dropout, paper.alpha) == (0.2, 1.0)
+    assert (paper.norm, paper.optimizer, paper.batch_split) == ("local", "sgd", "fixed")
     assert Study().method.relevance is None
+
+
+def test_the_first_prodldas_preset() -> None:
+    """The paper's network, trained as by default: what was preset "paper" at first."""
+    avitm, paper = (Study.make(method={"preset": name}).method for name in ("avitm", "paper"))
+    assert (avitm.norm, avitm.optimizer, avitm.learning_rate) == ("sync", "adam", 0.002)
+    differing = {key for key, value in avitm if value != getattr(paper, key)}
+    assert differing == {"preset", "norm", "optimizer", "learning_rate", "batch_split"}
 
 
 def test_networks_that_see_an_embedding() -> None:

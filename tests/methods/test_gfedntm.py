@@ -81,6 +81,16 @@ def test_the_noise_of_a_round_repeats_exactly() -> None:
     assert not torch.equal(draws["a"][0], draws["b"][0])
 
 
+@pytest.mark.parametrize("preset", ["avitm", "paper"])
+def test_a_prior_mean_that_batch_norm_makes_needless_stays(preset: str) -> None:
+    """Its gradient would be rounding errors, of which Adam makes whole steps."""
+    corpora = subjects({"a": 60, "b": 60})
+    weights = train(study(preset=preset, max_rounds=5), corpora).weights
+    assert not weights["prior_mean"].any()
+    moved = train(study(preset=preset, max_rounds=5, posterior_gain=1.0), corpora).weights
+    assert moved["prior_mean"].any()
+
+
 @pytest.mark.parametrize(
     "method",
     [
@@ -91,6 +101,7 @@ def test_the_noise_of_a_round_repeats_exactly() -> None:
         {"optimizer": "sgd", "learning_rate": 0.02},
         {"learn_prior": True, "word_bias": False},
         {"preset": "paper"},
+        {"preset": "avitm"},
     ],
 )
 def test_every_option_lowers_the_loss(method: dict[str, Any]) -> None:

@@ -10,9 +10,10 @@ from fedtopics.estimators.base import TopicEstimator
 class ProdLDA(TopicEstimator):
     """Product-of-experts LDA, alone, centralised or federated; the other networks derive from it.
 
-    Parameters and attributes are those of `TopicEstimator`. The preset "paper" drops a part of
+    Parameters and attributes are those of `TopicEstimator`. The preset "avitm" drops a part of
     theta, takes minibatches of 64, more and smaller steps, has no bias per word, learns its prior,
-    sees counts as they are, does not reconstruct embeddings, and reads topics by probability.
+    sees counts as they are, does not reconstruct embeddings, and reads topics by probability;
+    "paper" is that with each client's own statistics and plain gradient steps (Algorithm 1).
     "mixtures" begins with anchors, for documents that mix topics with words of their own.
 
     Examples
