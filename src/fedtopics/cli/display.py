@@ -89,7 +89,7 @@ class RoundProgress:
             self._bar.update(
                 self._task,
                 completed=event["round"],
-                loss=event["loss"],
+                loss=event.get("loss", float("nan")),
                 speed=0.95 * before + 0.05 * speed,
             )
 
