@@ -142,7 +142,7 @@ def test_the_ledgers_hold_every_reply(finished: tuple[Path, Outcome]) -> None:
         calls = [event["function"] for event in outcome.partners[name].events.of("call")]
         assert {function: calls.count(function) for function in replies} == replies
         asked = outcome.partners[name].events.of("offer")[0]["leaves"]
-        assert asked.keys() == replies.keys() | {"size"}
+        assert asked.keys() == replies.keys() | {"size", "gradients"}
 
 
 def test_the_servers_folder(finished: tuple[Path, Outcome]) -> None:

@@ -186,6 +186,7 @@ def test_how_often_which_function_is_called() -> None:
         "forward": "twice a round",
         "loss": "each round",
         "backward": "twice a round",
+        "gradients": "each round instead, in a study with a single client",
         "shares": "once, at the end",
         "word_sums": "once, at the end",
         "pairs": "once, at the end",

@@ -9,10 +9,11 @@ import pytest
 from scipy import sparse
 
 from fedtopics.datasets import synthetic_lda
-from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.methods.anchors import WIDTH, first_topics, project
 from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.plan import Site
 from fedtopics.metrics import topic_similarity
 from tests.helpers.federation import study, subjects
 
@@ -99,8 +100,8 @@ def test_topics_that_no_word_is_left_for_differ() -> None:
 
 def client(**method: Any) -> tuple[GFedNTMClient, str]:
     plan = study(initialisation="anchors", **method)
-    given = plan.method, plan.text, plan.vocabulary, plan.seed
-    half = GFedNTMClient("a", subjects({"a": 60})["a"], *given, 1, 20)
+    policy = Policy(min_documents=1, min_document_frequency=20)
+    half: Any = plan.client_half(Site("a", subjects({"a": 60})["a"], policy))
     half.adopt(sorted({*half._counts.words}), 60, 10.0)
     return half, half._fingerprint
 

@@ -16,8 +16,9 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import EVERYONE, Draw
-from fedtopics.methods.kmeans.method import lloyd
+from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
 from fedtopics.methods.minibatches import MinibatchClient
+from fedtopics.methods.training import iterate
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.carriers import led
 from tests.helpers.federation import assert_same, embedded, study, subjects
@@ -153,7 +154,8 @@ def test_sums_run_on_where_few_are_drawn() -> None:
     clients = LocalClients({name: door(name, half) for name, half in halves.items()})
     words = Vocabulary(["w"], np.ones(1, np.int64), np.ones(1, np.int64))
     agreement = Agreement(clients, words, 9, 9, 1.0, Draw(1, seed=0))
-    found = lloyd(agreement, np.zeros(2), np.ones((1, 1, 2)), [1, 2])
+    first = Partition.first(np.ones((1, 1, 2)))
+    found = iterate(agreement, Lloyd(np.zeros(2)), first, [1, 2])
     assert found.counts == pytest.approx(3 + 2 / 3 * 2)
     assert found.sums == pytest.approx(30 + 2 / 3 * 4)
     assert found.centres == pytest.approx((30 + 2 / 3 * 4) / (3 + 2 / 3 * 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,24 @@ import numpy as np
 import pytest
 import torch
 
+from fedtopics.engines.local import LocalClients
 from fedtopics.errors import PolicyError, RunError, StudyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.gfedntm.method import GFedNTM
-from fedtopics.methods.gfedntm.warm_start import AVERAGES, begin
-from fedtopics.methods.warm_start import Start, Words, fingerprint_of
+from fedtopics.methods.gfedntm.settings import GFedNTMSettings
+from fedtopics.methods.gfedntm.state import NetworkState
+from fedtopics.methods.gfedntm.warm_start import AVERAGES
+from fedtopics.methods.plan import Plan
+from fedtopics.methods.warm_start import WarmStart, Words, fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NeuralLDA, Tensors, register
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+from fedtopics.text.vocabulary import TextRules, Vocabulary, VocabularyLimits
 from tests.helpers.federation import DIMENSION, embedded, study, subjects
 from tests.helpers.grpc_federation import federated
 from tests.helpers.streams import ABC, STEADY, coming, flda, stream
@@ -309,15 +315,22 @@ def test_what_a_document_is_about_stays(network: str, trained: dict[str, TopicMo
     np.testing.assert_allclose(theta[0], theta[1], atol=0.05)
 
 
+def first_state(
+    settings: GFedNTMSettings, model: TopicModel, words: Sequence[str], seed: int = 0
+) -> NetworkState:
+    """What the server begins with in these words, after a model."""
+    counts = np.ones(len(words), np.int64)
+    agreement = Agreement(LocalClients({}), Vocabulary(tuple(words), counts, counts), 0, 0, 1.0)
+    plan = Plan(settings, TextRules(), VocabularyLimits(), seed, WarmStart.of(model))
+    return GFedNTM(plan).first_state(agreement, RunFolder(None, ""))
+
+
 def carried(network: str, words: list[str]) -> tuple[Tensors, TopicModel]:
     """First weights in some words, after a model of a to f."""
     corpora = embedded({"a": Corpus.of([list("abc"), list("bde"), list("fac"), ["f"]] * 10)})
     plan = study(network=network, n_components=3, max_rounds=2, coherence="nothing")
     model = train(plan, corpora, policies={"a": OPEN_POLICY})
-    built = plan.method.build(len(words))
-    state = GFedNTM(plan.method, TextRules(), VocabularyLimits(), 1)._first_state(built)
-    begin(state, built, Start.of(model), words)
-    return state.weights, model
+    return first_state(plan.method, model, words, seed=1).weights, model
 
 
 @pytest.mark.parametrize("network", ALL)
@@ -365,10 +378,7 @@ def test_topics_of_another_model(network: str, other: str, trained: dict[str, To
 @pytest.mark.parametrize("network", NETWORKS)
 def test_topics_are_where_other_units_begin(network: str, trained: dict[str, TopicModel]) -> None:
     model, words = trained[network], [word for name in THEMES for word in THEMES[name]]
-    settings = on_themes(network, 1, hidden=[20, 12]).method
-    built = settings.build(len(words))
-    state = GFedNTM(settings, TextRules(), VocabularyLimits(), 0)._first_state(built)
-    begin(state, built, Start.of(model), words)
+    state = first_state(on_themes(network, 1, hidden=[20, 12]).method, model, words)
     for logits, name in zip(state.weights["beta_logits"], themes_of(model), strict=True):
         first = {words[column] for column in logits.topk(8).indices}
         assert len(first & {*THEMES[name][:8]}) >= 7
@@ -451,11 +461,7 @@ def test_other_embeddings_are_another_network(trained: dict[str, TopicModel]) ->
     assert "embedding.model = 'all-MiniLM-L6-v2', the study's 'some/other'" in refusal(
         plan, model, "keep"
     )
-    words = model.vocabulary.words
-    settings = plan.method
-    built = settings.build(len(words))
-    state = GFedNTM(settings, TextRules(), VocabularyLimits(), 0)._first_state(built)
-    begin(state, built, Start.of(model), words)
+    state = first_state(plan.method, model, model.vocabulary.words)
     assert not torch.equal(state.weights["hidden"], model.weights["hidden"])
     same = {"dimension": DIMENSION, "model": "/elsewhere/all-MiniLM-L6-v2"}
     plan = on_themes("zeroshottm", 1, embedding=same, optimizer="sgd", learning_rate=1e-12)

@@ -15,7 +15,7 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
-from fedtopics.methods.clusters import ALL
+from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
 from fedtopics.methods.registry import find_method
@@ -97,20 +97,21 @@ def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> An
 
 
 def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, begun = discriminative.begin, []
+    start_separation, begun = discriminative.start_separation, []
 
     def noting(*given: Any) -> Any:
-        begun.append(begin(*given))
+        begun.append(start_separation(*given))
         return begun[0]
 
-    monkeypatch.setattr(discriminative, "begin", noting)
+    monkeypatch.setattr(discriminative, "start_separation", noting)
     plan = planned("discriminative", max_rounds=6, tolerance=0, finalists=1)
     corpus, events = blobs(300, spread=2.0), list[dict[str, Any]]()
     model = trained(plan, spread(corpus, 3), on_event=events.append)
     (start,) = begun
     embedded = np.asarray(plan.embedded(corpus).embeddings, np.float64)
-    np.testing.assert_allclose(start.origin, embedded.mean(0))
-    points = model.inference.points(start.origin, None, embedded).astype(np.float64)
+    origin = start.separation.origin
+    np.testing.assert_allclose(origin, embedded.mean(0))
+    points = model.inference.points(origin, None, embedded).astype(np.float64)
     expected, apart = pooled(points, start.split.sums[0], start.split.weights[0], plan, 6)
     np.testing.assert_allclose(model.transform(corpus), expected, atol=1e-6)
     losses = [event["loss"] for event in events if event["event"] == "round"]
@@ -228,7 +229,7 @@ def test_a_cluster_of_little_weight_is_not_told() -> None:
         found = sums_of(client, vocabulary, np.log(shares).tolist())
         enough = np.where(np.arange(4) < told, shares, 0)
         np.testing.assert_allclose(found["weights"], [weights])
-        np.testing.assert_allclose(found["told"], [5 * enough])
+        np.testing.assert_allclose(found["sent"], [5 * enough])
         np.testing.assert_allclose(found["sums"], np.repeat(enough, 5).reshape(1, 4, 5), rtol=1e-6)
         assert found["documents"] == 5
 
@@ -242,12 +243,12 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     )
     found = {
         "sums": np.array([[[30.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]),
-        "told": np.array([[10.0, 0.0, 0.0]]),
+        "sent": np.array([[10.0, 0.0, 0.0]]),
         "weights": np.array([[12.0, 5.0, 1.0]]),
     }
     np.testing.assert_allclose(complete(found, before), [[[36, 0], [15, 0], [0, 0]]])
-    all_told = found | {"told": found["weights"]}
-    np.testing.assert_allclose(complete(all_told, before)[:, :1], found["sums"][:, :1])
+    all_sent = found | {"sent": found["weights"]}
+    np.testing.assert_allclose(complete(all_sent, before)[:, :1], found["sums"][:, :1])
 
 
 def test_no_embedding_and_no_rare_word_leaves(
@@ -260,7 +261,7 @@ def test_no_embedding_and_no_rare_word_leaves(
     for reply in told:
         enough = reply["weights"] >= 10
         np.testing.assert_array_equal(reply["sums"].any(2), enough)
-        np.testing.assert_array_equal(reply["told"], reply["weights"] * enough)
+        np.testing.assert_array_equal(reply["sent"], reply["weights"] * enough)
 
 
 @pytest.mark.parametrize(
@@ -429,14 +430,14 @@ def test_clusters_of_which_no_client_has_enough_documents() -> None:
 def test_a_cluster_that_is_empty_at_the_start_gets_documents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begin_with_kmeans = discriminative.begin_with_kmeans
+    start_with_kmeans = discriminative.start_with_kmeans
 
     def emptied(*given: Any) -> Any:
-        clusters = begin_with_kmeans(*given)
+        clusters = start_with_kmeans(*given)
         clusters.sums[:, 0] = clusters.counts[:, 0] = 0
         return clusters
 
-    monkeypatch.setattr(discriminative, "begin_with_kmeans", emptied)
+    monkeypatch.setattr(discriminative, "start_with_kmeans", emptied)
     corpus = blobs(400)
     model = trained(planned("discriminative"), spread(corpus, 2))
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98

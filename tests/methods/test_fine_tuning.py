@@ -22,8 +22,8 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.aggregation import add_up, find_fault
-from fedtopics.methods.cluster_settings import FSTCSettings
-from fedtopics.methods.fstc.training import DROPOUT, EncodedInputs, Told, Trainer
+from fedtopics.methods.fstc.settings import FSTCSettings
+from fedtopics.methods.fstc.training import DROPOUT, Broadcast, EncodedInputs, Trainer
 from fedtopics.methods.plan import Site
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
@@ -260,8 +260,7 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     trainer = Trainer(
         settings, inputs, {name: w.clone() for name, w in first.items()}, labels, (5, 6)
     )
-    told = Told(1, centres, np.ones(3, bool), np.ones(3))
-    loss = trainer.train(told)
+    loss = trainer.train(Broadcast(1, centres, np.ones(3, bool), np.ones(3)))
 
     order = np.random.default_rng([5, 6, 1, 0]).permutation(
         np.random.default_rng([5, 6, 0]).permutation(24)

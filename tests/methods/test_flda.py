@@ -19,12 +19,13 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.gibbs import Sampled, sample_topics
 from fedtopics.inference.theta import VariationalLDA
-from fedtopics.methods.flda import method
-from fedtopics.methods.flda.method import FLDA, FLDAClient
+from fedtopics.methods.flda import client as client_module
+from fedtopics.methods.flda.client import FLDAClient
+from fedtopics.methods.flda.method import FLDA
 from fedtopics.methods.flda.state import resumed
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.methods.plan import Site
-from fedtopics.methods.warm_start import Start
+from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import tokens_of
@@ -138,7 +139,7 @@ def test_names_of_clients_do_not_matter_but_for_their_random_numbers(
     def with_one_seed(*given: Any) -> Sampled:
         return sample_topics(*given[:-1], 7)
 
-    monkeypatch.setattr(method, "sample_topics", with_one_seed)
+    monkeypatch.setattr(client_module, "sample_topics", with_one_seed)
     corpora = stream(STEADY)
     renamed = dict(zip(("north", "south", "west"), corpora.values(), strict=True))
     model, events = trained(flda(), corpora)
@@ -396,7 +397,7 @@ def test_a_word_that_few_documents_have_is_nowhere(
     plan = flda(coherence="documents", stop="coherence", n_words=30)
     model = train(plan, with_canaries(), out=tmp_path / "run")
     model.save_pretrained(tmp_path / "model")
-    assert {function for _, function, _ in said} == set(FLDAClient.published)
+    assert {function for _, function, _ in said} == FLDAClient.schedule(plan.method).keys()
     assert not any(CANARY in text for *_, text in said)
     everything = content(tmp_path)
     assert b"apple1" in everything
@@ -451,7 +452,7 @@ def test_a_topic_of_too_few_documents_stays_at_home(monkeypatch: pytest.MonkeyPa
     def sampled(*_: Any) -> Sampled:
         return Sampled(words, beta, np.array([10, 9, 41]), np.array([100.0, 90.0, 410.0]))
 
-    monkeypatch.setattr(method, "sample_topics", sampled)
+    monkeypatch.setattr(client_module, "sample_topics", sampled)
     corpus = Corpus.of([words] * SIZE)
     half = client(corpus, Policy())
     guides = [{"fig": 1.0}, {"pear": 1.0}, {"apple": 1.0}]
@@ -581,8 +582,8 @@ def test_a_bad_reply_does_not_end_a_run(spoil: Any, monkeypatch: pytest.MonkeyPa
 # Going on with a model
 
 
-def further(model: TopicModel) -> Start:
-    return Start.of(model, "keep", once=True)
+def further(model: TopicModel) -> WarmStart:
+    return WarmStart.of(model, "keep", once=True)
 
 
 def test_documents_go_on_with_their_topics_by_number() -> None:
@@ -666,7 +667,7 @@ def guides_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[str]]]:
         seen.append([list(guide) for guide in given[4]])
         return sample_topics(*given)
 
-    monkeypatch.setattr(method, "sample_topics", watched)
+    monkeypatch.setattr(client_module, "sample_topics", watched)
     return seen
 
 

@@ -16,7 +16,7 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import GrpcParticipation, serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
-from fedtopics.methods.flda.method import FLDAClient
+from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.columns import Columns

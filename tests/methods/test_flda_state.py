@@ -9,16 +9,17 @@ import pytest
 
 from fedtopics.methods.aggregation import Rows
 from fedtopics.methods.flda.method import FLDA, global_topics, optimal_topics
+from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
+    FLDAState,
     GlobalTopic,
     Local,
-    State,
     go_on,
     read_replies,
     what_happened,
 )
 from fedtopics.methods.flda.topic_lists import Place, pack_topics
-from fedtopics.methods.settings import FLDASettings
+from fedtopics.methods.plan import Plan
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
 
 FRUIT = {"apple": 0.6, "pear": 0.4}
@@ -103,7 +104,7 @@ def after(
     before: list[GlobalTopic], local: dict[str, Local], merged: Merged, **settings: Any
 ) -> tuple[list[GlobalTopic], int]:
     changed = SETTINGS.model_copy(update=settings)
-    return go_on(State(before, next_id=10), local, merged, 0.5, changed)
+    return go_on(FLDAState(before, next_id=10), local, merged, 0.5, changed)
 
 
 def test_first_topics_are_ordered_by_size_and_numbered_as_they_come() -> None:
@@ -171,8 +172,8 @@ def test_given_topics_come_first_and_stay() -> None:
 
 def test_what_a_round_tells() -> None:
     old, new = known(1, FRUIT), GlobalTopic(10, ROADS, ["a"], 30.0)
-    before = State([old, known(2, SEA)], round=3)
-    later = State([old, new, known(11, BERRY)], round=4, threshold=0.25)
+    before = FLDAState([old, known(2, SEA)], round=3)
+    later = FLDAState([old, new, known(11, BERRY)], round=4, threshold=0.25)
     told = what_happened(before, later, {"b": sent(documents=0), "a": sent(ROADS, FRUIT)}, 2)
     fruit = {"id": 1, "words": ["apple", "pear"], "occurrences": 100.0, "clients": ["a", "b"]}
     roads = {"id": 10, "words": ["car", "lorry"], "occurrences": 30.0, "clients": ["a"]}
@@ -189,11 +190,11 @@ def test_what_a_round_tells() -> None:
 
 def test_a_state_comes_back() -> None:
     given = GlobalTopic(0, {"é": 0.1 + 0.2}, [], 0.0, seed=True)
-    state = State(
-        [given, known(3, FRUIT)], 2, {"a": [3]}, 4, 1, 0.25, "", 0.5, 70, [{"round": 1, "new": [3]}]
+    state = FLDAState(
+        [given, known(3, FRUIT)], 2, {"a": [3]}, 4, 1, 0.25, 0.5, 70, [{"round": 1, "new": [3]}]
     )
-    assert State.of(state.checkpoint()) == state
-    assert state.checkpoint().round == 2
+    assert FLDAState.of(state.arrays()) == state
+    assert FLDAState.of(state.arrays()).round == 2
 
 
 # What clients send
@@ -233,7 +234,7 @@ def test_a_client_whose_topics_all_stay_at_home_has_documents() -> None:
 
 def test_given_words_guide_whatever_was_learned() -> None:
     settings = FLDASettings(seed_topics=(("apple", "plum"),))
-    server = FLDA(settings, TextRules(), VocabularyLimits(), 0)
+    server = FLDA(Plan(settings, TextRules(), VocabularyLimits(), 0))
     learned = GlobalTopic(0, {"apple": 0.5, "pear": 0.5}, ["a"], 100.0, seed=True)
     assert server._guide(learned) == pytest.approx({"apple": 0.5, "pear": 0.25, "plum": 0.25})
     assert server._guide(known(1, FRUIT)) == FRUIT

@@ -24,11 +24,11 @@ from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.inference.points import sums_by_label, unit_rows
-from fedtopics.methods.cluster_settings import FSTCSettings
-from fedtopics.methods.clusters import ALL
+from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.fstc import training as fstc_training
-from fedtopics.methods.fstc.method import KEPT, FSTCClient
-from fedtopics.methods.fstc.training import FixedInputs, Told, Trainer
+from fedtopics.methods.fstc.client import KEPT, FSTCClient
+from fedtopics.methods.fstc.settings import FSTCSettings
+from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
 from fedtopics.methods.plan import Site
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
@@ -147,9 +147,9 @@ def random_labels(n: int = 40) -> NDArray[np.float64]:
     return np.random.default_rng(1).dirichlet(np.ones(CLUSTERS), n)
 
 
-def told(round_: int = 1, present: Any = None) -> Told:
+def broadcast(round_: int = 1, present: Any = None) -> Broadcast:
     there = np.ones(CLUSTERS, bool) if present is None else np.array(present)
-    return Told(round_, CENTRES, there, np.ones(CLUSTERS))
+    return Broadcast(round_, CENTRES, there, np.ones(CLUSTERS))
 
 
 def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
@@ -178,7 +178,9 @@ def test_the_loss_of_a_step(alignment: float) -> None:
     own = sums / np.maximum(counts, 1)[:, None]
     apart = ((own - CENTRES) ** 2).sum(1)[known].sum()
     error = ((labels - outputs) ** 2).sum(1).mean()
-    assert one.train(told(present=present)) == pytest.approx(error + alignment * apart, rel=1e-5)
+    assert one.train(broadcast(present=present)) == pytest.approx(
+        error + alignment * apart, rel=1e-5
+    )
     assert one.round == 1
     assert not np.array_equal(one.weights["head"].detach().numpy(), weights["head"])
 
@@ -188,7 +190,7 @@ def test_alignment_draws_centres_to_those_of_all() -> None:
     apart = {}
     for alignment in (0.0, 1.0):
         one = trainer(points, labels, alignment=alignment, transports=0, local_steps=40)
-        one.train(told())
+        one.train(broadcast())
         sums, counts = one.centres()
         apart[alignment] = np.linalg.norm(sums / counts[:, None] - CENTRES)
     assert apart[1.0] < 0.7 * apart[0.0]
@@ -207,7 +209,7 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(Trainer, "_steps_taken", 0, raising=False)
     one = trainer(points_of(), random_labels(), transports=4, warm_up=0.2)
     for round_ in (1, 2, 3, 4):
-        one.train(told(round_))
+        one.train(broadcast(round_))
     assert found == [8, 10, 16, 26], "8 of 40 steps of warm-up, then 8 + 32 (i / 4)^2"
 
 
@@ -215,7 +217,7 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
 def test_no_transport_and_one_before_each_step(transports: int) -> None:
     one = trainer(points_of(), random_labels(), transports=transports, warm_up=0.5, batch_size=10)
     for round_ in (1, 2, 3, 4):
-        assert np.isfinite(one.train(told(round_)))
+        assert np.isfinite(one.train(broadcast(round_)))
     same = np.allclose(one._labels.numpy(), random_labels(), atol=1e-6)
     assert same == (transports == 0)
 
@@ -231,7 +233,7 @@ def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.Monke
     monkeypatch.setattr(fstc_training, "weighted_error", noting)
     one = trainer(points_of(), random_labels(), mixture_from=0.5)
     for round_ in (1, 2, 3, 4):
-        one.train(told(round_))
+        one.train(broadcast(round_))
     assert weighed[:20] == [1.0] * 20
     assert min(weighed[21:]) < 1, "the first holds all labels to be right"
 
@@ -242,13 +244,13 @@ def test_what_is_saved_is_all_that_outlives_a_round(tmp_path: Path) -> None:
 
     one, other = fresh(), fresh()
     for round_ in (1, 2):
-        one.train(told(round_))
+        one.train(broadcast(round_))
     one.save(tmp_path / "state.safetensors")
     other.restore(tmp_path / "state.safetensors", 2)
     assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"], "nothing beside it"
     assert other.round == 2
     for round_ in (3, 4):
-        assert one.train(told(round_)) == other.train(told(round_))
+        assert one.train(broadcast(round_)) == other.train(broadcast(round_))
     assert_same(one.centres()[0], other.centres()[0])
     for name, weight in one.weights.items():
         assert torch.equal(weight, other.weights[name])

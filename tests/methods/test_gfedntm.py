@@ -17,8 +17,7 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
-from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.methods.gfedntm.method import GFedNTM
+from fedtopics.methods.gfedntm import exchange, method
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.plan import Site
 from fedtopics.metrics import purity
@@ -70,8 +69,7 @@ def test_the_noise_of_a_round_repeats_exactly() -> None:
     draws = {}
     for name in ("a", "b"):
         corpus = subjects({"a": 60})["a"]
-        given = plan.method, plan.text, plan.vocabulary, plan.seed
-        client = GFedNTMClient(name, corpus, *given)
+        client: Any = plan.client_half(Site(name, corpus, OPEN_POLICY))
         words = list(client.vocabulary()["words"])
         client.adopt(words, 60, 10.0)
         noises = [client._minibatch(client._fingerprint, number).noise for number in (1, 1, 2)]
@@ -126,19 +124,16 @@ def test_a_single_client_is_normalised_by_itself_whatever_the_norm_says() -> Non
     np.testing.assert_array_equal(sync.beta, local.beta)
 
 
-def test_cut_passes_agree_with_the_uncut_one() -> None:
+def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One client's documents through five exchanges, or through one."""
     corpora = subjects({"a": 100})
     plan = study(precision="float64", max_rounds=10)
     uncut = train(plan, corpora)
 
-    halves = GFedNTM(plan.method, plan.text, plan.vocabulary, plan.seed)
-    halves._exchange = lambda *_: halves._synchronised  # type: ignore[method-assign]
-    client = GFedNTMClient(
-        "a", corpora["a"], plan.method, plan.text, plan.vocabulary, plan.seed, 10, 5
-    )
+    monkeypatch.setattr(method, "exchange_of", lambda *_: exchange._synchronised)
+    client = plan.client_half(Site("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
-    cut = halves.train(LocalClients({"a": door}), RunFolder(None, ""))
+    cut = plan.server_half().train(LocalClients({"a": door}), RunFolder(None, ""))
     np.testing.assert_allclose(cut.beta, uncut.beta, rtol=1e-9)
 
 
@@ -204,7 +199,7 @@ def test_a_client_whose_words_nobody_else_kept_is_told() -> None:
 def test_another_vocabulary_is_refused() -> None:
     plan = study()
     corpus = subjects({"a": 30})["a"]
-    client = GFedNTMClient("a", corpus, plan.method, plan.text, plan.vocabulary, plan.seed)
+    client: Any = plan.client_half(Site("a", corpus, OPEN_POLICY))
     client.adopt(["a0", "a1", "common0"], 30, 17.0)
     with pytest.raises(StudyError, match="called for the vocabulary other"):
         client.gradients("other", 1, {}, {})

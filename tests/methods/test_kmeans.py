@@ -16,9 +16,9 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.clusters import ALL
-from fedtopics.methods.kmeans import method as kmeans
-from fedtopics.methods.kmeans.method import merge_centres
+from fedtopics.methods.cluster_client import ALL
+from fedtopics.methods.kmeans.lloyd import Partition
+from fedtopics.methods.kmeans.method import KMeans, merge_centres
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
@@ -72,13 +72,14 @@ def test_the_papers_presets() -> None:
 
 def begun_with(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.float64]]:
     """The centres that Lloyd's algorithm begins with."""
-    lloyd, starts = kmeans.lloyd, list[NDArray[np.float64]]()
+    first_state, starts = KMeans.first_state, list[NDArray[np.float64]]()
 
-    def noting(agreement: Any, origin: Any, centres: Any, *given: Any, **named: Any) -> Any:
-        starts.append(centres)
-        return lloyd(agreement, origin, centres, *given, **named)
+    def noting(self: KMeans, *given: Any) -> Any:
+        state = first_state(self, *given)
+        starts.append(state.partition.centres)
+        return state
 
-    monkeypatch.setattr(kmeans, "lloyd", noting)
+    monkeypatch.setattr(KMeans, "first_state", noting)
     return starts
 
 
@@ -132,7 +133,7 @@ def test_permuted_clients_and_another_engine_have_the_same_bits(
 def test_the_best_of_starts_that_arrive_at_one_result_is_the_first() -> None:
     """Their distances are the same but for rounding, which depends on who has the documents."""
     distances = np.array([3.0, 1.0 + 1e-15, 1.0])
-    state = kmeans.Partition(
+    state = Partition(
         centres=np.arange(24.0).reshape(3, 2, 4),
         sums=np.zeros((3, 2, 4)),
         counts=np.zeros((3, 2)),
@@ -169,7 +170,9 @@ def test_events_of_rounds() -> None:
     rounds = [event for event in events if event["event"] == "round"]
     assert [event["round"] for event in rounds] == list(range(1, model.info["rounds"] + 1))
     assert {event["documents"] for event in rounds} == {200}
-    assert [event["arrived"] for event in rounds] == [False] * (len(rounds) - 1) + [True]
+    (stopped,) = [event for event in events if event["event"] == "stopped"]
+    assert stopped["round"] == len(rounds), "at rest"
+    assert stopped["reason"] == "what is trained changed by 0.00e+00, less than the tolerance"
     losses = [event["loss"] for event in rounds]
     assert losses == sorted(losses, reverse=True)
 

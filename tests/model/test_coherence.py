@@ -10,9 +10,10 @@ from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel
 
 from fedtopics.errors import StudyError
-from fedtopics.federation.policy import Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.plan import Site
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, is_usual
 from fedtopics.model.shown_words import READINGS, SHOWN, Reading, choose
@@ -151,7 +152,7 @@ def test_several_readings_are_scored_in_one_question() -> None:
 def client(**method: Any) -> tuple[GFedNTMClient, str]:
     plan = study(**method)
     corpus = subjects({"a": 30})["a"]
-    half = GFedNTMClient("a", corpus, plan.method, plan.text, plan.vocabulary, plan.seed)
+    half: Any = plan.client_half(Site("a", corpus, OPEN_POLICY))
     words = ["a0", "a1", "a2", "common0", "common1", "common2"]
     half.adopt(words, 30, 17.0)
     return half, fingerprint(words)

@@ -7,13 +7,20 @@ import pytest
 import torch
 from scipy import sparse
 
-from fedtopics.networks import Batch, NetworkSettings, Noise, ProdLDA, Tensors, find_network
+from fedtopics.networks import (
+    Batch,
+    NetworkSettings,
+    Noise,
+    ProdLDA,
+    Tensors,
+    batch_weights,
+    find_network,
+)
 from fedtopics.networks.passes import (
     ClientPass,
     ServerPass,
-    batch_weights,
+    autograd_leaves,
     gradients,
-    leaves,
     run_through,
     shapes_of,
 )
@@ -104,7 +111,7 @@ def test_two_clients_passes_add_up_to_that_of_the_union(
     weights = model.initial_weights(0)
     union, *parts = batches(cut)
 
-    used = leaves(batch_weights(model, weights, union))
+    used = autograd_leaves(batch_weights(model, weights, union))
     loss, sums = run_through(model, used, union, None)
     (expected,) = gradients([loss], None, [used])
 
