@@ -51,7 +51,7 @@ def _table(model: BaseModel) -> Iterator[str]:
     yield "| --- | --- | --- |"
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
-        if not isinstance(value, (BaseModel, dict)):
+        if not isinstance(value, BaseModel) and key != "clients":  # these have their own tables
             meaning = str(field.description).replace("|", "\\|")
             yield f"| `{key}` | {_shown(value)} | {meaning} |"
 

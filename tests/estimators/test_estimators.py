@@ -35,7 +35,7 @@ from fedtopics import (
 from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.methods.settings import GFedNTMSettings
+from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.metrics import purity
 from fedtopics.text.corpus import Corpus, pool
 

@@ -170,7 +170,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
                 follow = Follow(path, Columns(), notes.append)
                 part = GrpcParticipation(
                     event["address"], None, follow(), Policy(), tmp_path / name, name,
-                    notes.append, grown=follow,
+                    notes.append, growing=follow,
                 )  # fmt: skip
                 partners[name] = Partner(part, notes)
             grow(1)
