@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,27 +11,24 @@ import pytest
 # above all on a machine that is busy.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Files with few tests that take long. They come first: with some processes, each of which takes one
+# Files that take long, by their path. They come first: with some processes, each of which takes one
 # file after the other, none is left alone with one of them in the end.
 LONGEST = (
-    "test_tutorials.py",
-    "test_site.py",
-    "test_exactness.py",
-    "test_report_browser.py",
-    "test_continue.py",
-    "test_estimators.py",
-    "test_gfedntm.py",
-    "test_lda.py",
-    "test_embeddings.py",
-    "test_cli.py",
-    "test_cli_models.py",
-    "test_fine_tuning.py",
-    "test_figure3.py",
-    "test_amwmd.py",
-    "test_fstc.py",
-    "test_federation.py",
-    "test_readme.py",
+    "docs/test_tutorials.py",
+    "report/test_browser.py",
+    "methods/test_client_draws.py",
+    "engines/test_messages.py",
+    "methods/test_exactness.py",
+    "report/test_report.py",
+    "federation/test_federation.py",
+    "engines/test_grpc_rounds.py",
+    "docs/test_site.py",
+    "methods/test_continue.py",
+    "methods/test_fstc.py",
+    "engines/test_engines.py",
+    "text/test_embeddings.py",
 )
+TESTS = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,8 +44,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort tests by file, the longest first."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_clusters_are_found_wherever_the_texts_are(method: str) -> None:
 
 def test_what_is_told_of_the_clusters() -> None:
     clients = spread(CORPUS, 3)
-    found = clustering().fit_clients(clients)
+    found = clustering(random_state=1).fit_clients(clients)
     assert found.n_clusters_ == CLUSTERS
     assert found.beta_.shape == (CLUSTERS, len(found.vocabulary_))
     for name, corpus in clients.items():

@@ -351,6 +351,7 @@ def test_a_client_of_too_few_documents_for_two_halves_takes_part(
     corpora = spread(corpus.take(np.setdiff1d(np.arange(300), few)), 2)
     corpora["client-3"] = corpus.take(few)
     plan = planned("discriminative", candidates=(3, 5), starts=4)
+    plan = plan.model_copy(update={"seed": 1})
     model = train(plan, corpora, policies=dict.fromkeys(corpora, Policy()))
     assert model.n_topics == 5
     assert model.documents == {"client-1": 143, "client-2": 142, "client-3": 15}
