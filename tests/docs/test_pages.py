@@ -6,6 +6,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 
 import click
 import pytest
@@ -28,10 +29,10 @@ NOT_TYPED = {
     ): "of four machines: make federation, held to it by test_deployment.py",
     ("docs/experiments.md", "python -m experiments"): "hours, and data that are not here",
     ("experiments/README.md", "python -m experiments"): "hours, and data that are not here",
-    ("docs/flda.md", "fedtopics client"): "waits for documents: test_flda_federation.py",
-    ("docs/flda.md", "fedtopics flda"): "asks a person: test_cli_flda.py",
+    ("docs/flda.md", "fedtopics client"): "waits for documents: methods/test_flda_federation.py",
+    ("docs/flda.md", "fedtopics flda"): "asks a person: cli/test_flda.py",
     ("docs/flda.md", "python -m experiments"): "data that are not here",
-    ("docs/models-live-on.md", "fedtopics"): "folders of the reader: test_cli_models.py",
+    ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
     ("docs/models-live-on.md", "tensorboard"): "a server that waits",
     ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
 }
@@ -149,6 +150,21 @@ def test_toml_is_a_study_or_a_policy(block: Block) -> None:
         Policy(**given)
     else:
         Study.make(**given)
+
+
+DOTTED = re.compile(r"(?<![\w.-])fedtopics(?:\.\w+)+(?!\w*/)")
+FILE = re.compile(
+    r"`((?:src|docs|tests|benchmarks|experiments|examples|engines|networks|methods|cli)/[\w./-]+\.\w+)`"
+)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = re.sub(r"(?m)^\[project.*", "", page.read_text(encoding="utf-8"))
+    for name in DOTTED.findall(text):
+        resolve_name(name)
+    for file in FILE.findall(text):
+        assert (ROOT / file).exists() or (ROOT / "src/fedtopics" / file).exists(), file
 
 
 def test_the_table_of_contents_has_every_page() -> None:
