@@ -40,9 +40,9 @@ NOT_TYPED = {
 # Typed from begin to end by tests of their own, in environments with those engines.
 ELSEWHERE = ("docs/flare.md", "docs/flower.md")
 
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-    "optional-dependencies"
-]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+LAYERS = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
 PYTHON = [p for p in PAGES if blocks(p, "python") and p not in (*TUTORIALS, pages.README)]
 SHELL = [block for page in PAGES for block in blocks(page, "sh", "bash", "console")]
 TYPED = [(block.page, command) for block in SHELL for command in block.commands()]
@@ -171,3 +171,16 @@ def test_the_table_of_contents_has_every_page() -> None:
     contents = (DOCS / "README.md").read_text(encoding="utf-8")
     for page in DOCS.glob("*.md"):
         assert page.name == "README.md" or f"]({page.name})" in contents
+
+
+def test_the_rooms_are_those_of_the_package() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in (ROOT / "src/fedtopics").glob("*/__init__.py")}
+    table = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert sorted(table) == sorted(packages)
+    drawn = [
+        set(re.findall(r"[a-z]+", line))
+        for line in blocks(ROOT / "CONTRIBUTING.md", "text")[0].text.splitlines()
+    ]
+    floors = [set(re.findall(r"\w+", layer)) & packages for layer in LAYERS]
+    assert [floor for floor in drawn if floor] == [floor for floor in floors if floor]
