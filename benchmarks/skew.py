@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.datasets import package_documentation
 from fedtopics.metrics import normalised_mutual_information, purity, topic_similarity
-from fedtopics.text.corpus import pool
 
 RESULTS = Path(__file__).parent / "results" / "skew.jsonl"
 SCENARIOS = ("centralised", "sync", "server", "local")
@@ -69,7 +68,7 @@ def fitted(scenario: str, corpora: Mapping[str, Corpus], seed: int, rounds: int)
         "dropout_theta": 0.2,  # these two are stated so that the table outlives the defaults
         "encoder_input": "counts",
     }
-    clients = corpora if federated else {"all": pool(list(corpora.values()))}
+    clients = corpora if federated else {"all": Corpus.pool(corpora.values())}
     return train(Study.make(method=method, seed=seed), clients)
 
 

@@ -33,7 +33,7 @@ from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_wo
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Columns
-from fedtopics.text.corpus import Corpus, pool
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, tokens
 
 CLIENTS = ("client1", "client2", "client3")
@@ -219,7 +219,7 @@ def _scored(
     clients = {client: docs.take(first) for client, docs in slices(settings, data, seed).items()}
     groups: list[dict[str, Corpus]] = [clients]
     if model.where == "pooled":
-        groups = [{"all": pool(list(clients.values()))}]
+        groups = [{"all": Corpus.pool(clients.values())}]
     elif model.where == "alone":
         groups = [{client: docs} for client, docs in clients.items()]
     study = _study(settings.method(model, data), seed)

@@ -34,7 +34,7 @@ from fedtopics.federation.study import Study
 from fedtopics.files import digest
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.columns import Columns
-from fedtopics.text.corpus import Corpus, pool
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, word_vectors
 from fedtopics.text.encoders import sentence_encoder
 from fedtopics.text.fingerprint import fingerprint
@@ -187,7 +187,7 @@ def _embedded(
 
 def _tasks(clients: Mapping[str, Corpus], n_seeds: int) -> Iterator[Task]:
     """List the models of a data set; the clients' own of two seeds at least."""
-    everybody = {"all": pool(list(clients.values()))}
+    everybody = {"all": Corpus.pool(clients.values())}
     for seed in range(max(n_seeds, 2)):
         for name, corpus in clients.items():
             yield Task(name, {name: corpus}, ALONE_TOPICS, seed)

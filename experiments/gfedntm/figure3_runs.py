@@ -19,7 +19,7 @@ from fedtopics.federation.study import Study
 from fedtopics.inference.theta import refine
 from fedtopics.metrics import align_words, document_similarity, topic_similarity
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus, pool
+from fedtopics.text.corpus import Corpus
 
 N_TOPICS = 50
 REFERENCES = ("random", "even", "oracle")
@@ -73,7 +73,7 @@ def corpora(case: Case, seed: int) -> tuple[dict[str, Corpus], Corpus]:
     """Return each client's documents, and those for validation of all together."""
     clients = drawn(case, seed)
     validation = [documents.corpus() for documents in clients.validation.values()]
-    return {name: docs.corpus() for name, docs in clients.training.items()}, pool(validation)
+    return {name: docs.corpus() for name, docs in clients.training.items()}, Corpus.pool(validation)
 
 
 def run(task: Task, recipe: Recipe, on_event: OnEvent) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def run(task: Task, recipe: Recipe, on_event: OnEvent) -> dict[str, Any]:
     if task.scenario == "federated":
         clients = everyone
     elif task.scenario == "centralised":
-        clients = {"all": pool(list(everyone.values()))}
+        clients = {"all": Corpus.pool(everyone.values())}
     else:
         clients = {task.scenario: everyone[task.scenario]}
     seconds: list[float] = []

@@ -5,10 +5,9 @@ Names are loaded when they are first used, so that the command line answers at o
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedtopics.extras import VERSION
+from fedtopics.extras import VERSION, load_when_used
 
 __version__ = VERSION
 
@@ -31,24 +30,6 @@ if TYPE_CHECKING:
     from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
 
-_HOMES = {
-    "FLDA": "estimators",
-    "LDA": "estimators",
-    "Columns": "text.columns",
-    "CombinedTM": "estimators",
-    "Corpus": "text.corpus",
-    "GuidedLDA": "estimators",
-    "NeuralLDA": "estimators",
-    "Policy": "federation.policy",
-    "ProdLDA": "estimators",
-    "ShortTextClustering": "estimators",
-    "Study": "federation.study",
-    "TopicEstimator": "estimators",
-    "TopicModel": "model.topic_model",
-    "ZeroShotTM": "estimators",
-    "train": "federation.simulation",
-}
-
 __all__ = [
     "FLDA",
     "LDA",
@@ -67,8 +48,23 @@ __all__ = [
     "train",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fedtopics' has no attribute {name!r}")
-    return getattr(import_module(f"fedtopics.{_HOMES[name]}"), name)
+__getattr__ = load_when_used(
+    __name__,
+    {
+        "FLDA": "estimators",
+        "LDA": "estimators",
+        "Columns": "text.columns",
+        "CombinedTM": "estimators",
+        "Corpus": "text.corpus",
+        "GuidedLDA": "estimators",
+        "NeuralLDA": "estimators",
+        "Policy": "federation.policy",
+        "ProdLDA": "estimators",
+        "ShortTextClustering": "estimators",
+        "Study": "federation.study",
+        "TopicEstimator": "estimators",
+        "TopicModel": "model.topic_model",
+        "ZeroShotTM": "estimators",
+        "train": "federation.simulation",
+    },
+)

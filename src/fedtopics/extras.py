@@ -108,6 +108,23 @@ class Registry(Generic[Item]):
         return f"{maker.__module__}.{maker.__qualname__}"
 
 
+def load_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__``, which loads a name's module when it is first used.
+
+    Parameters
+    ----------
+    package : str
+    homes : mapping of name to module within the package
+    """
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return load
+
+
 def require(what: str, install: str, *packages: tuple[str, str]) -> None:
     """Refuse to begin without packages.
 

@@ -19,7 +19,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.metrics import coherence_of, unique_words
 from fedtopics.model.evaluation import evaluate
-from fedtopics.text.corpus import Corpus, pool
+from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import study, subjects
 
 SIZES = {"north": 60, "south": 60}
@@ -27,7 +27,7 @@ SIZES = {"north": 60, "south": 60}
 
 @pytest.fixture(scope="module")
 def documents() -> Corpus:
-    return pool(list(subjects(SIZES).values()))
+    return Corpus.pool(subjects(SIZES).values())
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,12 @@
-"""The network that docs/extending.md shows is exact in a federation; networks of packages."""
+"""The network that docs/extending.md shows is exact in a federation; networks of packages.
+
+What else the page adds is tested by tests/test_one_place.py.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +17,10 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import find_network
+from fedtopics.networks import find_network, register
 from tests.helpers import pages
 from tests.helpers.federation import study, subjects
+from tests.helpers.registries import restored
 from tests.methods.test_exactness import (
     SIZES,
     OrdinaryNeuralLDA,
@@ -32,8 +37,11 @@ class OrdinaryETM(OrdinaryNeuralLDA):
 
 
 @pytest.fixture
-def extended() -> dict[str, Any]:
-    return pages.run(pages.DOCS / "extending.md")
+def extended() -> Iterator[dict[str, Any]]:
+    names = pages.run(pages.DOCS / "extending.md")
+    with restored():
+        register(names["ETM"])
+        yield names
 
 
 def test_the_network_of_the_page_finds_the_subjects(extended: dict[str, Any]) -> None:

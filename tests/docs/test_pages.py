@@ -6,6 +6,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 
 import click
 import pytest
@@ -28,10 +29,10 @@ NOT_TYPED = {
     ): "of four machines: make federation, held to it by test_deployment.py",
     ("docs/experiments.md", "python -m experiments"): "hours, and data that are not here",
     ("experiments/README.md", "python -m experiments"): "hours, and data that are not here",
-    ("docs/flda.md", "fedtopics client"): "waits for documents: test_flda_federation.py",
-    ("docs/flda.md", "fedtopics flda"): "asks a person: test_cli_flda.py",
+    ("docs/flda.md", "fedtopics client"): "waits for documents: methods/test_flda_federation.py",
+    ("docs/flda.md", "fedtopics flda"): "asks a person: cli/test_flda.py",
     ("docs/flda.md", "python -m experiments"): "data that are not here",
-    ("docs/models-live-on.md", "fedtopics"): "folders of the reader: test_cli_models.py",
+    ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
     ("docs/models-live-on.md", "tensorboard"): "a server that waits",
     ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
 }
@@ -39,9 +40,9 @@ NOT_TYPED = {
 # Typed from begin to end by tests of their own, in environments with those engines.
 ELSEWHERE = ("docs/flare.md", "docs/flower.md")
 
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-    "optional-dependencies"
-]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+LAYERS = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
 PYTHON = [p for p in PAGES if blocks(p, "python") and p not in (*TUTORIALS, pages.README)]
 SHELL = [block for page in PAGES for block in blocks(page, "sh", "bash", "console")]
 TYPED = [(block.page, command) for block in SHELL for command in block.commands()]
@@ -151,7 +152,35 @@ def test_toml_is_a_study_or_a_policy(block: Block) -> None:
         Study.make(**given)
 
 
+DOTTED = re.compile(r"(?<![\w.-])fedtopics(?:\.\w+)+(?!\w*/)")
+FILE = re.compile(
+    r"`((?:src|docs|tests|benchmarks|experiments|examples|engines|networks|methods|cli)/[\w./-]+\.\w+)`"
+)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = re.sub(r"(?m)^\[project.*", "", page.read_text(encoding="utf-8"))
+    for name in DOTTED.findall(text):
+        resolve_name(name)
+    for file in FILE.findall(text):
+        assert (ROOT / file).exists() or (ROOT / "src/fedtopics" / file).exists(), file
+
+
 def test_the_table_of_contents_has_every_page() -> None:
     contents = (DOCS / "README.md").read_text(encoding="utf-8")
     for page in DOCS.glob("*.md"):
         assert page.name == "README.md" or f"]({page.name})" in contents
+
+
+def test_the_rooms_are_those_of_the_package() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in (ROOT / "src/fedtopics").glob("*/__init__.py")}
+    table = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert sorted(table) == sorted(packages)
+    drawn = [
+        set(re.findall(r"[a-z]+", line))
+        for line in blocks(ROOT / "CONTRIBUTING.md", "text")[0].text.splitlines()
+    ]
+    floors = [set(re.findall(r"\w+", layer)) & packages for layer in LAYERS]
+    assert [floor for floor in drawn if floor] == [floor for floor in floors if floor]

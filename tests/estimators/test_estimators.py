@@ -37,7 +37,7 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.metrics import purity
-from fedtopics.text.corpus import Corpus, pool
+from fedtopics.text.corpus import Corpus
 
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
 BOATS = ["ketch", "sloop", "yawl", "brig", "cutter", "dory", "barque", "schooner"]
@@ -82,7 +82,7 @@ def test_alone() -> None:
 
 
 def test_centralised() -> None:
-    assert_separated(estimator().fit(pool([Corpus.of(texts) for texts in TEXTS.values()])))
+    assert_separated(estimator().fit(Corpus.pool([Corpus.of(texts) for texts in TEXTS.values()])))
 
 
 def test_federated() -> None:

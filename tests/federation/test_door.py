@@ -24,7 +24,7 @@ def test_door_hands_on_what_the_policy_allows() -> None:
 
 def test_door_refuses_a_method() -> None:
     with pytest.raises(PolicyError, match="'north' does not allow the method 'other'"):
-        door(Echo(), Policy(), "other")
+        door(Echo(), Policy(methods=("gfedntm", "lda")), "other")
 
 
 @pytest.mark.parametrize("function", ["secret", "reply", "__init__", "echo "])

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.registries import restored
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
@@ -60,9 +62,12 @@ def blocks(page: Path, *kinds: str) -> list[Block]:
 
 @cache
 def run(page: Path) -> dict[str, Any]:
-    """Run a page's Python, one block after the other, in an empty folder; return its names."""
+    """Run a page's Python, one block after the other, in an empty folder; return its names.
+
+    What the page registers is forgotten: other tests go through all methods, say.
+    """
     names: dict[str, Any] = {"__name__": page.stem}
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), restored():
         for block in blocks(page, "python"):
-            exec(compile(block.text, str(block), "exec"), names)  # noqa: S102
+            exec(compile(block.text, str(block), "exec", dont_inherit=True), names)  # noqa: S102
     return names

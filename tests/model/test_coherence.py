@@ -17,7 +17,7 @@ from fedtopics.methods.plan import Site
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, is_usual
 from fedtopics.model.shown_words import READINGS, SHOWN, Reading, choose
-from fedtopics.text.corpus import Corpus, pool
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, fingerprint, tokens
 from tests.helpers.federation import assert_same, embedded, study, subjects
 
@@ -52,7 +52,7 @@ def with_text(corpora: dict[str, Corpus]) -> dict[str, Corpus]:
 
 
 def pooled_texts(corpora: dict[str, Corpus], text: TextRules) -> list[list[str]]:
-    return [list(words) for batch in tokens(pool(list(corpora.values())), text) for words in batch]
+    return [list(words) for batch in tokens(Corpus.pool(corpora.values()), text) for words in batch]
 
 
 @pytest.mark.parametrize("within", ["windows", "documents"])

@@ -13,7 +13,7 @@ import pytest
 
 from fedtopics.errors import DataError
 from fedtopics.text.columns import Columns
-from fedtopics.text.corpus import BATCH, Corpus, pool
+from fedtopics.text.corpus import BATCH, Corpus
 from tests.helpers.documents import CANARY
 
 # What Python programs hold
@@ -136,7 +136,7 @@ def test_take() -> None:
 def test_pool() -> None:
     first = Corpus.of(pa.table({"text": ["a", ""], "label": [1, 2], "embedding": [[0.5], [1.5]]}))
     second = Corpus.of(pa.table({"text": ["c"], "label": [3], "embedding": [[2.5]]}))
-    both = pool([first, second])
+    both = Corpus.pool([first, second])
     assert both.documents.to_pylist() == ["a", "", "c"]
     assert both.ids.to_pylist() == ["0", "1", "0"]
     assert both.labels is not None
@@ -149,14 +149,14 @@ def test_raw_texts_follow_their_rows() -> None:
     first = Corpus.of(pa.table({"text": ["A.", "B."], "tokens": [["a"], ["b"]]}), names)
     second = Corpus.of(pa.table({"text": ["C."], "tokens": [["c"]]}), names)
     assert list(first.take([1, 0, 1]).texts()) == [["B.", "A.", "B."]]
-    both = pool([first, second])
+    both = Corpus.pool([first, second])
     assert [text for batch in both.texts() for text in batch] == ["A.", "B.", "C."]
-    assert pool([first, Corpus.of([["c"]])]).raw is None
+    assert Corpus.pool([first, Corpus.of([["c"]])]).raw is None
 
 
 def test_pool_drops_labels_that_some_lack() -> None:
     labelled = Corpus.of(pa.table({"text": ["a"], "label": [1], "embedding": [[0.5]]}))
-    both = pool([labelled, Corpus.of(["b"])])
+    both = Corpus.pool([labelled, Corpus.of(["b"])])
     assert both.documents.to_pylist() == ["a", "b"]
     assert both.labels is None
     assert both.embeddings is None
@@ -164,16 +164,16 @@ def test_pool_drops_labels_that_some_lack() -> None:
 
 def test_pool_refuses_two_forms() -> None:
     with pytest.raises(DataError, match="Some corpora are tokenised and some are not"):
-        pool([Corpus.of(["a"]), Corpus.of([["a"]])])
+        Corpus.pool([Corpus.of(["a"]), Corpus.of([["a"]])])
 
 
 def test_pool_refuses_labels_of_two_kinds() -> None:
     numbers = Corpus.of(pa.table({"text": ["a"], "label": [1]}))
     words = Corpus.of(pa.table({"text": ["b"], "label": ["x"]}))
     with pytest.raises(DataError, match="labels of different types; convert all to strings"):
-        pool([numbers, words])
+        Corpus.pool([numbers, words])
     large = Corpus.of(pa.table({"text": ["c"], "label": pa.array(["y"], pa.large_string())}))
-    both = pool([words, large])
+    both = Corpus.pool([words, large])
     assert both.labels is not None
     assert both.labels.to_pylist() == ["x", "y"]
 

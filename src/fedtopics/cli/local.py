@@ -19,6 +19,7 @@ from fedtopics.cli.display import (
 from fedtopics.cli.options import FOLDER, as_json, tracked, tracked_option
 from fedtopics.cli.report import write_beside
 from fedtopics.errors import RunError
+from fedtopics.methods.registry import METHODS, find_method
 
 
 @click.command()
@@ -61,10 +62,6 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
     )
 
 
-# Named here, so that the command line need not load them to answer.
-METHODS = ["gfedntm", "lda", "flda", "discriminative", "fstc", "kmeans", "fsccl"]
-
-
 @click.command()
 @click.argument("study", type=FOLDER, required=False)
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
@@ -72,7 +69,7 @@ METHODS = ["gfedntm", "lda", "flda", "discriminative", "fstc", "kmeans", "fsccl"
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option(
     "--method",
-    type=click.Choice(METHODS),
+    type=click.Choice(METHODS.names),
     default="gfedntm",
     help="Of the example.",
 )
@@ -221,8 +218,6 @@ def ledger(run: Path, as_json: bool) -> None:
         "documents: each reply is a sum over at least so many. values: numbers or words in the "
         "largest reply.\nThe ledger file has each reply's time, fields, shapes and SHA-256.\n"
     )
-    from fedtopics.methods.registry import find_method  # loads torch: the tables need not wait
-
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
         say(f"{function}: {find_method(method).leaves(function)}")

@@ -16,9 +16,8 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    methods: tuple[str, ...] = Field(
-        ("gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc", "fsccl"),
-        description="methods that may run",
+    methods: tuple[str, ...] | None = Field(
+        None, description="methods that may run; by default all that are installed"
     )
     min_documents: int = Field(
         10, ge=1, description="a reply must sum over at least this many documents"
@@ -50,7 +49,7 @@ class Policy(BaseModel):
         PolicyError
             Before anything was computed.
         """
-        if method not in self.methods:
+        if self.methods is not None and method not in self.methods:
             raise PolicyError(
                 f"The policy of client {client!r} does not allow the method {method!r}; "
                 "add it to the policy's methods."

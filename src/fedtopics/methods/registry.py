@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedtopics.extras import Registry
-from fedtopics.methods.client import TopicClient
-from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.training import Program
+
+if TYPE_CHECKING:  # they load torch, and the command line names the methods without it
+    from fedtopics.methods.client import TopicClient
+    from fedtopics.methods.settings import TopicSettings
+    from fedtopics.methods.training import Program
 
 
 @dataclass(frozen=True)

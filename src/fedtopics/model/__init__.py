@@ -1,1 +1,15 @@
 """The topic model: its folder, its card, its exports, and how good its topics are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedtopics.extras import load_when_used
+
+if TYPE_CHECKING:
+    from fedtopics.model.comparison import compare
+    from fedtopics.model.evaluation import evaluate
+
+__all__ = ["compare", "evaluate"]
+
+__getattr__ = load_when_used(__name__, {"compare": "comparison", "evaluate": "evaluation"})

@@ -116,6 +116,31 @@ class Corpus:
         return cls._from_table(read_table(path), columns or Columns(), str(path))
 
     @classmethod
+    def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
+        """Put corpora one after the other: the centralised scenario, where texts may be pooled.
+
+        Labels, embeddings, raw texts and rounds are kept when every corpus has them.
+        """
+        corpora = list(corpora)
+        raw = [c.raw for c in corpora]
+        labels = [c.labels for c in corpora]
+        embeddings = [c.embeddings for c in corpora]
+        rounds = [c.rounds for c in corpora]
+        two_forms = "Some corpora are tokenised and some are not; give all in one form."
+        two_kinds = "The corpora have labels of different types; convert all to strings."
+        two_rounds = (
+            "The corpora have rounds of different types; convert all to numbers or to dates."
+        )
+        return cls(
+            _concatenate([c.ids for c in corpora], two_forms),
+            _concatenate([c.documents for c in corpora], two_forms),
+            None if any(x is None for x in labels) else _concatenate(labels, two_kinds),
+            None if any(x is None for x in embeddings) else np.concatenate(embeddings),  # type: ignore[arg-type]
+            None if any(x is None for x in raw) else _concatenate(raw, two_forms),
+            None if any(x is None for x in rounds) else _concatenate(rounds, two_rounds),
+        )
+
+    @classmethod
     def _from_folder(cls, path: Path) -> Corpus:
         files = sorted(path.rglob("*.txt"))
         if not files:
@@ -225,28 +250,6 @@ class Corpus:
             None if self.raw is None else self.raw.take(index),
             None if self.rounds is None else self.rounds.take(index),
         )
-
-
-def pool(corpora: Sequence[Corpus]) -> Corpus:
-    """Put corpora one after the other: the centralised scenario, where texts may be pooled.
-
-    Labels, embeddings, raw texts and rounds are kept when every corpus has them.
-    """
-    raw = [c.raw for c in corpora]
-    labels = [c.labels for c in corpora]
-    embeddings = [c.embeddings for c in corpora]
-    rounds = [c.rounds for c in corpora]
-    two_forms = "Some corpora are tokenised and some are not; give all in one form."
-    two_kinds = "The corpora have labels of different types; convert all to strings."
-    two_rounds = "The corpora have rounds of different types; convert all to numbers or to dates."
-    return Corpus(
-        _concatenate([c.ids for c in corpora], two_forms),
-        _concatenate([c.documents for c in corpora], two_forms),
-        None if any(x is None for x in labels) else _concatenate(labels, two_kinds),
-        None if any(x is None for x in embeddings) else np.concatenate(embeddings),  # type: ignore[arg-type]
-        None if any(x is None for x in raw) else _concatenate(raw, two_forms),
-        None if any(x is None for x in rounds) else _concatenate(rounds, two_rounds),
-    )
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:

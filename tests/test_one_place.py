@@ -1,0 +1,199 @@
+"""What docs/extending.md adds from outside is everywhere: registering it is all there is to do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from fedtopics import Policy, Study, TopicEstimator, TopicModel, train
+from fedtopics.cli import app
+from fedtopics.errors import PolicyError, StudyError
+from fedtopics.federation.study import example_study
+from fedtopics.methods import registry
+from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.stop_rules import STOP_RULES
+from fedtopics.networks import NETWORKS, register
+from tests.helpers import pages
+from tests.helpers.federation import tokens_of
+from tests.helpers.registries import restored
+from tests.helpers.studies import written
+
+pytestmark = pytest.mark.usefixtures("without_figures")
+STUDY = """
+[method]
+name = "unigrams"
+n_components = 2
+stop_when = {enough = 3.0}
+[clients.forest]
+data = "forest.csv"
+label = "kind"
+[clients.harbour]
+data = "harbour.csv"
+label = "kind"
+"""
+METHOD = {"name": "unigrams", "n_components": 2, "stop_when": {"enough": 3.0}}
+
+
+@pytest.fixture
+def page() -> Iterator[dict[str, Any]]:
+    """The names of the page, with what it registers."""
+    names = pages.run(pages.DOCS / "extending.md")
+    with restored():
+        registry.register(names["UNIGRAMS"])
+        register(names["ETM"])
+        STOP_RULES.register("enough", names["enough"])
+        yield names
+
+
+@pytest.fixture
+def folder(page: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The page's documents as files, and a study of them; everything.csv has all."""
+    everything = "kind,text\n"
+    for name, corpus in page["corpora"].items():
+        rows = "".join(f"{name},{' '.join(row)}\n" for row in tokens_of(corpus))
+        (tmp_path / f"{name}.csv").write_text(f"kind,text\n{rows}")
+        everything += rows
+    (tmp_path / "everything.csv").write_text(everything)
+    written(tmp_path, STUDY)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fedtopics(*arguments: str) -> Result:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def subjects(page: dict[str, Any], topics: list[list[str]]) -> list[str]:
+    """Whose words each topic's are, all of them."""
+    return [n for topic in topics for n, own in page["words"].items() if set(topic) <= set(own)]
+
+
+def test_without_registering_nothing_is_known() -> None:
+    pages.run(pages.DOCS / "extending.md")
+    assert "unigrams" not in METHODS.names
+    assert "etm" not in NETWORKS.names
+    assert "enough" not in STOP_RULES.names
+    with pytest.raises(StudyError, match="a method is a table with name = one of gfedntm, lda"):
+        Study.make(method=METHOD)
+
+
+def test_a_method_in_a_study_file(page: dict[str, Any], folder: Path) -> None:
+    study = Study.read(folder / "study.toml")
+    assert study.agreed["method"]["name"] == "unigrams"
+    assert study.method.max_rounds == 20
+    model = train(study, out="out")
+    assert sorted(subjects(page, model.topics(5))) == ["forest", "harbour"]
+    assert {name: sorted(share) for name, share in model.shares.items()} == {
+        "forest": [0, 1],
+        "harbour": [0, 1],
+    }
+    # Each topic has its documents' words, and 0.1 of each word.
+    counts = model.weights["pseudo_counts"].numpy()
+    assert counts.sum(0) == pytest.approx([40 * 12 + 1.6] * 2)
+    read = TopicModel.from_pretrained("out/model")
+    assert np.array_equal(read.beta, model.beta)
+
+
+def test_a_run_is_resumed_to_the_same_bits(page: dict[str, Any], tmp_path: Path) -> None:
+    def study(rounds: float) -> Study:
+        method = METHOD | {"stop_when": {"enough": rounds}}
+        return Study.make(method=method, checkpoint_every=1)
+
+    class Cut(Exception):  # noqa: N818
+        pass
+
+    def cut(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 2:
+            raise Cut
+
+    whole = train(study(4.0), page["corpora"])
+    with pytest.raises(Cut):
+        train(study(4.0), page["corpora"], out=tmp_path / "run", on_event=cut)
+    resumed = train(study(4.0), page["corpora"], out=tmp_path / "run", resume=True)
+    assert np.array_equal(resumed.beta, whole.beta)
+
+
+def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> None:
+    fedtopics("run", "study.toml", "--out", "out")
+    rows = json.loads(fedtopics("topics", "out/model", "--words", "5", "--json").stdout)
+    assert sorted(subjects(page, [row["words"] for row in rows])) == ["forest", "harbour"]
+    assert [row["share"] for row in rows] == [0.5, 0.5]
+
+    fedtopics("transform", "out/model", "everything.csv", "-o", "theta.parquet")
+    topics = pq.read_table("theta.parquet")["topic"].to_pylist()
+    assert sorted([set(topics[:40]) == {0}, set(topics[40:]) == {0}]) == [False, True]
+
+    scores = fedtopics(
+        "evaluate", "out/model", "--data", "everything.csv", "--label", "kind", "--json"
+    )
+    assert json.loads(scores.stdout)["purity"] == 1.0
+
+
+def test_a_method_in_the_ledger(folder: Path) -> None:
+    fedtopics("run", "study.toml", "--out", "out")
+    ledgers = json.loads(fedtopics("ledger", "out", "--json").stdout)
+    assert {row["function"]: row["replies"] for row in ledgers["forest"]} == {
+        "vocabulary": 1, "adopt": 1, "count_words": 3, "shares": 1, "word_sums": 1, "pairs": 1,
+    }  # fmt: skip
+    counted = next(row for row in ledgers["forest"] if row["function"] == "count_words")
+    assert (counted["fields"], counted["values"]) == (["counts", "documents"], 2 * 16 + 1)
+    printed = " ".join(fedtopics("ledger", "out").output.split())
+    assert f"count_words: {find_method('unigrams').leaves('count_words')}" in printed
+
+
+def test_a_method_in_the_report(folder: Path) -> None:
+    fedtopics("run", "study.toml", "--out", "out")
+    fedtopics("report", "out")
+    report = (folder / "out/report.html").read_text(encoding="utf-8")
+    assert "mixture of unigrams" in report
+    assert "How often each word that is not rare occurs" in report
+
+
+def test_a_policy_names_the_methods(page: dict[str, Any]) -> None:
+    study, refusing = Study.make(method=METHOD), Policy(methods=("lda", "gfedntm"))
+    with pytest.raises(PolicyError, match="of client 'forest' does not allow the method 'unigram"):
+        train(study, page["corpora"], policies={"forest": refusing})
+    allowing = Policy(methods=("unigrams",))
+    train(study, page["corpora"], policies=dict.fromkeys(page["corpora"], allowing))
+
+
+def test_a_method_in_an_estimator(page: dict[str, Any]) -> None:
+    everything = [row for corpus in page["corpora"].values() for row in tokens_of(corpus)]
+    estimator = TopicEstimator(2, method="unigrams", max_rounds=5)
+    for fitted in (estimator.fit_clients(page["corpora"]), estimator.fit(everything)):
+        assert sorted(subjects(page, [topic[:5] for topic in fitted.topics_])) == [
+            "forest",
+            "harbour",
+        ]
+        theta = fitted.transform([["oak", "fir", "elm", "yew"], ["yawl", "dory"]])
+        assert theta.argmax(1).tolist() in ([0, 1], [1, 0])
+
+
+def test_a_method_has_an_example(page: dict[str, Any]) -> None:
+    example = example_study("unigrams")
+    assert 'name = "unigrams"  # the method' in example
+    assert re.search(r"^# max_rounds = 20  # most rounds$", example, re.MULTILINE)
+
+
+def test_a_network_of_the_page_in_an_estimator(page: dict[str, Any]) -> None:
+    estimator = TopicEstimator(2, network="etm", max_rounds=3, batch_size=64)
+    estimator.fit_clients(page["corpora"])
+    assert estimator.model_.inference.name == "etm"
+
+
+def test_a_stop_rule(page: dict[str, Any]) -> None:
+    events: list[dict[str, Any]] = []
+    train(Study.make(method=METHOD), page["corpora"], on_event=events.append)
+    stopped = [event for event in events if event["event"] == "stopped"]
+    assert [(event["round"], event["reason"]) for event in stopped] == [(3, "3 rounds are enough")]
+    assert sum(event["event"] == "round" for event in events) == 3
