@@ -1,0 +1,56 @@
+"""The house stays one that a stranger can live in: its rooms, and how large things may get."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import fedtopics
+
+HOUSE = Path(fedtopics.__file__).parent
+FILES = [path for path in sorted(HOUSE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
+AT_TOP = {"__init__.py", "__main__.py", "errors.py", "extras.py", "files.py"}
+MOST_ROOMS, MOST_LINES = 22, 24_000
+LONGEST_FILE, LONGEST_FUNCTION, MOST_METHODS = 400, 50, 20
+
+
+def named(path: Path) -> str:
+    return path.relative_to(HOUSE).as_posix()
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            yield named(path), node
+
+
+def test_rooms() -> None:
+    assert {path.name for path in HOUSE.glob("*.py")} == AT_TOP
+    assert sum(1 for _ in HOUSE.rglob("*/__init__.py")) <= MOST_ROOMS
+
+
+def test_lines() -> None:
+    lines = {path: len(path.read_text("utf-8").splitlines()) for path in HOUSE.rglob("*.py")}
+    assert sum(lines.values()) <= MOST_LINES
+    assert {named(path): n for path, n in lines.items() if n > LONGEST_FILE} == {}
+
+
+def test_functions_fit_a_screen() -> None:
+    long = {
+        f"{path}: {node.name}": node.end_lineno - node.lineno + 1
+        for path, node in nodes()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno
+    }
+    assert {name: n for name, n in long.items() if n > LONGEST_FUNCTION} == {}
+
+
+def test_classes_do_one_thing() -> None:
+    methods = {
+        f"{path}: {node.name}": sum(
+            isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) for part in node.body
+        )
+        for path, node in nodes()
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {name: n for name, n in methods.items() if n > MOST_METHODS} == {}
