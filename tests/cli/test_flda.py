@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from fedtopics.cli import app
 from fedtopics.cli.flda import group
 from fedtopics.inference.theta import LDAPrior, VariationalLDA
-from fedtopics.methods.flda.labelled_pairs import Pair, read_pairs, write_pairs
+from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 from tests.cli.test_cli import fedtopics
@@ -24,9 +24,9 @@ from tests.methods.test_labelled_pairs import MIRRORED, ROUNDS, write_run
 
 DOCS = Path(__file__).parents[2] / "docs" / "flda.md"
 TREES = [
-    Pair("oak elm", "elm oak", 0.987),
-    Pair("fir pine", "ketch", 0.123),
-    Pair("ash", "yew", 0.456),
+    TopicPair("oak elm", "elm oak", 0.987),
+    TopicPair("fir pine", "ketch", 0.123),
+    TopicPair("ash", "yew", 0.456),
 ]
 
 
@@ -147,7 +147,7 @@ def test_each_answer_is_written_at_once_and_an_interruption_loses_none(
 
 
 def test_the_threshold_as_it_is_printed(folder: Path) -> None:
-    write_pairs("pairs.csv", [*MIRRORED, Pair("", "", 0.9)])
+    write_pairs("pairs.csv", [*MIRRORED, TopicPair("", "", 0.9)])
     shown = typed("threshold", "pairs.csv", "--compare", 0.5, "--plot", "curve.png").stdout
     assert shown == (
         "threshold = 0.400   for [method] of the study: from this cosine on two topics are rather "
@@ -160,7 +160,7 @@ def test_the_threshold_as_it_is_printed(folder: Path) -> None:
 
 
 def test_the_threshold_for_programs(folder: Path) -> None:
-    write_pairs("pairs.csv", [*MIRRORED, Pair("", "", 0.9)])
+    write_pairs("pairs.csv", [*MIRRORED, TopicPair("", "", 0.9)])
     found = json.loads(typed("threshold", "pairs.csv", "--compare", 0.65, "--json").stdout)
     assert found.pop("threshold") == pytest.approx(0.4, abs=1e-3)
     assert found == {

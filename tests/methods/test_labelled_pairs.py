@@ -12,12 +12,12 @@ import pytest
 
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.methods.flda.labelled_pairs import (
-    Pair,
+    TopicPair,
     check_free,
     read_pairs,
     read_topics,
+    sample_evenly,
     sample_pairs,
-    spread,
     write_pairs,
 )
 from fedtopics.methods.flda.threshold import (
@@ -43,7 +43,7 @@ ALL = {
 }
 # Whoever is mirrored at 0.4 gets the other label.
 MIRRORED = [
-    Pair("oak", "elm", cosine, same)
+    TopicPair("oak", "elm", cosine, same)
     for cosine, same in (
         (0.1, False), (0.2, False), (0.25, False), (0.3, False), (0.45, False),
         (0.35, True), (0.5, True), (0.55, True), (0.6, True), (0.7, True),
@@ -63,10 +63,10 @@ def write_run(folder: Path, rounds: list[Any] | None = None) -> Path:
     return folder
 
 
-def told(cosine: float, same: int, different: int) -> list[Pair]:
+def told(cosine: float, same: int, different: int) -> list[TopicPair]:
     """So many pairs of the same cosine that a person found the same, and found different."""
-    return [Pair("oak", "elm", cosine, True)] * same + [
-        Pair("oak", "elm", cosine, False)
+    return [TopicPair("oak", "elm", cosine, True)] * same + [
+        TopicPair("oak", "elm", cosine, False)
     ] * different
 
 
@@ -130,18 +130,18 @@ def test_equally_many_of_each_degree_as_far_as_there_are(
     n: int, low: int, middle: int, high: int
 ) -> None:
     for seed in range(5):
-        drawn = spread(SKEWED, n, seed)
+        drawn = sample_evenly(SKEWED, n, seed)
         assert len(set(drawn.tolist())) == n
         assert np.histogram(SKEWED[drawn], [0, 0.4, 0.7, 1])[0].tolist() == [low, middle, high]
 
 
 def test_rows_are_shuffled() -> None:
-    drawn = SKEWED[spread(SKEWED, 30, 0)]
+    drawn = SKEWED[sample_evenly(SKEWED, 30, 0)]
     assert 5 < (np.diff(drawn) > 0).sum() < 25
 
 
 def test_all_values_may_be_the_same() -> None:
-    assert sorted(spread(np.full(7, 0.3), 9, 0).tolist()) == [0, 1, 2, 3, 4, 5, 6]
+    assert sorted(sample_evenly(np.full(7, 0.3), 9, 0).tolist()) == [0, 1, 2, 3, 4, 5, 6]
 
 
 # The file
@@ -150,9 +150,9 @@ def test_all_values_may_be_the_same() -> None:
 def test_the_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     pairs = [
-        Pair("oak elm", "oak", 0.8),
-        Pair('a,"b', "é", 0.123456, True),
-        Pair("x", "y", 0, False),
+        TopicPair("oak elm", "oak", 0.8),
+        TopicPair('a,"b', "é", 0.123456, True),
+        TopicPair("x", "y", 0, False),
     ]
     write_pairs(path, pairs)
     assert path.read_text("utf-8") == (
@@ -222,9 +222,9 @@ def test_a_file_is_written_whole_or_not_at_all(
 def test_labels_are_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     check_free(path)
-    write_pairs(path, [Pair("oak", "elm", 0.5)])
+    write_pairs(path, [TopicPair("oak", "elm", 0.5)])
     check_free(path)
-    write_pairs(path, [Pair("oak", "elm", 0.5), *MIRRORED])
+    write_pairs(path, [TopicPair("oak", "elm", 0.5), *MIRRORED])
     with pytest.raises(DataError, match=r"has 10 labels already; go on with: fedtopics flda label"):
         check_free(path)
     path.write_text("something of mine")
@@ -245,7 +245,7 @@ def test_the_threshold_of_labels_that_are_symmetric() -> None:
 
 
 def test_the_threshold_of_labels_that_a_cosine_parts() -> None:
-    pairs = [Pair(p.first, p.second, p.cosine, p.cosine > 0.4) for p in MIRRORED]
+    pairs = [TopicPair(p.first, p.second, p.cosine, p.cosine > 0.4) for p in MIRRORED]
     assert fit_curve(pairs).threshold == pytest.approx(0.4, abs=1e-3)
 
 
@@ -257,7 +257,7 @@ def test_the_curve_goes_through_the_shares_of_two_cosines() -> None:
 
 
 def test_what_has_no_label_does_not_count() -> None:
-    unknown = [Pair("oak", "elm", 0.9)] * 50
+    unknown = [TopicPair("oak", "elm", 0.9)] * 50
     assert fit_curve(MIRRORED + unknown) == fit_curve(MIRRORED)
     assert decided_alike(MIRRORED + unknown, 0.4) == 8
 
@@ -268,7 +268,7 @@ def test_how_many_pairs_a_threshold_decides_as_the_person(threshold: float, alik
 
 
 NO_THRESHOLD = {
-    "few labels": ([*MIRRORED[1:], Pair("", "", 0.5)], "^9 of 10 pairs have a .* needs 10;"),
+    "few labels": ([*MIRRORED[1:], TopicPair("", "", 0.5)], "^9 of 10 pairs have a .* needs 10;"),
     "all the same": (told(0.5, 5, 0) + told(0.9, 5, 0), "^All 10 labelled .* the same topic"),
     "all different": (told(0.5, 0, 12), "^All 12 labelled pairs are different topics"),
     "mixed up": (told(0.2, 4, 1) + told(0.8, 1, 4), "do not say that topics of a higher cosine"),

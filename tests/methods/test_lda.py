@@ -68,7 +68,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         return some(self, vocabulary, round, topics)
 
     def asked_all(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
-        seen.setdefault(round, []).append(self.bag[self.known])
+        seen.setdefault(round, []).append(self.bag[self.usable])
         return every(self, vocabulary, round, topics)
 
     monkeypatch.setattr(LDAClient, "expected_counts", asked)

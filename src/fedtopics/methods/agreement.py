@@ -1,4 +1,4 @@
-"""The agreement on words: what all clients of a study work on, and exchanges about it."""
+"""The vocabulary that the clients of a study agree on, and exchanges for that vocabulary."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ ADOPTED: Template = {"documents": (), "training": (), "without_known_word": ()}
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all clients work on.
+    """The clients and the vocabulary they agreed on.
 
     Parameters
     ----------
     clients : Clients
     vocabulary : Vocabulary
     documents, training : int
-        Documents of all clients, and those of them to train with.
+        Number of documents of all clients, and of those to train with.
     length : float
-        Words of an average document.
+        Mean number of words of a document.
     draw : Draw
-        Who trains in a round.
+        Which clients train in a round.
     """
 
     clients: Clients
@@ -63,14 +63,14 @@ class Agreement:
         return self.clients.call(function, template, vocabulary=vocabulary, **payload)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
-        """As `Clients.round`, of those who are drawn; before the first round that is everyone."""
+        """As `Clients.round`, with the clients drawn; before the first round with all."""
         return self.clients.round(number, work, self.draw if number > 0 else EVERYONE)
 
     def keep(self, number: int) -> float:
-        """Return which share of sums over all documents stays, when a round brings its clients'.
+        """Return the share of earlier sums over all documents that a round keeps.
 
-        The rest is replaced by what the clients of the round say: where all of them work, all of
-        it; where few do, sums run on, as if each client's were replaced when it is drawn.
+        The rest is replaced by the sums of the round's clients, as if each client's part were
+        replaced when it is drawn: where all clients take part, nothing is kept.
         """
         return 1 - self.draw.share(len(self.clients.names)) if number > 0 else 0.0
 
@@ -81,21 +81,14 @@ class Agreement:
 
 
 def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
-    """Agree on the words with all clients, or take up what a resumed run agreed on.
+    """Agree with all clients on a vocabulary, or reuse that of a resumed run.
 
-    Parameters
-    ----------
-    clients : Clients
-    run : Run
-    plan : Plan
-        No words leave the clients if it has a model that is trained further with its own.
-    least_words : int
-        At least as many are needed.
+    No words leave the clients where a model is trained further with its vocabulary.
 
     Raises
     ------
     StudyError
-        If too few words are left.
+        If the vocabulary has fewer words than `least_words`.
     """
     draw = plan.settings.draw(plan.seed)
     agreed = run.recall("agreement")
@@ -133,7 +126,7 @@ def _agree(
 
 
 def _keep_words(clients: Clients, model: TopicModel, draw: Draw) -> dict[str, Any]:
-    """Agree on the words of a model that is trained further: none leave the clients."""
+    """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
     replies = clients.call("size", {"documents": ()})
     total = sum(reply["documents"] for reply in replies.values())
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)

@@ -1,6 +1,6 @@
-"""What a method may rely on: clients to call and a run to keep its state in.
+"""What engines and run folders provide to a method: clients to call, a run to store its state in.
 
-Engines give `Clients`; nothing in a method knows how calls travel.
+Nothing in a method knows how calls travel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import Template
-from fedtopics.model.topic_model import TopicModel
 
 T = TypeVar("T")
 DRAW = 0x64726177  # keeps these draws apart from other uses of the seed
@@ -21,26 +20,18 @@ DRAW = 0x64726177  # keeps these draws apart from other uses of the seed
 
 @dataclass(frozen=True)
 class Draw:
-    """Which clients work a training round: all, or so many, drawn anew for each round.
-
-    Parameters
-    ----------
-    size : int or None
-        None: all.
-    seed : int
-        The study's.
-    """
+    """Which clients take part in a training round: all (size None), or a random sample of them."""
 
     size: int | None
     seed: int
 
-    def members(self, round_: int, names: Sequence[str], there: Collection[str]) -> list[str]:
-        """Return who works a round; who is not there is replaced by the next one drawn."""
-        drawn = [name for name in self._order(round_, names) if name in there]
+    def members(self, round_: int, names: Sequence[str], present: Collection[str]) -> list[str]:
+        """Return the clients of a round; an absent one is replaced by the next one drawn."""
+        drawn = [name for name in self._order(round_, names) if name in present]
         return sorted(drawn[: self.size])
 
     def share(self, n_clients: int) -> float:
-        """Return which share of the clients works a round."""
+        """Return the share of the clients that take part in a round."""
         return 1.0 if self.size is None else min(1.0, self.size / n_clients)
 
     def _order(self, round_: int, names: Sequence[str]) -> list[str]:
@@ -77,7 +68,7 @@ class Clients(Protocol):
         function : str
             One that the client's half publishes.
         template : template, optional
-            What every reply must look like; one that does not is refused.
+            What every reply must look like; another one is refused.
         **payload
             Plain data.
         """
@@ -90,24 +81,23 @@ class Clients(Protocol):
     def prepare(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
-        """As `sum`; and repeat the call first thing to each client that starts anew later."""
+        """As `sum`; and repeat the call as the first one to each client that restarts later."""
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, dict[str, Any]]:
         """Do a round's exchanges, all of them with the same clients.
 
-        A client that is lost between two exchanges leaves sums that belong to no common state:
-        the round is then worked again from its first exchange, without that client.
+        Sums of different clients belong to no common state: if a client is lost between two
+        exchanges, the round is repeated from its first exchange, without that client.
 
         Parameters
         ----------
         number : int
         work : function
-            Makes the exchanges. It is called again when it has to be repeated, so it changes
-            nothing that outlives it.
+            Makes the exchanges. It may be called again, so it changes nothing that outlives it.
         draw : Draw, optional
-            By whom; by default by all.
+            The clients; by default all.
 
         Returns
         -------
@@ -117,24 +107,9 @@ class Clients(Protocol):
         """
 
 
-class ServerHalf(Protocol):
-    """What a server executes of a method."""
-
-    def train(self, clients: Clients, run: Run) -> TopicModel:
-        """Do the rounds; return the model."""
-
-
 @dataclass(frozen=True)
 class Checkpoint:
-    """A method's state after a round: named arrays, and a few numbers.
-
-    Parameters
-    ----------
-    round : int
-        The last round whose result the state holds.
-    arrays : mapping of name to array
-    numbers : mapping of name to int or float
-    """
+    """A method's state after a round: named arrays, and a few numbers."""
 
     round: int
     arrays: Mapping[str, NDArray[Any]]
@@ -145,22 +120,22 @@ class Run(Protocol):
     """One execution of a study: its rounds, checkpoints and events."""
 
     def restore(self) -> Checkpoint | None:
-        """Return the newest checkpoint when the run goes on after an interruption."""
+        """Return the newest checkpoint of an interrupted run that is resumed."""
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep what was agreed once, as JSON."""
+        """Store what was agreed once, as JSON."""
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """Return what was kept when the run goes on after an interruption."""
+        """Return what `keep` stored, in a run that is resumed."""
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
-        """Count the rounds that are left."""
+        """Return the numbers of the rounds that are left."""
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round."""
 
     def checkpoint(self, state: Checkpoint) -> None:
-        """Keep a state."""
+        """Store a state."""
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Write down what happened."""
+        """Record what happened."""

@@ -1,4 +1,4 @@
-"""What the client halves of all methods share that find topics of words."""
+"""What the client halves of all methods have in common."""
 
 from __future__ import annotations
 
@@ -16,28 +16,19 @@ from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs, is_usual
 from fedtopics.model.shown_words import READINGS
-from fedtopics.text.vocabulary import (
-    WordCounts,
-    count_words,
-    fingerprint,
-)
+from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
-"""Their rows."""
+"""Row numbers of documents."""
 EVALUATION_BATCH = 1024
-
-
 Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 
 
 def leaves(what: str) -> Callable[[Function], Function]:
     """Publish a function of a client's half: servers may call it, if the study's schedule has it.
 
-    Parameters
-    ----------
-    what : str
-        What leaves the client with a reply, for people.
+    `what` says for people what leaves the client with a reply.
     """
 
     def publish(function: Function) -> Function:
@@ -48,17 +39,12 @@ def leaves(what: str) -> Callable[[Function], Function]:
 
 
 class TopicClient(ABC, Generic[Settings]):
-    """A client's documents, and what is asked of them whichever way topics are found.
+    """A client's documents, and what a server may ask about them in any method.
 
-    Parameters
-    ----------
-    plan : Plan
-    site : Site
-        Its policy is kept by the half itself, besides the client's door.
+    It complies with the site's policy itself, besides the client's door.
     """
 
-    questions = 1
-    """How many lists of words it may be asked about, to count pairs."""
+    questions = 1  # lists of words whose pairs may be counted
 
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
         self.name = site.name
@@ -72,7 +58,7 @@ class TopicClient(ABC, Generic[Settings]):
         self._text = plan.text
         self._limits = plan.limits
         self._fingerprint = ""
-        self._pairs: set[str] = set()  # that were asked for
+        self._pairs: set[str] = set()  # counted so far
 
     @property
     def method(self) -> str:
@@ -81,44 +67,44 @@ class TopicClient(ABC, Generic[Settings]):
 
     @cached_property
     def published(self) -> frozenset[str]:
-        """Functions that the study's schedule has: no other is answered."""
+        """Functions of the study's schedule: no other call is answered."""
         return frozenset(self.schedule(self.settings))
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
-        """Say how often a study with these settings calls which function."""
+        """Return how often a study with these settings calls which function."""
         first = dict.fromkeys(("vocabulary", "adopt"), "once")
         return first | cls.rounds(settings) | cls.end(settings)
 
     @staticmethod
     def end(settings: TopicSettings) -> dict[str, str]:
-        """Say which functions a study calls at its end."""
+        """Return which functions a study calls at its end."""
         scored = ("pairs",) if settings.coherence != "nothing" else ()
         return dict.fromkeys(("shares", "word_sums", *scored), "once, at the end")
 
     @staticmethod
     @abstractmethod
     def rounds(settings: Any) -> dict[str, str]:
-        """Say which functions a study calls before its end with these settings, and how often."""
+        """Return how often a study with these settings calls which function before its end."""
 
     @abstractmethod
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Find theta of all documents with a word, some at a time, under the server's model."""
+        """Infer theta of all usable documents, in batches, by the server's model."""
 
     def n_topics(self, **model: Any) -> int:
         """Return the number of topics of the server's model."""
         return int(self.settings.n_components)
 
     def prepare(self, length: float) -> None:
-        """Do what else is needed once there is a vocabulary and its `bag`."""
+        """Do what a method needs once there is a vocabulary and its `bag`."""
 
-    def not_empty(self) -> Documents:
-        """Return the rows of the documents that topics can be found in: those with a word."""
+    def find_usable(self) -> Documents:
+        """Return the rows of the documents that topics can be inferred for: those with a word."""
         return np.flatnonzero(np.diff(self.bag.indptr))
 
     def split(self, documents: int, total: int) -> int:
-        """Choose the documents to train with, of those in `known`; return how many they are."""
-        return len(self.known)
+        """Choose the documents to train with among the usable ones; return their number."""
+        return len(self.usable)
 
     @cached_property
     def _counts(self) -> WordCounts:
@@ -129,46 +115,46 @@ class TopicClient(ABC, Generic[Settings]):
         return self._counts.columns(words)
 
     def forget(self) -> None:
-        """Begin a study: what was sent before is of another one."""
+        """Start a new study: earlier replies belonged to another one."""
 
     @leaves("Words with their document frequencies and occurrences; the number of documents.")
     def vocabulary(self) -> dict[str, Any]:
-        """Name the words that enough of the documents have (gFedNTM's GetClientVocab)."""
+        """Return the words that enough of the documents have (gFedNTM's GetClientVocab)."""
         self.forget()
         return self._counts.named(self._rarest)
 
     @leaves("Numbers of documents: all, those to train with, those without a known word.")
     def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
-        """Take up the agreed vocabulary.
+        """Adopt the agreed vocabulary.
 
         Parameters
         ----------
         words : list of str
         total : int
-            Documents of the clients of a round: of all, or of as many as are drawn, on average.
+            Documents of a round's clients: of all, or of as many as are drawn, on average.
         length : float
-            Words of an average document of all clients.
+            Mean number of words of all clients' documents.
         """
         self._fingerprint = fingerprint(words)
         self._words = frozenset(words)
         self.bag = self.count({word: i for i, word in enumerate(words)}).astype(np.float32)
         self.prepare(length)
-        self.known = self.not_empty()
+        self.usable = self.find_usable()
         documents = self.bag.shape[0]
         return {
             "documents": documents,
             "training": self.split(documents, total),
-            "without_known_word": documents - len(self.known),
+            "without_known_word": documents - len(self.usable),
         }
 
     @leaves("n_topics numbers and the number of documents.")
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
-        """Sum theta over all documents with a known word."""
+        """Sum theta over all usable documents."""
         self.check(vocabulary)
         total = np.zeros(self.n_topics(**model))
         for _, theta in self.thetas(**model):
             total += theta.sum(0)
-        return {"theta": total, "documents": len(self.known)}
+        return {"theta": total, "documents": len(self.usable)}
 
     @leaves(
         "n_topics numbers for each word that enough of the documents have, zeros for the rest; "
@@ -182,7 +168,7 @@ class TopicClient(ABC, Generic[Settings]):
         for rows, theta in self.thetas(**model):
             total += theta.T @ self.bag[rows]
         total[:, document_frequency(self.bag) < self._rarest] = 0
-        return {"sums": total, "documents": len(self.known)}
+        return {"sums": total, "documents": len(self.usable)}
 
     @leaves(
         "For each pair of words of a topic, the number of windows or documents that hold both; "
@@ -203,7 +189,7 @@ class TopicClient(ABC, Generic[Settings]):
         ):
             raise StudyError(
                 f"Client {self.name!r} was asked for pairs of words that its study does not ask "
-                "for; find out what the server runs."
+                "for; ask the server's operator what it runs."
             )
         self._pairs.add(asked)
         counts = count_pairs(self._corpus, self._text, words, topics, windows)
@@ -214,24 +200,24 @@ class TopicClient(ABC, Generic[Settings]):
         if vocabulary != self._fingerprint:
             raise StudyError(
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
-                f"{self._fingerprint or 'none'}; begin the study anew."
+                f"{self._fingerprint or 'none'}; restart the study."
             )
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
-    """Return in how many documents each word is."""
+    """Return the number of documents with each word."""
     return np.bincount(bag.indices, minlength=bag.shape[1])
 
 
 def frequent(bag: sparse.csr_array, least: int) -> sparse.csr_array:
-    """Return the bag of words without those that are in fewer documents."""
+    """Return the bag without the words of fewer documents than `least`."""
     kept = bag.copy()
     kept.data[document_frequency(bag)[kept.indices] < least] = 0
     kept.eliminate_zeros()
     return kept
 
 
-def in_order(rows: Documents) -> Iterator[Documents]:
-    """Hand out documents a thousand at a time."""
+def batches(rows: Documents) -> Iterator[Documents]:
+    """Yield documents in batches."""
     for start in range(0, len(rows), EVALUATION_BATCH):
         yield rows[start : start + EVALUATION_BATCH]

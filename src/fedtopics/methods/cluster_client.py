@@ -50,10 +50,10 @@ class ClusterClient(TopicClient[Settings]):
         """Say which functions a study calls at its end."""
         return TopicClient.end(settings) | {"sizes": "once, at the end"}
 
-    def not_empty(self) -> Documents:
+    def find_usable(self) -> Documents:
         """Return the rows of the documents that clusters can be found for."""
         if self.settings.representation != "embedding":
-            return super().not_empty()
+            return super().find_usable()
         return np.flatnonzero(self._embeddings.any(1))
 
     @property
@@ -68,9 +68,9 @@ class ClusterClient(TopicClient[Settings]):
         """Sum the embeddings of all documents."""
         self.check(vocabulary)
         total = np.zeros(self._embeddings.shape[1])
-        for _, block in blocks(self._embeddings[self.known]):
+        for _, block in blocks(self._embeddings[self.usable]):
             total += block.sum(0)
-        return {"embeddings": total, "documents": len(self.known)}
+        return {"embeddings": total, "documents": len(self.usable)}
 
     @leaves(
         "The sum of the points, the sum of their outer products (of fewer documents than "
@@ -103,7 +103,7 @@ class ClusterClient(TopicClient[Settings]):
     def cluster_sums(
         self,
         vocabulary: str,
-        round: int,  # noqa: A002
+        round: int,
         origin: Numbers,
         centres: Numbers,
         starts: list[int],
@@ -137,7 +137,7 @@ class ClusterClient(TopicClient[Settings]):
             labels = self._released.together((starts[start], len(own), half), labels)
             sums[start], counts[start] = self.enough(*sums_by_label(points, labels, len(own)))
             distances[start] = apart.sum()
-        self._released.keep()
+        self._released.store()
         sent = {"sums": sums, "counts": counts, "distances": distances}
         return sent | {"documents": points.shape[0]}
 
@@ -153,7 +153,7 @@ class ClusterClient(TopicClient[Settings]):
         """
         if half not in (0, 1):
             return slice(None)
-        shuffled = np.random.default_rng([*self._seed, SEED]).permutation(len(self.known))
+        shuffled = np.random.default_rng([*self._seed, SEED]).permutation(len(self.usable))
         enough = len(shuffled) // 2 >= self.min_documents
         return np.sort(shuffled[half::2]) if enough else shuffled[:0]
 
@@ -164,7 +164,7 @@ class ClusterClient(TopicClient[Settings]):
     def class_sums(
         self,
         vocabulary: str,
-        round: int,  # noqa: A002
+        round: int,
         origin: Numbers,
         projection: Numbers,
         directions: Numbers,
@@ -239,7 +239,7 @@ class ClusterClient(TopicClient[Settings]):
             "first": one,
             "second": other,
             "chance": one * other / max(all_, 1.0),
-            "documents": len(self.known),
+            "documents": len(self.usable),
         }
 
     @leaves(
@@ -260,7 +260,7 @@ class ClusterClient(TopicClient[Settings]):
         return {
             "sizes": counts.astype(np.int64),
             "unclear": unclear if unclear >= self.min_documents else 0,
-            "documents": len(self.known),
+            "documents": len(self.usable),
         }
 
     def n_topics(self, **model: Any) -> int:
@@ -273,7 +273,7 @@ class ClusterClient(TopicClient[Settings]):
         points = self.points(weights["origin"])
         inference = self._inference(len(weights[self.inference.prototypes]))
         for rows, theta in inference.memberships(weights, points):
-            yield self.known[rows], theta
+            yield self.usable[rows], theta
 
     def points(self, origin: Numbers) -> Points:
         """Return what represents the documents of `known`; the last are kept."""
@@ -281,10 +281,10 @@ class ClusterClient(TopicClient[Settings]):
         key = origin.tobytes()
         if self._points[0] != key:
             inference = self._inference()
-            embeddings = None if inference.sees_words else self._embeddings[self.known]
+            embeddings = None if inference.sees_words else self._embeddings[self.usable]
             # Of the words that enough documents here have: a centre names the others as well.
             words = (
-                frequent(self.bag, self.least_frequency)[self.known]
+                frequent(self.bag, self.least_frequency)[self.usable]
                 if inference.sees_words
                 else None
             )

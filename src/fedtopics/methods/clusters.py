@@ -28,12 +28,7 @@ State = TypeVar("State")
 
 
 class ClusterProgram(Program[Settings, State]):
-    """The server's half, but for how clusters are found.
-
-    Parameters
-    ----------
-    plan : Plan
-    """
+    """The server's half, but for how clusters are found."""
 
     inference: ClassVar[type[ClusterInference]]
 

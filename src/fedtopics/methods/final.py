@@ -1,4 +1,4 @@
-"""The last exchanges of every method: shares, words and coherence of its topics."""
+"""The last exchanges of every method: its topics' shares, words and coherence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def describe(
     make: Callable[..., TopicModel],
     start: WarmStart | None = None,
 ) -> TopicModel:
-    """Ask the clients how much they write about each topic, and choose how topics are read.
+    """Sum the topics' shares and words over the clients, and choose how topics are read.
 
     Parameters
     ----------
@@ -32,8 +32,7 @@ def describe(
     settings : TopicSettings
     model : mapping
         The trained model as the clients' functions take it.
-    make : function
-        Makes the TopicModel, given the vocabulary and what the clients say.
+    make : function (vocabulary, shares, documents, word_sums) -> TopicModel
     start : WarmStart, optional
         A model whose documents these are added to, if they are new ones.
     """

@@ -104,7 +104,7 @@ class MinibatchClient(TopicClient[Settings]):
 
     def split(self, documents: int, total: int) -> int:
         """Hold documents back for validation; a proportional minibatch is a part of `total`."""
-        self.minibatches = Minibatches(self.known, self._seed, self.held_back, self.min_documents)
+        self.minibatches = Minibatches(self.usable, self._seed, self.held_back, self.min_documents)
         proportional = self.settings.batch_split == "proportional"
         part = documents / total if proportional else 1
         self._size = self.minibatches.size(self.settings.batch_size * part)

@@ -1,4 +1,4 @@
-"""What a method's halves are made of: a plan for the server's, a plan and a site for a client's."""
+"""What a method is made from: the server's half from a plan, a client's from a plan and a site."""
 
 from __future__ import annotations
 
@@ -19,24 +19,13 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class Plan(Generic[Settings]):
-    """A study as its method sees it.
-
-    Parameters
-    ----------
-    settings : Settings
-        Of the method.
-    text : TextRules
-    limits : VocabularyLimits
-    seed : int
-    start : WarmStart, optional
-        A model or topics that the training starts from; the server's half alone knows of it.
-    """
+    """A study as its method sees it."""
 
     settings: Settings
     text: TextRules
     limits: VocabularyLimits
     seed: int
-    start: WarmStart | None = None
+    start: WarmStart | None = None  # what the training starts from, for the server's half alone
 
 
 class Limits(Protocol):
@@ -44,11 +33,11 @@ class Limits(Protocol):
 
     @property
     def min_documents(self) -> int:
-        """A reply sums over at least so many documents."""
+        """Fewest documents that a reply sums over."""
 
     @property
     def min_document_frequency(self) -> int:
-        """A word leaves only if so many documents have it."""
+        """Fewest documents that have a word which leaves."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +48,16 @@ class Site:
     ----------
     name : str
     corpus : Corpus
-        The documents that are there at first.
+        The documents at the start.
     policy : Limits
     folder : path, optional
-        Where the half keeps what it must know again when the client is restarted.
+        Where the half stores what it needs again after a restart of the client.
     notify : function
-        Called with an event for the client's own eyes.
+        Called with an event that only the client itself sees.
     embedding_model : str, optional
         Where this client has the study's model of embeddings: a name or a folder.
     growing : Follow, optional
-        Reads the documents that are there now; without it, all are there already.
+        Reads the documents again where they grow during the study.
     """
 
     name: str

@@ -16,16 +16,7 @@ if TYPE_CHECKING:  # they load torch, and the command line names the methods wit
 
 @dataclass(frozen=True)
 class Exchange:
-    """A function of the client's half that a study calls.
-
-    Parameters
-    ----------
-    function : str
-    often : str
-        How often it is called.
-    leaves : str
-        What leaves the client with a reply.
-    """
+    """A function of the client's half that a study calls: how often, and what then leaves."""
 
     function: str
     often: str
@@ -34,19 +25,14 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Method:
-    """A federated method, as all else knows it.
+    """A federated method, as the other packages see it.
 
     Parameters
     ----------
-    name : str
-        In a study's ``[method]``.
-    title : str
-        For people.
-    settings : subclass of TopicSettings
-    server : subclass of Program
-        Made of a `Plan`.
-    client : subclass of TopicClient
-        Made of a `Plan` and a `Site`.
+    name, title : str
+        In a study's ``[method]``, and for people.
+    settings, server, client : classes
+        The server's half is made of a `Plan`, a client's of a `Plan` and a `Site`.
     version : int
         Of what the client's functions take, return and compute.
     shows : {"topics", "clusters"}
@@ -77,7 +63,7 @@ class Method:
 
     @property
     def functions(self) -> list[str]:
-        """Names of the functions that the client's half has for studies, in the alphabet."""
+        """Names of the functions that the client's half has for studies, sorted."""
         return sorted(name for name in dir(self.client) if self.leaves(name))
 
     def leaves(self, function: str) -> str:
@@ -97,12 +83,12 @@ METHODS: Registry[Method] = Registry(
 
 
 def register(method: Method) -> Method:
-    """Make a method known under its name.
+    """Register a method under its name.
 
     Raises
     ------
     StudyError
-        If the name is that of another method.
+        If another method has this name.
     """
     return METHODS.register(method.name, method)
 
@@ -119,5 +105,5 @@ def find_method(name: str) -> Method:
 
 
 def versions() -> dict[str, int]:
-    """Return the version of each method that is here."""
+    """Return the version of each installed method."""
     return {name: find_method(name).version for name in METHODS.names}

@@ -1,7 +1,7 @@
-"""Which cluster each of a client's documents was summed in: what protects the next reply.
+"""Labels of a client's documents by which the last reply summed them: they protect the next one.
 
-Of two replies about the same clustering, the difference of the sums is what moved between them. So
-documents move in groups, which needs the labels of the last reply, also of an earlier process.
+Two replies about the same clustering differ by the sum of the documents that moved between them. So
+documents move in groups, which needs the labels of the last reply, also after a restart.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from fedtopics.files import write_durably
 from fedtopics.inference.points import move_together
 
 Clustering = tuple[int, int, int]
@@ -26,9 +27,9 @@ class ReleasedLabels:
     Parameters
     ----------
     least : int
-        Fewest documents of a reply. Where one is enough, nothing has to be known later.
+        Fewest documents of a reply. Where one is enough, nothing is stored.
     folder : path, optional
-        Where a later process finds them.
+        Where they are stored for a later process.
     """
 
     def __init__(self, least: int, folder: Path | None) -> None:
@@ -41,7 +42,7 @@ class ReleasedLabels:
                 self._labels[start, number, half] = labels
 
     def together(self, clustering: Clustering, labels: Labels) -> Labels:
-        """Let documents change their cluster in groups only; remember where they are."""
+        """Let documents change their cluster in groups only; remember their clusters."""
         before = self._labels.get(clustering)
         if before is not None and len(before) == len(labels):
             labels = move_together(before, labels, clustering[1], self._least)
@@ -54,15 +55,13 @@ class ReleasedLabels:
         return [labels for (_, k, part), labels in self._labels.items() if (k, part) == wanted]
 
     def forget(self) -> None:
-        """Start over: nothing was released yet."""
+        """Start a new study, in which nothing was released yet."""
         self._labels = {}
-        self.keep()
+        self.store()
 
-    def keep(self) -> None:
-        """Write them down, before the reply leaves."""
+    def store(self) -> None:
+        """Write the labels to disk, before the reply leaves."""
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             named = {"-".join(map(str, key)): labels for key, labels in self._labels.items()}
-            part = self._file.with_suffix(".part")
-            part.write_bytes(save(named))
-            part.replace(self._file)
+            write_durably(self._file, save(named), private=True)

@@ -1,4 +1,4 @@
-"""The parameters that several methods have, as a study names them."""
+"""Settings that several methods have, as a study names them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ FIRST_TOPICS = (
 
 
 def fill_from(
-    presets: dict[str, dict[str, Any]], given: Any, implied: dict[str, Any] | None = None
+    presets: dict[str, dict[str, Any]], settings: Any, implied: dict[str, Any] | None = None
 ) -> Any:
-    """Take from a preset what is not given; None is as good as that: a study cannot say it."""
-    if not isinstance(given, dict):
-        return given
-    usual = presets.get(str(given.get("preset")), {}) | (implied or {})
-    return given | {key: value for key, value in usual.items() if given.get(key) is None}
+    """Fill missing settings from a preset; None counts as missing, as a study cannot say it."""
+    if not isinstance(settings, dict):
+        return settings
+    usual = presets.get(str(settings.get("preset")), {}) | (implied or {})
+    return settings | {key: value for key, value in usual.items() if settings.get(key) is None}
 
 
 class TopicSettings(BaseModel):
-    """What all methods need that find topics of words."""
+    """Settings of all methods."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -70,36 +70,36 @@ class TopicSettings(BaseModel):
 
     @property
     def stops(self) -> dict[str, float]:
-        """The method's own stop rules by name, with their numbers."""
+        """The method's stop rules by name, with their numbers."""
         return {}
 
     def draw(self, seed: int) -> Draw:
-        """Return who trains in a round of the study with this seed."""
+        """Return which clients train in a round of the study with this seed."""
         return Draw(self.clients_per_round, seed)
 
     @property
     def method_name(self) -> str:
-        """Name of the method: each declares a field ``name`` of its own, with that one value."""
+        """Name of the method: each has a field ``name`` with that one value."""
         return str(getattr(self, "name", ""))
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
-        """Of which kind the embeddings are that documents need, if they do."""
+        """The kind of embeddings that documents need, if any."""
         return None
 
     @property
     def most_components(self) -> int:
-        """How many topics there may be in the end."""
+        """The largest number of topics that a model may have."""
         return self.n_components
 
     @property
     def readings(self) -> list[Reading]:
-        """Among which ways of reading topics the most coherent is chosen."""
+        """The ways of reading topics of which the most coherent is chosen."""
         return READINGS if self.relevance is None else [Reading(self.relevance)]
 
 
 class MinibatchSettings(TopicSettings):
-    """What all methods need that train topics on an agreed vocabulary."""
+    """Settings of the methods that train topics on an agreed vocabulary."""
 
     batch_size: int = Field(256, ge=1, description="documents of a round")
     batch_split: Literal["proportional", "fixed"] = Field(

@@ -1,6 +1,6 @@
-"""When a training ends before its last round: one rule each, asked after every round.
+"""Rules that end a training before its last round, checked after every round.
 
-A rule is a function of the training's progress and a number that the study gives: a setting of the
+A rule is a function of the training's progress and a number from the study: a setting of the
 method, or an entry of ``stop_when``.
 """
 
@@ -16,13 +16,13 @@ from fedtopics.extras import Registry
 
 @dataclass(frozen=True)
 class Progress:
-    """How a training gets on, after a round.
+    """The progress of a training after a round.
 
     Parameters
     ----------
     round : int
     loss : float
-        Of a document of this round, on average; NaN where there is none.
+        Mean over the documents of this round; NaN where there is none.
     change : float
         Of what is trained, relative to its norm; infinite where it is not measured.
     validations_without_gain : int
@@ -50,13 +50,7 @@ STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
 
 
 def why_stop(progress: Progress, limits: Mapping[str, float]) -> str:
-    """Return why a training ends here, or nothing.
-
-    Parameters
-    ----------
-    progress : Progress
-    limits : mapping of the name of a rule to its number
-    """
+    """Return why a training ends here, or nothing; limits have each rule's number by its name."""
     reasons = (STOP_RULES.find(name)(progress, limit) for name, limit in limits.items())
     return next(filter(None, reasons), "")
 

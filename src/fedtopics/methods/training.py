@@ -1,6 +1,6 @@
-"""The loop of every method: a method says how a state begins, steps, and becomes a model.
+"""The training loop of every method: a method defines the first state, the step, and the model.
 
-All else stands here once: resuming, checkpoints, the best state, events, stop rules, and the end.
+Everything else is here once: resuming, checkpoints, the best state, events, stop rules, the end.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,24 +24,23 @@ from fedtopics.model.topic_model import TopicModel
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 State = TypeVar("State")
+Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Step(Generic[State]):
-    """What a round comes to.
+    """The result of a round.
 
     Parameters
     ----------
     state : State
     facts : mapping
         For the round's event: with ``documents`` and ``loss`` where there are any.
-    change : float
-        Of what is trained, relative to its norm; infinite where it is not measured.
-    idle, coherence, coherence_before
+    change, idle, coherence, coherence_before
         As of `Progress`.
     files : mapping of name to plain data
-        Kept in the run's folder.
+        To store in the run's folder.
     """
 
     state: State
@@ -53,24 +52,24 @@ class Step(Generic[State]):
     files: Mapping[str, Any] = field(default_factory=dict)
 
     def progress(self, round_: int, **more: Any) -> Progress:
-        """Return what stop rules are asked with."""
-        own = {name: getattr(self, name) for name in ("change", "idle", "coherence")}
-        own |= {"loss": self.facts.get("loss", np.nan), "coherence_before": self.coherence_before}
-        return Progress(round_, **own, **more)
+        """Return what stop rules look at."""
+        fields = ("change", "idle", "coherence", "coherence_before")
+        measured = {name: getattr(self, name) for name in fields}
+        return Progress(round_, self.facts.get("loss", np.nan), **measured, **more)
 
 
 class Rounds(Protocol[State]):
-    """What can be repeated round after round: an exchange with the clients, and a step."""
+    """What is repeated round after round: an exchange with the clients, and a step."""
 
     @property
     def stops(self) -> Mapping[str, float]:
         """Stop rules by name, with their numbers."""
 
     def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
-        """Ask the clients; asked again, if one of them is lost meanwhile, it changes nothing."""
+        """Call the clients; change nothing, as it is repeated if one of them is lost meanwhile."""
 
-    def step(self, agreement: Agreement, state: State, found: Any, round_: int) -> Step[State]:
-        """Make a new state of what the exchange found."""
+    def step(self, agreement: Agreement, state: State, reply: Any, round_: int) -> Step[State]:
+        """Compute the new state from what the exchange returned."""
 
 
 def iterate(
@@ -80,35 +79,31 @@ def iterate(
     numbers: Iterable[int],
     ends: Callable[[Step[State], int, Mapping[str, Any]], bool] | None = None,
 ) -> State:
-    """Go through rounds; return the last state.
+    """Repeat rounds; return the last state.
 
     Parameters
     ----------
     agreement : Agreement
     rounds : Rounds
     state : State
-        To begin with.
+        The first one.
     numbers : iterable of int
         Of the rounds.
     ends : function (step, number, report) -> bool, optional
-        Asked after each round, whether it is the last; by default the stop rules say so.
+        Whether a round is the last; by default the stop rules decide.
     """
     for number in numbers:
-        found, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
-        step = rounds.step(agreement, state, found, number)
+        reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
+        step = rounds.step(agreement, state, reply, number)
         state = step.state
-        if ends is not None:
-            last = ends(step, number, report)
-        else:
-            last = bool(why_stop(step.progress(number), rounds.stops))
-        if last:
+        if ends(step, number, report) if ends else why_stop(step.progress(number), rounds.stops):
             break
     return state
 
 
 @dataclass
-class Course:
-    """How far a training is: its last round, and its best state on documents held back."""
+class TrainingStatus:
+    """The last round of a training, and its best state on documents held back."""
 
     round: int
     stopped: bool = False
@@ -117,35 +112,34 @@ class Course:
     waited: int = 0
 
     @classmethod
-    def resumed(cls, saved: Checkpoint) -> Course:
-        """Go on where a checkpoint was written."""
-        best = {n.removeprefix("best/"): a for n, a in saved.arrays.items() if n[:5] == "best/"}
+    def resumed(cls, saved: Checkpoint) -> TrainingStatus:
+        """Restore it from a checkpoint."""
         numbers = saved.numbers
-        return cls(
-            saved.round,
-            bool(numbers.get("stopped", 0)),
-            best,
-            numbers.get("best_loss", np.inf),
-            int(numbers.get("waited", 0)),
-        )
+        best_loss, waited = numbers.get("best_loss", np.inf), int(numbers.get("waited", 0))
+        stopped = bool(numbers.get("stopped", 0))
+        return cls(saved.round, stopped, below("best", saved.arrays), best_loss, waited)
 
     def checkpoint(self, state: Arrays) -> Checkpoint:
-        """Add it to a state's arrays."""
-        best = {f"best/{name}": array for name, array in self.best.items()}
+        """Return the checkpoint of it and a state."""
         numbers = {
-            "best_loss": self.best_loss,
-            "waited": self.waited,
-            "stopped": int(self.stopped),
-        }
-        return Checkpoint(self.round, {**state, **best}, numbers)
+            "best_loss": self.best_loss, "waited": self.waited, "stopped": int(self.stopped),
+        }  # fmt: skip
+        return Checkpoint(self.round, {**state, **prefixed("best", self.best)}, numbers)
+
+
+def prefixed(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
+    """Put ``prefix/`` before all names."""
+    return {f"{prefix}/{name}": array for name, array in arrays.items()}
+
+
+def below(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what has ``prefix/`` before its name, without it."""
+    names = [name for name in arrays if name.startswith(f"{prefix}/")]
+    return {name.removeprefix(f"{prefix}/"): arrays[name] for name in names}
 
 
 class Program(ABC, Generic[Settings, State]):
     """What a server executes of a method.
-
-    Parameters
-    ----------
-    plan : Plan
 
     Raises
     ------
@@ -165,34 +159,34 @@ class Program(ABC, Generic[Settings, State]):
 
     @abstractmethod
     def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
-        """Ask the clients for a round; as of `Rounds`."""
+        """Call the clients; as of `Rounds`."""
 
     @abstractmethod
-    def step(self, agreement: Agreement, state: State, found: Any, round_: int) -> Step[State]:
-        """Make a new state of what the exchange found."""
+    def step(self, agreement: Agreement, state: State, reply: Any, round_: int) -> Step[State]:
+        """Compute the new state; as of `Rounds`."""
 
     @abstractmethod
     def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> TopicModel:
         """Make the model of the last state, after so many rounds, with the last exchanges."""
 
-    @abstractmethod
     def save(self, state: State) -> Arrays | None:
-        """Turn a state into named arrays; None where a run cannot go on from it."""
+        """Return a state as named arrays, which a state may be itself; None if it cannot be."""
+        return cast(Arrays, state)
 
-    @abstractmethod
     def load(self, agreement: Agreement, arrays: Arrays) -> State:
-        """Turn back."""
+        """Return the state that `save` returned as arrays."""
+        return cast(State, arrays)
 
     def validate(self, agreement: Agreement, state: State, round_: int) -> tuple[float, int] | None:
-        """Return the mean loss of documents held back and their number, if it is time for it."""
+        """Return the mean loss of documents held back and their number, in rounds that validate."""
         return None
 
     def best(self, state: State) -> Arrays:
-        """Copy what makes the model."""
+        """Copy the arrays that determine the model, of a method that validates."""
         return {}
 
     def with_best(self, state: State, best: Arrays) -> State:
-        """Return the state whose copy it is."""
+        """Return the state with the arrays that `best` returned."""
         return state
 
     @property
@@ -202,7 +196,7 @@ class Program(ABC, Generic[Settings, State]):
 
     @property
     def first_round(self) -> int:
-        """Rounds of the model that is trained further; 0 for a new one."""
+        """Number of rounds of the model that is trained further; 0 for a new one."""
         return 0 if self.plan.start is None else self.plan.start.rounds
 
     @property
@@ -213,67 +207,69 @@ class Program(ABC, Generic[Settings, State]):
         return self.first_round + (1 if once else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        """Agree with the clients on what all of them work on: the words."""
+        """Agree with the clients on the vocabulary."""
         return reach_agreement(clients, run, self.plan, self.settings.n_components)
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
-        """Go through the rounds; return the model."""
+        """Train in rounds; return the model."""
         agreement = self.agree(clients, run)
         saved = run.restore()
         if saved is None:
-            course, state = Course(self.first_round), self.first_state(agreement, run)
+            status, state = TrainingStatus(self.first_round), self.first_state(agreement, run)
             if self.saves_every_round:
-                self._save(run, course, state)
+                self._save(run, status, state)
         else:
-            course, state = Course.resumed(saved), self.load(agreement, saved.arrays)
-        last = course.round if course.stopped else self.last_round
-        ends = partial(self._ends, agreement, run, course)
-        state = iterate(agreement, self, state, run.rounds(course.round, last), ends)
-        if course.best:
-            state = self.with_best(state, course.best)
-        # One round more, so that all that the model says is of the same clients.
-        work = partial(self.model, agreement, state, course.round, run)
-        return clients.round(course.round + 1, work)[0]
+            status, state = TrainingStatus.resumed(saved), self.load(agreement, saved.arrays)
+        last = status.round if status.stopped else self.last_round
+        ends = partial(self._ends, agreement, run, status)
+        state = iterate(agreement, self, state, run.rounds(status.round, last), ends)
+        if status.best:
+            state = self.with_best(state, status.best)
+        # One more round, so that all of the model's descriptions are by the same clients.
+        work = partial(self.model, agreement, state, status.round, run)
+        return clients.round(status.round + 1, work)[0]
 
     def _ends(
         self,
         agreement: Agreement,
         run: Run,
-        course: Course,
+        status: TrainingStatus,
         step: Step[State],
         round_: int,
         report: Mapping[str, Any],
     ) -> bool:
-        """Write a round down; say whether it is the last."""
-        course.round = round_
+        """Record a round; return whether it is the last."""
+        status.round = round_
         loss = step.facts.get("loss", 0.0)
         if not np.isfinite(loss):
-            raise StudyError(f"The loss of round {round_} is no number; lower learning_rate.")
+            raise StudyError(f"The loss of round {round_} is not finite; lower learning_rate.")
         for name, content in step.files.items():
             run.keep(name, content)
         run.event("round", **{"round": round_, **step.facts, **report})
-        self._validate(agreement, run, course, step.state)
-        waited = {"validations_without_gain": course.waited, "best_loss": course.best_loss}
+        self._validate(agreement, run, status, step.state)
+        waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
         reason = why_stop(step.progress(round_, **waited), self.stops)
-        course.stopped = bool(reason)
+        status.stopped = bool(reason)
         if self.saves_every_round or reason or run.due(round_):
-            self._save(run, course, step.state)
+            self._save(run, status, step.state)
         if reason:
             run.event("stopped", round=round_, reason=reason)
-        return course.stopped
+        return status.stopped
 
-    def _validate(self, agreement: Agreement, run: Run, course: Course, state: State) -> None:
-        found = self.validate(agreement, state, course.round)
-        if found is None:
+    def _validate(
+        self, agreement: Agreement, run: Run, status: TrainingStatus, state: State
+    ) -> None:
+        result = self.validate(agreement, state, status.round)
+        if result is None:
             return
-        loss, documents = found
-        run.event("validation", round=course.round, loss=loss, documents=documents)
-        if loss < course.best_loss:
-            course.best, course.best_loss, course.waited = self.best(state), loss, 0
+        loss, documents = result
+        run.event("validation", round=status.round, loss=loss, documents=documents)
+        if loss < status.best_loss:
+            status.best, status.best_loss, status.waited = self.best(state), loss, 0
         else:
-            course.waited += 1
+            status.waited += 1
 
-    def _save(self, run: Run, course: Course, state: State) -> None:
+    def _save(self, run: Run, status: TrainingStatus, state: State) -> None:
         saved = self.save(state)
         if saved is not None:
-            run.checkpoint(course.checkpoint(saved))
+            run.checkpoint(status.checkpoint(saved))

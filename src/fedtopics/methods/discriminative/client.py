@@ -18,7 +18,6 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
 
     @staticmethod
     def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
         return also(calls_before_separating(settings), "class_sums", "each round")
 
 

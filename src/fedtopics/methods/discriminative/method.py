@@ -76,7 +76,6 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         return arrays | {f"split/{name}": array for name, array in state.split.arrays().items()}
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
-        """Turn back."""
         moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])
         separation = Separation(self.settings, arrays["origin"], moments)
         names = ("sums", "weights", "bias", "apart")

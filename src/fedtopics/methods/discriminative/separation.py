@@ -95,7 +95,6 @@ class Separation:
 
     @property
     def stops(self) -> Mapping[str, float]:
-        """Stop rules by name, with their numbers."""
         return {"tolerance": self.settings.tolerance}
 
     def exchange(

@@ -46,7 +46,6 @@ class SeparationSettings(EmbeddedSettings):
 
     @property
     def stops(self) -> dict[str, float]:
-        """The method's own stop rules by name, with their numbers."""
         return {"tolerance": self.tolerance}
 
 

@@ -15,8 +15,8 @@ from fedtopics.inference.theta import LDAPrior
 from fedtopics.methods.client import (
     Documents,
     TopicClient,
+    batches,
     document_frequency,
-    in_order,
     leaves,
 )
 from fedtopics.methods.flda.settings import FLDASettings
@@ -72,7 +72,7 @@ class FLDAClient(TopicClient[FLDASettings]):
     )
     def local_topics(
         self,
-        round: int,  # noqa: A002
+        round: int,
         ids: list[int],
         seeds: dict[str, list[int]],
         first: list[int],
@@ -153,9 +153,9 @@ class FLDAClient(TopicClient[FLDASettings]):
             )
         self._corpus = self._arrivals.used()
         counts = super().adopt(words, total, length)
-        if len(self.known) < self.min_documents:  # as good as none
-            self.known = self.known[:0]
-            self.bag = self.bag[self.known]
+        if len(self.usable) < self.min_documents:  # as good as none
+            self.usable = self.usable[:0]
+            self.bag = self.bag[self.usable]
             self._corpus = self._corpus.take([])
             counts = dict.fromkeys(counts, 0)
         return counts
@@ -190,7 +190,7 @@ class FLDAClient(TopicClient[FLDASettings]):
 
         topics = model["topics"]
         prior = LDAPrior(n_components=topics.shape[1])
-        for rows in in_order(self.known):
+        for rows in batches(self.usable):
             found = infer(self.bag[rows], topics, prior.theta_prior, prior.inner_steps)
             yield rows, found.read("mean")
 

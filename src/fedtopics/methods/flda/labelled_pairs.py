@@ -1,20 +1,20 @@
-"""Pairs of topics that a person says of whether they are the same.
+"""Pairs of topics that a person labels as the same topic, or as different ones.
 
-F-LDA merges topics of different clients that are alike to a degree, the threshold. Here pairs of
-topics that clients sent are drawn from a run and kept as a CSV file with what a person says of
-each; `topic_threshold` turns that into a threshold. All of it is at the server, which has these
-topics anyway.
+F-LDA merges topics of different clients whose cosine reaches a threshold. Here pairs of topics that
+clients sent are drawn from a run and stored with their labels in a CSV file, from which `threshold`
+estimates that number. All of it happens at the server, which has the topics anyway.
 
 References
 ----------
-The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and
-figure 6. The paper labels a random sample; almost all pairs of one are unlike, so ours has all
-degrees of similarity, which does not bias a regression of labels given the cosine.
+The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and figure 6. The
+paper labels a random sample, almost all of whose pairs are unlike; ours has all degrees of
+similarity, which does not bias a regression of labels given the cosine.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError
+from fedtopics.files import write_durably
 from fedtopics.inference.gibbs import Topic
 from fedtopics.metrics import cosines
 
@@ -38,16 +39,10 @@ BINS = 10  # degrees of similarity that a sample has equally many pairs of
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two topics of different clients, and what a person says of them.
+class TopicPair:
+    """Two topics of different clients (their words, separated by spaces), and a person's label.
 
-    Parameters
-    ----------
-    first, second : str
-        Their words, separated by spaces.
-    cosine : float in [0, 1]
-    same : bool or None
-        None if nobody has said yet.
+    `same` is None as long as there is no label.
     """
 
     first: str
@@ -56,28 +51,13 @@ class Pair:
     same: bool | None = None
 
 
-# Which pairs
-
-
 def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
-    """Read what topics the clients sent, from the folder of a run of F-LDA.
-
-    Parameters
-    ----------
-    run : path
-
-    Returns
-    -------
-    list of mappings of client name to its topics
-        A mapping a round.
+    """Read the topics that clients sent from the folder of a run of F-LDA, a mapping a round.
 
     Raises
     ------
     RunError
         If it is not a run of F-LDA, or a file is damaged.
-
-    Leaves the client
-        Nothing: the server reads what it was sent.
     """
     files = sorted(Path(run).glob("topics-*.json"))
     if not files:
@@ -108,8 +88,8 @@ def sample_pairs(
     n_pairs: int = 60,
     seed: int = 0,
     n_words: int = 10,
-) -> list[Pair]:
-    """Draw pairs of topics of different clients and the same round, of all degrees alike.
+) -> list[TopicPair]:
+    """Draw pairs of topics of different clients and the same round, of all degrees of similarity.
 
     Parameters
     ----------
@@ -118,20 +98,17 @@ def sample_pairs(
         Fewer are drawn if there are no more.
     seed : int
     n_words : int
-        First words of a topic that a person sees; the cosine is that of all its words.
+        Words of a topic that a person sees; the cosine is that of all its words.
 
     Returns
     -------
-    list of Pair
+    list of TopicPair
         In random order, without labels.
 
     Raises
     ------
     RunError
         If no two clients have topics in the same round.
-
-    Leaves the client
-        Nothing: the server draws from what it was sent.
     """
     blocks = [
         (sent[one], sent[other], cosines(sent[one], sent[other]))
@@ -146,33 +123,22 @@ def sample_pairs(
         )
     starts = np.cumsum([0, *(block.size for *_, block in blocks)])
     pairs = []
-    for number in spread(alike, n_pairs, seed).tolist():
+    for number in sample_evenly(alike, n_pairs, seed).tolist():
         at = int(np.searchsorted(starts, number, side="right")) - 1
         rows, columns, block = blocks[at]
         row, column = divmod(number - int(starts[at]), block.shape[1])
         first, second = (" ".join([*topic][:n_words]) for topic in (rows[row], columns[column]))
-        pairs.append(Pair(first, second, round(float(alike[number]), 6)))
+        pairs.append(TopicPair(first, second, round(float(alike[number]), 6)))
     return pairs
 
 
-def spread(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
-    """Draw equally many from each of ten equal parts of the values' range, as far as there are.
-
-    Parameters
-    ----------
-    values : float array of shape (n_values,), not empty
-    n : int
-    seed : int
-
-    Returns
-    -------
-    int array of shape (min(n, n_values),)
-        Which are drawn, in random order.
+def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
+    """Draw equally many from each tenth of the range of values, as far as there are; return places.
 
     Examples
     --------
     >>> values = np.array([0.0] * 1000 + [0.5] * 2 + [1.0] * 1000)
-    >>> sorted(values[spread(values, 8, seed=0)].tolist())
+    >>> sorted(values[sample_evenly(values, 8, seed=0)].tolist())
     [0.0, 0.0, 0.0, 0.5, 0.5, 1.0, 1.0, 1.0]
     """
     rng = np.random.default_rng(seed)
@@ -187,24 +153,13 @@ def spread(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
     return rng.permutation(chosen)
 
 
-# The file of pairs
-
-
-def read_pairs(path: str | Path) -> list[Pair]:
-    """Read a CSV file of pairs, whoever labelled them.
-
-    Parameters
-    ----------
-    path : path
-        Labels are 1 or 0; yes, no, true, false and their first letters count as well.
+def read_pairs(path: str | Path) -> list[TopicPair]:
+    """Read a CSV file of pairs; labels are 1 and 0, or yes, no, true, false or a first letter.
 
     Raises
     ------
     DataError
-        If it is not there, or not such a file.
-
-    Leaves the client
-        Nothing.
+        If it does not exist, or is not such a file.
     """
     path = Path(path)
     try:
@@ -226,10 +181,10 @@ def read_pairs(path: str | Path) -> list[Pair]:
     return [_read_pair(row, f"Line {line} of {path}") for line, row in rows]
 
 
-def _read_pair(row: Sequence[str], where: str) -> Pair:
+def _read_pair(row: Sequence[str], where: str) -> TopicPair:
     try:
-        first, second, given, label = row
-        cosine = float(given)
+        first, second, number, label = row
+        cosine = float(number)
         if not 0 <= cosine <= 1:  # NaN neither
             raise ValueError
     except ValueError:
@@ -240,46 +195,27 @@ def _read_pair(row: Sequence[str], where: str) -> Pair:
         raise DataError(
             f"{where} has the label {label!r}; write 1 for the same, 0 for not, or nothing."
         )
-    return Pair(first, second, cosine, LABELS[label.strip().lower()])
+    return TopicPair(first, second, cosine, LABELS[label.strip().lower()])
 
 
-def write_pairs(path: str | Path, pairs: Sequence[Pair]) -> None:
-    """Write a CSV file of pairs, whole or not at all.
-
-    Parameters
-    ----------
-    path : path
-        What is there is replaced; see `check_free`.
-    pairs : list of Pair
-
-    Leaves the client
-        Nothing.
-    """
-    path = Path(path)
-    beside = path.with_name(path.name + ".part")
-    try:
-        with beside.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for pair in pairs:
-                label = "" if pair.same is None else int(pair.same)
-                writer.writerow([pair.first, pair.second, f"{pair.cosine:.6f}", label])
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
+    """Write a CSV file of pairs, over an older one; see `check_free`."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for pair in pairs:
+        label = "" if pair.same is None else int(pair.same)
+        writer.writerow([pair.first, pair.second, f"{pair.cosine:.6f}", label])
+    write_durably(Path(path), table.getvalue().encode())
 
 
 def check_free(path: str | Path) -> None:
-    """Refuse a file that holds a person's work, or is not of pairs.
-
-    Parameters
-    ----------
-    path : path
+    """Refuse to overwrite a file that has labels, or that is not one of pairs.
 
     Raises
     ------
     DataError
-        If there is a file, unless it is one of pairs without any label.
+        If there is such a file.
     """
     path = Path(path)
     if not path.exists():

@@ -123,10 +123,6 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     Topics that the plan starts from guide the first round; a model of this method goes on where it
     was.
-
-    Parameters
-    ----------
-    plan : Plan
     """
 
     saves_every_round = True
@@ -196,7 +192,6 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return state.arrays()
 
     def load(self, agreement: Agreement, arrays: Arrays) -> FLDAState:
-        """Turn back."""
         return FLDAState.of(arrays)
 
     def _guide(self, topic: GlobalTopic) -> Topic:

@@ -113,7 +113,6 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
 
     @property
     def stops(self) -> dict[str, float]:
-        """The method's own stop rules by name, with their numbers."""
         coherence = {"coherence": 0.0} if self.stop == "coherence" else {}
         return {"idle": self.patience, **coherence}
 

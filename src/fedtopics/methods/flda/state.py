@@ -62,7 +62,6 @@ class FLDAState:
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]]) -> FLDAState:
-        """Turn back."""
         plain = json.loads(arrays["state"].tobytes())
         return cls(**plain | {"topics": [GlobalTopic(**topic) for topic in plain["topics"]]})
 

@@ -1,10 +1,9 @@
-"""From which cosine on two topics are the same, by what a person says of pairs of them.
+"""The cosine from which two topics are the same, estimated from a person's labels of pairs.
 
 References
 ----------
 The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and figure 6. Its
-threshold is the cosine from where it sees the probability decline; ours is where that falls below
-one half.
+threshold is read off where the probability declines; ours is where it falls below one half.
 """
 
 from __future__ import annotations
@@ -19,23 +18,17 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.flda.labelled_pairs import Pair
+from fedtopics.methods.flda.labelled_pairs import TopicPair
 from fedtopics.model import figures
 
-LEAST = 10  # labels that a threshold is found from
+FEWEST_LABELS = 10
 PICTURES = (".png", ".svg", ".pdf")
 PENALTY = 1e4  # scikit-learn's C: as good as none, but a slope exists if a cosine parts the labels
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How probable it is that two topics are the same, by their cosine.
-
-    Parameters
-    ----------
-    intercept, slope : float
-        Of the logarithm of the odds; the slope is positive.
-    """
+    """The log odds that two topics of a cosine are the same: intercept + slope * cosine."""
 
     intercept: float
     slope: float
@@ -47,39 +40,27 @@ class Curve:
 
     def probability(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability at cosines, of their shape."""
-        found: NDArray[np.float64] = expit(self.intercept + self.slope * values)
-        return found
+        return np.asarray(expit(self.intercept + self.slope * values))
 
 
-def fit_curve(pairs: Sequence[Pair]) -> Curve:
-    """Learn from labels, by logistic regression, how probable it is that two topics are the same.
+def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
+    """Fit by logistic regression how probable it is that two topics are the same, by their cosine.
 
-    Parameters
-    ----------
-    pairs : list of Pair
-        Those without a label do not count.
-
-    Returns
-    -------
-    Curve
-        Its threshold is the paper's gamma: below it the probability is less than one half.
+    The threshold of the curve is the paper's gamma. Pairs without a label do not count.
 
     Raises
     ------
     DataError
         If there are fewer than ten labels, all of them are alike, the probability does not rise
-        with the cosine, or it is one half at no cosine that there can be.
-
-    Leaves the client
-        Nothing.
+        with the cosine, or it is one half at no cosine from 0 to 1.
     """
     from sklearn.linear_model import LogisticRegression
 
     values, labels = _labelled(pairs)
-    if len(labels) < LEAST:
+    if len(labels) < FEWEST_LABELS:
         raise DataError(
-            f"{len(labels)} of {len(pairs)} pairs have a label and a threshold needs {LEAST}; "
-            "label more with: fedtopics flda label"
+            f"{len(labels)} of {len(pairs)} pairs have a label and a threshold needs "
+            f"{FEWEST_LABELS}; label more with: fedtopics flda label"
         )
     if labels.all() or not labels.any():
         what = "the same topic" if labels.all() else "different topics"
@@ -87,8 +68,8 @@ def fit_curve(pairs: Sequence[Pair]) -> Curve:
             f"All {len(labels)} labelled pairs are {what} and a threshold needs both kinds; label "
             "more with: fedtopics flda label"
         )
-    found = LogisticRegression(C=PENALTY, tol=1e-8, max_iter=1000).fit(values[:, None], labels)
-    curve = Curve(float(found.intercept_[0]), float(found.coef_[0, 0]))
+    fitted = LogisticRegression(C=PENALTY, tol=1e-8, max_iter=1000).fit(values[:, None], labels)
+    curve = Curve(float(fitted.intercept_[0]), float(fitted.coef_[0, 0]))
     if curve.slope <= 0:
         raise DataError(
             "The labels do not say that topics of a higher cosine are rather the same, so there is "
@@ -102,18 +83,12 @@ def fit_curve(pairs: Sequence[Pair]) -> Curve:
     return curve
 
 
-def decided_alike(pairs: Sequence[Pair], threshold: float) -> int:
+def decided_alike(pairs: Sequence[TopicPair], threshold: float) -> int:
     """Count the labelled pairs that a threshold decides as the person did.
-
-    Parameters
-    ----------
-    pairs : list of Pair
-    threshold : float
-        From this cosine on two topics are the same.
 
     Examples
     --------
-    >>> pairs = [Pair("oak", "elm", 0.1, False), Pair("oak", "oak", 0.8, True), Pair("", "", 1.0)]
+    >>> pairs = [TopicPair("oak", "elm", 0.1, False), TopicPair("oak", "oak", 0.8, True)]
     >>> decided_alike(pairs, 0.5), decided_alike(pairs, 0.9)
     (2, 1)
     """
@@ -121,22 +96,14 @@ def decided_alike(pairs: Sequence[Pair], threshold: float) -> int:
     return int(((values >= threshold) == labels).sum())
 
 
-def _labelled(pairs: Sequence[Pair]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return cosines and labels of those that have one."""
-    known = [(pair.cosine, pair.same) for pair in pairs if pair.same is not None]
-    return np.array([value for value, _ in known]), np.array([label for _, label in known], bool)
+def _labelled(pairs: Sequence[TopicPair]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the cosines and labels of the pairs that have a label."""
+    labelled = [pair for pair in pairs if pair.same is not None]
+    return np.array([pair.cosine for pair in labelled]), np.array([p.same for p in labelled], bool)
 
 
 def check_picture(path: str | Path) -> None:
-    """Refuse a picture whose name has another ending, or that cannot be drawn here.
-
-    Raises
-    ------
-    StudyError
-        If it ends in none of .png, .svg, .pdf.
-    FedTopicsError
-        If what figures need is not installed.
-    """
+    """Refuse a picture that does not end in .png, .svg or .pdf, or cannot be drawn here."""
     if Path(path).suffix.lower() not in PICTURES:
         raise StudyError(
             f"{path} does not end in a format of pictures; name a file that ends in "
@@ -145,16 +112,8 @@ def check_picture(path: str | Path) -> None:
     figures.require_altair()
 
 
-def draw_curve(path: str | Path, pairs: Sequence[Pair], curve: Curve) -> None:
-    """Draw the probability against the cosine, with the labelled pairs (the paper's figure 6).
-
-    Parameters
-    ----------
-    path : path
-        Ends in .png, .svg or .pdf.
-    pairs : list of Pair
-    curve : Curve
-    """
+def draw_curve(path: str | Path, pairs: Sequence[TopicPair], curve: Curve) -> None:
+    """Draw the probability against the cosine, with the labelled pairs (the paper's figure 6)."""
     line = np.linspace(0, 1, 201)
     chart = figures.probability_of_same(
         _points(line, curve.probability(line)), _points(*_labelled(pairs)), curve.threshold

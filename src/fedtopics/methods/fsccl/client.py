@@ -37,19 +37,13 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
 
     @staticmethod
     def rounds(settings: FSCCLSettings) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
         return calls_of_start(settings) | {"train_locally": "each round"}
 
     @leaves(
         "The weights of the network and its centres, trained on the documents, times their "
         "number; the loss, summed over documents; their number."
     )
-    def train_locally(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        weights: Arrays,
-    ) -> dict[str, Any]:
+    def train_locally(self, vocabulary: str, round: int, weights: Arrays) -> dict[str, Any]:
         """Train the network on the documents here for a round.
 
         Parameters
@@ -61,7 +55,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         """
         self.check(vocabulary)
         checked = self.checked(weights, Trained)
-        n = len(self.known)
+        n = len(self.usable)
         trained = {
             name: torch.tensor(array, dtype=torch.float32)
             for name, array in checked.items()
@@ -76,7 +70,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         points = self.points(origin)
         views = [points, points]
         if self._views is not None:
-            known = (view[self.known] for view in self._views)
+            known = (view[self.usable] for view in self._views)
             views = [self._inference().points(origin, None, view) for view in known]
         return Texts(*map(torch.from_numpy, (points, *views)))
 

@@ -66,11 +66,9 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         return Step({"origin": state["origin"], **mean}, facts)
 
     def save(self, state: Arrays) -> Arrays:
-        """Return the arrays."""
         return state
 
     def load(self, agreement: Agreement, arrays: Arrays) -> Arrays:
-        """Return the arrays."""
         return arrays
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
@@ -78,5 +76,4 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         return {name: state[name] for name in Contrastive(0, self.settings).shapes()}
 
     def shape(self, settings: FSCCLSettings) -> AdapterShape:
-        """Return what a model keeps of the settings."""
         return AdapterShape(**settings.model_dump(include=set(AdapterShape.model_fields)))

@@ -76,7 +76,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     @staticmethod
     def rounds(settings: Any) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
         calls = calls_before_separating(settings)
         if settings.start == "discriminative":
             often = f"at most {START_ROUNDS} times, before the first round"
@@ -99,7 +98,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         for row, weight in zip(shapes, first.values(), strict=True):
             row[: weight.ndim] = weight.shape
         names = {"names": list(first), "shapes": shapes, "digest": [digest(first)]}
-        return names | {"documents": len(self.known)}
+        return names | {"documents": len(self.usable)}
 
     @leaves(
         "Of each cluster with enough of the documents, the sum of their points and their "
@@ -118,7 +117,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             Centres, or what discriminates clusters.
         """
         self.check(vocabulary)
-        if len(self.known) == 0:
+        if len(self.usable) == 0:
             raise DataError("no document has an embedding; give texts, or leave the client out.")
         kind = Centres if "centres" in start else Discriminants
         weights = self.checked({"origin": origin, **start}, kind)
@@ -144,7 +143,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def train_locally(
         self,
         vocabulary: str,
-        round: int,  # noqa: A002
+        round: int,
         centres: Numbers,
         counts: Numbers,
         network: dict[str, NDArray[Any]],
@@ -172,18 +171,18 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         broadcast = Broadcast(round, centres, counts > 0, masses[self.settings.masses])
         loss = self._trainer.train(broadcast)
         self._keep()
-        return self._reply() | {"loss": loss * len(self.known)}
+        return self._reply() | {"loss": loss * len(self.usable)}
 
     @leaves(
         "The weights of the network it trained on its documents, times their number; that. "
         "With fine_tune, the encoder's are among them. Zeros, if it has trained nothing."
     )
-    def network(self, vocabulary: str, round: int) -> dict[str, Any]:  # noqa: A002
+    def network(self, vocabulary: str, round: int) -> dict[str, Any]:
         """Return the client's network as it is after a round."""
         self.check(vocabulary)
         self._go_to(round)
         # Who was never drawn, or never there, has trained nothing.
-        n = len(self.known) if self._trainer.round else 0
+        n = len(self.usable) if self._trainer.round else 0
         weights = {
             name: weight.detach().cpu().numpy() * np.float64(n)
             for name, weight in self._trainer.weights.items()
@@ -200,7 +199,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         weights = self.checked(model["weights"])
         inference = self._inference(self.n_topics(**model))
         for rows, theta in inference.memberships(weights, self._tuned_points(weights)):
-            yield self.known[rows], theta
+            yield self.usable[rows], theta
 
     def _tuned_points(self, weights: Arrays) -> NDArray[np.float32]:
         """Return what represents documents to the server's model; the last are kept."""
@@ -214,7 +213,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             embedded = document_embeddings(
                 texts, settings.embedding, own_model=self._own_model, encoder=encoder
             )
-            self._tuned = key, centred(embedded[self.known], weights["origin"])
+            self._tuned = key, centred(embedded[self.usable], weights["origin"])
         return self._tuned[1]
 
     @property
@@ -243,11 +242,11 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             alike = max(last, key=lambda released: int((released == labels).sum()))
             labels = move_together(alike, labels, n, self.min_documents)
         sums, counts = self.enough(*sums_by_label(points, labels, n))
-        return {"sums": sums, "counts": counts, "documents": len(self.known)}
+        return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     def _reply(self) -> dict[str, Any]:
         sums, counts = self.enough(*self._trainer.centres())
-        return {"sums": sums, "counts": counts, "documents": len(self.known)}
+        return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     def _new_trainer(self) -> Trainer:
         settings = self.settings
@@ -263,7 +262,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         if self._encoder is None:
             return {}
         texts = [text for batch in self._corpus.texts() for text in batch]
-        return self._encoder.tokens([texts[row] for row in self.known])
+        return self._encoder.tokens([texts[row] for row in self.usable])
 
     def _go_to(self, round_: int) -> None:
         """Be as after a round, or as near to it as there is a state kept."""

@@ -59,11 +59,9 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
 
     @property
     def inference(self) -> type[Adapted]:  # type: ignore[override]
-        """What finds the clusters of new documents."""
         return network_of(self.settings)
 
     def shape(self, settings: FSTCSettings) -> AdapterShape:
-        """Return what a model keeps of the settings."""
         return shape_of(settings, self._encoder)
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
@@ -77,7 +75,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {**self._labelled(agreement, dict(arrays)), **arrays}
 
     def save(self, state: Arrays) -> Arrays:
-        """Return the arrays."""
         return state
 
     def exchange(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
 from fedtopics.methods.aggregation import Payload, Rows
-from fedtopics.methods.client import Documents, in_order, leaves
+from fedtopics.methods.client import Documents, batches, leaves
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.plan import Plan, Site
@@ -44,7 +44,6 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
 
     @staticmethod
     def rounds(settings: GFedNTMSettings) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
         cuts = len(settings.build(1).stages)
         if settings.local_steps > 1:
             round_ = {"steps": f"each round, over {settings.local_steps} minibatches"}
@@ -72,7 +71,6 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
 
     @property
     def held_back(self) -> float:
-        """Share of the documents that training does not see."""
         return self.settings.validation_share
 
     def prepare(self, length: float) -> None:
@@ -81,9 +79,9 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         """Find theta of all documents by the encoder, some at a time."""
-        rows = self.known
+        rows = self.usable
         evaluated = self._evaluate(rows, **model)
-        for some, (batch, given, used) in zip(in_order(rows), evaluated, strict=True):
+        for some, (batch, given, used) in zip(batches(rows), evaluated, strict=True):
             yield some, self._network.theta(used, given, batch).double().numpy()
 
     @leaves(
@@ -91,12 +89,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         "numbers), or of theta and its products (n_topics + n_topics**2)."
     )
     def forward(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        stage: int,
-        shared: Payload,
-        weights: Payload,
+        self, vocabulary: str, round: int, stage: int, shared: Payload, weights: Payload
     ) -> dict[str, Any]:
         """Run one stage of the pass over this round's minibatch; stage 0 begins it anew."""
         if stage == 0:
@@ -109,7 +102,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         "The minibatch's summed loss, and summed gradients: of the normalised topics "
         "(n_topics, n_words) and of the mean of theta (n_topics,)."
     )
-    def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:  # noqa: A002
+    def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:
         """Compute the loss and its gradient with respect to what all documents share."""
         loss, gradient = self._pass.loss(self._tensors(shared))
         return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
@@ -119,11 +112,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         "first stage, of the weights; of the first layer, the rows of the minibatch's words."
     )
     def backward(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        stage: int,
-        gradient: NDArray[Any],
+        self, vocabulary: str, round: int, stage: int, gradient: NDArray[Any]
     ) -> dict[str, Any]:
         """Go back through a stage."""
         upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
@@ -138,11 +127,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         "weights and, with the server's statistics, of what they make."
     )
     def gradients(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        weights: Payload,
-        shared: Mapping[str, Payload],
+        self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
     ) -> dict[str, Any]:
         """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad)."""
         batch = self._minibatch(vocabulary, round)
@@ -163,11 +148,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         "the sums of `forward` over the minibatches."
     )
     def steps(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        weights: Payload,
-        averages: Payload,
+        self, vocabulary: str, round: int, weights: Payload, averages: Payload
     ) -> dict[str, Any]:
         """Take several local Adam steps, from fresh moments (FedAvg's client update)."""
         start = self._tensors(weights)
@@ -199,11 +180,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
 
     @leaves("The summed loss and the number of documents.")
     def validate(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        weights: Payload,
-        shared: Mapping[str, Payload],
+        self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
     ) -> dict[str, Any]:
         """Compute the loss of the documents held back, without noise."""
         self.check(vocabulary)
@@ -227,7 +204,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
     ) -> Iterator[tuple[Batch, dict[str, Tensors], Tensors]]:
         tensors = self._tensors(weights)
         given = {stage: self._tensors(values) for stage, values in shared.items()}
-        for some in in_order(rows):
+        for some in batches(rows):
             batch = self._batch(some)
             yield batch, given, batch_weights(self._network, tensors, batch)
 

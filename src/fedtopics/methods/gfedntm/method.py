@@ -39,10 +39,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     A model of this network that is trained further goes on with all its weights and running
     statistics, and its rounds count on; the moments of Adam are no part of a model, and start anew.
 
-    Parameters
-    ----------
-    plan : Plan
-
     Raises
     ------
     StudyError
@@ -98,7 +94,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def validate(
         self, agreement: Agreement, state: NetworkState, round_: int
     ) -> tuple[float, int] | None:
-        """Return the mean loss of documents held back and their number, if it is time for it."""
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
         payload = _for_evaluation(state)
@@ -106,26 +101,21 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return reply["loss"] / reply["documents"], reply["documents"]
 
     def best(self, state: NetworkState) -> Arrays:
-        """Copy what makes the model."""
         return state.snapshot()
 
     def with_best(self, state: NetworkState, best: Arrays) -> NetworkState:
-        """Return the state whose copy it is."""
         state.restore_snapshot(best)
         return state
 
     def save(self, state: NetworkState) -> Arrays:
-        """Turn a state into named arrays."""
         return state.arrays()
 
     def load(self, agreement: Agreement, arrays: Arrays) -> NetworkState:
-        """Turn back."""
         state = self._initial_state(agreement)
         state.restore(arrays)
         return state
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
-        """Make the model of the last state."""
         finished = finish_all(state.network, state.weights, state.averages)
         make = partial(
             TopicModel,

@@ -127,11 +127,9 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
 
     @property
     def stops(self) -> dict[str, float]:
-        """The method's own stop rules by name, with their numbers."""
         patience = {"patience": self.patience} if self.validation_share else {}
         return {**super().stops, **patience}
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
-        """Of which kind the embeddings are that documents need, if they do."""
         return self.embedding if find_network(self.network).sees_embedding else None

@@ -21,7 +21,6 @@ class KMeansClient(ClusterClient[KMeansSettings]):
 
     @staticmethod
     def rounds(settings: KMeansSettings) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
         one_shot = settings.algorithm == "k-fed"
         embedded = settings.representation == "embedding"
         first = ("means", "moments")[: 0 if not embedded else 1 if one_shot else 2]
@@ -34,12 +33,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         "The centre and the number of documents of each cluster of enough of them; the number "
         "of all."
     )
-    def own_centres(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        origin: Numbers,
-    ) -> dict[str, Any]:
+    def own_centres(self, vocabulary: str, round: int, origin: Numbers) -> dict[str, Any]:
         """Find k-means clusters of the documents here (k-FED, step 1)."""
         self.check(vocabulary)
         points = self.points(origin)
@@ -57,4 +51,4 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         sums, counts = sums_by_label(points, labels.astype(np.int64), number)
         enough = counts >= self.min_documents
         centres = sums[enough] / counts[enough][:, None]
-        return {"centres": centres, "counts": counts[enough], "documents": len(self.known)}
+        return {"centres": centres, "counts": counts[enough], "documents": len(self.usable)}

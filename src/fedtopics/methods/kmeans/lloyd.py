@@ -97,7 +97,6 @@ class Lloyd:
 
     @property
     def stops(self) -> Mapping[str, float]:
-        """Stop rules by name, with their numbers."""
         return {"tolerance": AT_REST}
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:

@@ -49,7 +49,6 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 
     @property
     def stops(self) -> Mapping[str, float]:
-        """Stop rules by name, with their numbers."""
         return {"tolerance": AT_REST, **super().stops}
 
     @property
@@ -101,7 +100,6 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return {"origin": state.origin, **state.partition.arrays()}
 
     def load(self, agreement: Agreement, arrays: Arrays) -> KMeansState:
-        """Turn back."""
         return KMeansState(arrays["origin"], Partition.of(arrays))
 
     def weights(self, agreement: Agreement, state: KMeansState, rounds: int) -> Arrays:

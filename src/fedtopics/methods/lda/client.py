@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.client import Documents, frequent, in_order, leaves
+from fedtopics.methods.client import Documents, batches, frequent, leaves
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.minibatches import MinibatchClient
 
@@ -29,7 +29,6 @@ class LDAClient(MinibatchClient[LDASettings]):
 
     @staticmethod
     def rounds(settings: LDASettings) -> dict[str, str]:
-        """Say which functions a study with these settings calls in its rounds, and how often."""
         if settings.learning == "batch":
             return {"all_expected_counts": "each round"}
         instead = "once instead of expected_counts, if a model is trained further on new documents"
@@ -45,10 +44,7 @@ class LDAClient(MinibatchClient[LDASettings]):
         "occurs there; the evidence bound (nats) and the number of documents."
     )
     def expected_counts(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        topics: NDArray[np.float64],
+        self, vocabulary: str, round: int, topics: NDArray[np.float64]
     ) -> dict[str, Any]:
         """Find how many occurrences of each word are of each topic, in a minibatch (the E-step).
 
@@ -66,10 +62,7 @@ class LDAClient(MinibatchClient[LDASettings]):
         "occurrences of each topic; the evidence bound (nats) and the number of documents."
     )
     def all_expected_counts(
-        self,
-        vocabulary: str,
-        round: int,  # noqa: A002
-        topics: NDArray[np.float64],
+        self, vocabulary: str, round: int, topics: NDArray[np.float64]
     ) -> dict[str, Any]:
         """Find how many occurrences of each word are of each topic, in all documents.
 
@@ -94,7 +87,7 @@ class LDAClient(MinibatchClient[LDASettings]):
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         """Find theta of all documents by variational inference, some at a time."""
         topics = self._checked(model["topics"])
-        for some, posterior in self._posteriors(self.known, topics):
+        for some, posterior in self._posteriors(self.usable, topics):
             yield some, posterior.read("mean")
 
     def _posteriors(
@@ -103,7 +96,7 @@ class LDAClient(MinibatchClient[LDASettings]):
         from fedtopics.inference.variational import infer  # a server need not compile it
 
         prior, steps = self.settings.theta_prior, self.settings.inner_steps
-        for some in in_order(rows):
+        for some in batches(rows):
             yield some, infer(self.bag[some], topics, prior, steps)
 
     def _checked(self, topics: Any) -> NDArray[np.float64]:

@@ -40,10 +40,6 @@ class LDA(Program[LDASettings, PseudoCounts]):
     A model of this method that is trained further goes on where it was: its rounds, by which
     stochastic ones weigh less and less, count on.
 
-    Parameters
-    ----------
-    plan : Plan
-
     Raises
     ------
     StudyError
@@ -108,15 +104,12 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return counts
 
     def save(self, state: PseudoCounts) -> Arrays:
-        """Turn a state into named arrays."""
         return {"pseudo_counts": state}
 
     def load(self, agreement: Agreement, arrays: Arrays) -> PseudoCounts:
-        """Turn back."""
         return arrays["pseudo_counts"]
 
     def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> TopicModel:
-        """Make the model of the last state."""
         prior = LDAPrior(**self.settings.model_dump(include=set(LDAPrior.model_fields)))
         seen = agreement.training
         if self._once and self._continued is not None:
