@@ -1,4 +1,4 @@
-"""What the client's halves of all methods share that find clusters of documents."""
+"""What the clients' halves have in common in all methods that find clusters of documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedtopics.methods.released_labels import ReleasedLabels
 from fedtopics.methods.settings import TopicSettings
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
-UNCLEAR = 0.5  # a document of which no cluster has this probability is of none
+UNCLEAR = 0.5  # a document whose clusters are all less probable belongs to none
 SEED = 1  # of what is drawn, besides the study's
 ALL = 2  # both halves of the documents
 
@@ -34,8 +34,8 @@ ALL = 2  # both halves of the documents
 class ClusterClient(TopicClient[Settings]):
     """A client's documents as points.
 
-    A cluster in which fewer of its documents are than its policy asks for is not summed: of one
-    document, the sum is its embedding.
+    A cluster with fewer of its documents than its policy asks for is not summed: the sum of one
+    document is its embedding.
     """
 
     inference: ClassVar[type[ClusterInference]]
@@ -47,11 +47,11 @@ class ClusterClient(TopicClient[Settings]):
 
     @staticmethod
     def end(settings: TopicSettings) -> dict[str, str]:
-        """Say which functions a study calls at its end."""
+        """Return which functions a study calls at its end."""
         return TopicClient.end(settings) | {"sizes": "once, at the end"}
 
     def find_usable(self) -> Documents:
-        """Return the rows of the documents that clusters can be found for."""
+        """Return the rows of the documents that clusters can be inferred for."""
         if self.settings.representation != "embedding":
             return super().find_usable()
         return np.flatnonzero(self._embeddings.any(1))
@@ -85,7 +85,7 @@ class ClusterClient(TopicClient[Settings]):
         origin : float64 array of shape (n_dimensions,)
             Mean embedding of all clients.
         half : {0, 1, 2}
-            Of the first, the second half of the documents alone, or of all.
+            The first or second half of the documents, or all.
         """
         self.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
@@ -111,45 +111,44 @@ class ClusterClient(TopicClient[Settings]):
     ) -> dict[str, Any]:
         """Sum the points that are nearest to each centre (k-means).
 
-        From one reply to the next about the same clustering, documents go from one cluster to
-        another only in groups of as many as the policy asks for in a reply: what a sum changes by
-        is not one document's embedding.
+        From one reply to the next about a clustering, documents change their cluster only in groups
+        of the policy's min_documents, so that sums do not differ by one document's embedding.
 
         Parameters
         ----------
         vocabulary : str
         round : int
-        origin : float64 array of shape (n_dimensions,)
+        origin, half
+            As of `moments`.
         centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
-            Some clusterings at once.
+            Several clusterings at once.
         starts : list of int, length n_starts
-            Which clustering each goes on from: later there are fewer.
-        half : {0, 1, 2}
-            Of the first, the second half of the documents alone, or of all.
+            The number of each clustering, as later rounds have fewer of them.
         """
         self.check(vocabulary)
         self.expect(centres, (len(starts), None, self.n_dimensions), round)
         points = self.points(origin)[self.rows(half)]
         sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
         distances = np.zeros(len(centres))
-        for start, own in enumerate(centres):
-            labels, apart = nearest(points, own)
-            labels = self._released.together((starts[start], len(own), half), labels)
-            sums[start], counts[start] = self.enough(*sums_by_label(points, labels, len(own)))
-            distances[start] = apart.sum()
+        n = centres.shape[1]
+        for i, start in enumerate(starts):
+            labels, distance = nearest(points, centres[i])
+            labels = self._released.together((start, n, half), labels)
+            sums[i], counts[i] = self.enough(*sums_by_label(points, labels, n))
+            distances[i] = distance.sum()
         self._released.store()
-        sent = {"sums": sums, "counts": counts, "distances": distances}
-        return sent | {"documents": points.shape[0]}
+        reply = {"sums": sums, "counts": counts, "distances": distances}
+        return reply | {"documents": points.shape[0]}
 
     def forget(self) -> None:
-        """Begin a study: no labels of these documents were released yet."""
+        """Start a new study: no labels of these documents were released in it yet."""
         self._released.forget()
 
     def rows(self, half: int) -> Documents | slice:
-        """Return which points are of a half of the documents, or all of them.
+        """Return which points belong to a half of the documents, or all of them.
 
-        Where one of the halves has fewer documents than the policy asks for in a reply, neither
-        has any: what is sent of all less what is sent of one is the other.
+        Where one of the halves has fewer documents than the policy asks for, both are empty: the
+        sum of all less the sum of one is that of the other.
         """
         if half not in (0, 1):
             return slice(None)
@@ -177,12 +176,11 @@ class ClusterClient(TopicClient[Settings]):
         ----------
         vocabulary : str
         round : int
-        origin : float64 array of shape (n_dimensions,)
+        origin, half
+            As of `moments`.
         projection : float64 array of shape (n_starts, n_dimensions, n_directions)
         directions : float64 array of shape (n_starts, n_clusters, n_directions)
         bias : float64 array of shape (n_starts, n_clusters)
-        half : {0, 1, 2}
-            Of the first, the second half of the documents alone, or of all.
         """
         self.check(vocabulary)
         self.expect(bias, (None, None), round)
@@ -191,11 +189,10 @@ class ClusterClient(TopicClient[Settings]):
         points = self.points(origin)[self.rows(half)]
         sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
         sent = np.zeros(bias.shape)
-        for start, own in enumerate(zip(projection, directions, bias, strict=True)):
-            members = Discriminant(*own, self.settings.temperature).memberships(points)
-            found = weighted_sums(points, members, bias.shape[1])
-            weights[start] = found[1]
-            sums[start], sent[start] = self.enough(*found)
+        for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
+            members = Discriminant(*arrays, self.settings.temperature).memberships(points)
+            total, weights[i] = weighted_sums(points, members, bias.shape[1])
+            sums[i], sent[i] = self.enough(total, weights[i])
         return {"sums": sums, "weights": weights, "sent": sent, "documents": len(points)}
 
     @leaves(
@@ -209,38 +206,21 @@ class ClusterClient(TopicClient[Settings]):
         first: dict[str, NDArray[Any]],
         second: dict[str, NDArray[Any]],
     ) -> dict[str, Any]:
-        """Count pairs of documents that two clusterings agree to have together.
-
-        Parameters
-        ----------
-        vocabulary : str
-        origin : float64 array of shape (n_dimensions,)
-        first, second : mappings of name to array
-            What finds the clusters.
-        """
+        """Count the pairs of documents that two clusterings, by `Discriminants`, have together."""
         self.check(vocabulary)
         labels = []
         for clusters in (first, second):
             weights = self.checked({"origin": origin, **clusters}, Discriminants)
             inference = Discriminants(self.bag.shape[1], self.settings)
-            parts = (
-                shares.argmax(1)
-                for _, shares in inference.memberships(weights, self.points(origin))
-            )
+            parts = (s.argmax(1) for _, s in inference.memberships(weights, self.points(origin)))
             labels.append(np.concatenate([np.zeros(0, np.int64), *parts]))
         table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
         np.add.at(table, tuple(labels), 1)
-        together, one, other, all_ = (
-            float((counts * (counts - 1) / 2).sum())
-            for counts in (table, table.sum(1), table.sum(0), table.sum())
-        )
-        return {
-            "together": together,
-            "first": one,
-            "second": other,
-            "chance": one * other / max(all_, 1.0),
-            "documents": len(self.usable),
-        }
+        sizes = {"together": table, "first": table.sum(1), "second": table.sum(0)}
+        pairs = {name: float((counts * (counts - 1) / 2).sum()) for name, counts in sizes.items()}
+        n = len(self.usable)
+        chance = pairs["first"] * pairs["second"] / max(n * (n - 1) / 2, 1.0)
+        return pairs | {"chance": chance, "documents": n}
 
     @leaves(
         "The number of such documents of each cluster that has enough of them, else zero; the "
@@ -248,7 +228,7 @@ class ClusterClient(TopicClient[Settings]):
         "number of all."
     )
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """Count the documents that are of each cluster with at least half a probability."""
+        """Count the documents that belong to each cluster with at least half a probability."""
         self.check(vocabulary)
         counts, unclear = np.zeros(self.n_topics(weights=weights)), 0
         for _, theta in self.thetas(weights=weights):
@@ -268,7 +248,7 @@ class ClusterClient(TopicClient[Settings]):
         return len(self.checked(model["weights"])[self.inference.prototypes])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
-        """Find the probabilities of all documents, some at a time."""
+        """Infer the probabilities of all documents, in batches."""
         weights = self.checked(model["weights"])
         points = self.points(weights["origin"])
         inference = self._inference(len(weights[self.inference.prototypes]))
@@ -276,18 +256,16 @@ class ClusterClient(TopicClient[Settings]):
             yield self.usable[rows], theta
 
     def points(self, origin: Numbers) -> Points:
-        """Return what represents the documents of `known`; the last are kept."""
+        """Return the points of the usable documents; the last ones are cached."""
         self.expect(origin, (self.n_dimensions,), 0)
         key = origin.tobytes()
         if self._points[0] != key:
             inference = self._inference()
-            embeddings = None if inference.sees_words else self._embeddings[self.usable]
-            # Of the words that enough documents here have: a centre names the others as well.
-            words = (
-                frequent(self.bag, self.least_frequency)[self.usable]
-                if inference.sees_words
-                else None
-            )
+            words = embeddings = None
+            if inference.sees_words:  # without rare words, which centres would name
+                words = frequent(self.bag, self.least_frequency)[self.usable]
+            else:
+                embeddings = self._embeddings[self.usable]
             self._points = key, inference.points(origin, words, embeddings)
         return self._points[1]
 
@@ -297,22 +275,19 @@ class ClusterClient(TopicClient[Settings]):
         return self._inference().n_dimensions
 
     def enough(self, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
-        """Leave out the sums of clusters that are of too few documents.
-
-        Where one document is enough a part of one is as well: nothing is left out.
-        """
+        """Set the sums of clusters of too few documents to 0; where one is enough, none."""
         enough = weights >= (self.min_documents if self.min_documents > 1 else 0)
         return sums * enough[..., None], weights * enough
 
     def checked(
         self, weights: Any, kind: type[ClusterInference] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Refuse what is no model of this method.
+        """Return the weights of clusters from a server.
 
         Raises
         ------
         StudyError
-            If names, shapes or kinds of the arrays are others, or numbers are none.
+            If names, shapes or kinds of the arrays are others, or numbers are not finite.
         """
         kind = kind or self.inference
         prototypes = weights.get(kind.prototypes) if isinstance(weights, dict) else None
@@ -323,10 +298,7 @@ class ClusterClient(TopicClient[Settings]):
         } != wanted or not all(
             array.dtype.kind == "f" and np.isfinite(array).all() for array in weights.values()
         ):  # fmt: skip
-            raise StudyError(
-                f"Client {self.name!r} was sent clusters that are none; find out what the server "
-                "runs."
-            )
+            raise self._invalid_clusters()
         return weights
 
     def _inference(
@@ -337,18 +309,16 @@ class ClusterClient(TopicClient[Settings]):
         return (kind or self.inference)(self.bag.shape[1], shape)
 
     def expect(self, array: Any, shape: tuple[int | None, ...], round_: int) -> None:
-        """Refuse an array of another shape or kind than sums of points; None is any length."""
-        if not is_finite_array(array, shape):
-            raise StudyError(
-                f"Client {self.name!r} was sent clusters that are none in round {round_}; find out "
-                "what the server runs."
-            )
+        """Refuse all but finite float64 arrays of this shape; None is any length."""
+        sizes = getattr(array, "shape", ())
+        fits = len(sizes) == len(shape) and all(
+            want in (None, length) for want, length in zip(shape, sizes, strict=True)
+        )
+        if not (fits and array.dtype == np.float64 and np.isfinite(array).all()):
+            raise self._invalid_clusters(f" in round {round_}")
 
-
-def is_finite_array(array: Any, shape: tuple[int | None, ...]) -> bool:
-    """Tell whether it is a float64 array of this shape without NaN; None is any length."""
-    sizes = getattr(array, "shape", ())
-    fits = len(sizes) == len(shape) and all(
-        want in (None, length) for want, length in zip(shape, sizes, strict=True)
-    )
-    return fits and array.dtype == np.float64 and bool(np.isfinite(array).all())
+    def _invalid_clusters(self, when: str = "") -> StudyError:
+        return StudyError(
+            f"Client {self.name!r} received invalid clusters from the server{when}; ask its "
+            "operator what it runs."
+        )

@@ -1,4 +1,4 @@
-"""The parameters that several methods have that find clusters of documents."""
+"""Settings that several methods have which find clusters of documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedtopics.text.embeddings import EmbeddingSettings
 
 
 class ClusterSettings(TopicSettings, ClusterShape):
-    """What all methods need that find clusters of documents."""
+    """Settings of all methods that find clusters of documents."""
 
     n_components: int = Field(20, ge=2, description="number of clusters")
     starts: int = Field(8, ge=1, description="k-means starts, of which the best goes on")
@@ -21,17 +21,17 @@ class ClusterSettings(TopicSettings, ClusterShape):
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
-        """Of which kind the embeddings are that documents need, if they do."""
+        """The kind of embeddings that documents need, if any."""
         return self.embedding if self.representation == "embedding" else None
 
     @property
     def readings(self) -> list[Reading]:
-        """How clusters are described: by words that are common here and rare elsewhere."""
+        """Clusters are described by words that are common in them and rare elsewhere."""
         return [CLASS_BASED] if self.relevance is None else [Reading(self.relevance)]
 
 
 class EmbeddedSettings(ClusterSettings):
-    """What the methods need that find clusters by embeddings alone."""
+    """Settings of the methods that find clusters by embeddings alone."""
 
     @model_validator(mode="after")
     def _sees_embeddings(self) -> Any:

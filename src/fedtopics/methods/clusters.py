@@ -1,7 +1,7 @@
-"""What the server's halves of all methods share that find clusters of documents.
+"""What the server's halves have in common in all methods that find clusters of documents.
 
-The words of documents are counted as for topics, and say at the end what clusters are about. What
-clusters are found by are points: embeddings, or bags of words.
+Clusters are found by points: embeddings, or bags of words. Words are counted as for topics, and
+describe the clusters at the end.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ State = TypeVar("State")
 
 
 class ClusterProgram(Program[Settings, State]):
-    """The server's half, but for how clusters are found."""
+    """The server's half, except how clusters are found."""
 
     inference: ClassVar[type[ClusterInference]]
 
     @abstractmethod
     def weights(self, agreement: Agreement, state: State, rounds: int) -> Arrays:
-        """Return the arrays by which clusters are found."""
+        """Return the arrays that a model infers clusters by."""
 
     def shape(self, settings: Settings) -> Any:
-        """Return what a model keeps of the settings."""
+        """Return the settings that a model keeps."""
         return ClusterShape(**settings.model_dump(include=set(ClusterShape.model_fields)))
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        """Agree on words, of which one is enough."""
+        """Agree on a vocabulary; one word is enough."""
         return reach_agreement(clients, run, self.plan, 1)
 
     def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> TopicModel:
-        """Ask the clients what the clusters are about; make the model."""
+        """Sum the sizes and words of the clusters; make the model."""
         weights = self.weights(agreement, state, rounds)
         n_clusters = len(weights[self.inference.prototypes])
         settings = self.settings.model_copy(update={"n_components": n_clusters})
@@ -66,31 +66,25 @@ class ClusterProgram(Program[Settings, State]):
     ) -> TopicModel:
         inference = self.inference(len(described["vocabulary"]), self.shape(settings))
         with_words = inference.with_words(weights, described["word_sums"])
-        return TopicModel(
-            inference=inference,
-            weights=with_words,
-            shared={},
-            text=self.plan.text,
-            info=info,
-            **described,
-        )
+        fixed: dict[str, Any] = {"shared": {}, "text": self.plan.text, "info": info}
+        return TopicModel(inference=inference, weights=with_words, **fixed, **described)
 
 
 def find_origin(agreement: Agreement, dimension: int) -> Numbers:
-    """Ask for the mean embedding."""
+    """Return the mean embedding of all clients."""
     total = agreement.sum("means", {"embeddings": (dimension,)})
     origin: Numbers = total["embeddings"] / max(total["documents"], 1)
     return origin
 
 
 def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments]:
-    """Ask for the mean embedding, and for the moments of what is left of embeddings without it."""
+    """Return the mean embedding, and the moments of the points measured from it."""
     origin = find_origin(agreement, dimension)
     return origin, moments_about(agreement, origin, ALL)
 
 
 def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
-    """Ask for the moments of points: of a half of the documents, or of all.
+    """Return the moments of the points of a half of the documents, or of all.
 
     Raises
     ------
@@ -99,18 +93,18 @@ def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
     """
     dimension = len(origin)
     template: Template = {"points": (dimension,), "products": (dimension, dimension)}
-    found = agreement.sum("moments", template, origin=origin, half=half)
-    count = found["documents"]
-    if count == 0 or not found["products"].any():
+    reply = agreement.sum("moments", template, origin=origin, half=half)
+    count = reply["documents"]
+    if count == 0 or not reply["products"].any():
         raise StudyError(
             "There is nothing to find clusters by: all documents are empty, or the same. Give "
             "documents that differ."
         )
-    return Moments.of(count, found["points"], found["products"])
+    return Moments.of(count, reply["points"], reply["products"])
 
 
 def check_enough(weights: Numbers) -> None:
-    """Refuse to go on from nothing.
+    """Refuse sums to which no client contributed.
 
     Raises
     ------

@@ -7,11 +7,11 @@ from fedtopics.methods.discriminative.settings import DiscriminativeSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    name="discriminative",
-    title="discriminative clustering",
-    settings=DiscriminativeSettings,
-    server=Discriminative,
-    client=DiscriminativeClient,
+    "discriminative",
+    "discriminative clustering",
+    DiscriminativeSettings,
+    Discriminative,
+    DiscriminativeClient,
     shows="clusters",
     inferences=(Discriminants,),
 )

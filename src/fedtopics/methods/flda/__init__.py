@@ -7,11 +7,11 @@ from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    name="flda",
-    title="F-LDA",
-    settings=FLDASettings,
-    server=FLDA,
-    client=FLDAClient,
+    "flda",
+    "F-LDA",
+    FLDASettings,
+    FLDA,
+    FLDAClient,
     starts_from_models=True,
     takes_new_documents=True,
     inferences=(VariationalLDA,),

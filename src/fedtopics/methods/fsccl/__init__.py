@@ -7,11 +7,5 @@ from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    name="fsccl",
-    title="FSCCL",
-    settings=FSCCLSettings,
-    server=FSCCL,
-    client=FSCCLClient,
-    shows="clusters",
-    inferences=(Contrastive,),
+    "fsccl", "FSCCL", FSCCLSettings, FSCCL, FSCCLClient, shows="clusters", inferences=(Contrastive,)
 )

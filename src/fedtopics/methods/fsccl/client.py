@@ -31,7 +31,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
 
     def __init__(self, plan: Plan[FSCCLSettings], site: Site) -> None:
         super().__init__(plan, site)
-        # At once: what takes minutes, or cannot be done, comes before the first round.
+        # Here, as it takes minutes and may fail: both should come before the first round.
         deletes = self.settings.deletion > 0
         self._views = [self._shortened(view) for view in (0, 1)] if deletes else None
 
@@ -44,24 +44,14 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         "number; the loss, summed over documents; their number."
     )
     def train_locally(self, vocabulary: str, round: int, weights: Arrays) -> dict[str, Any]:
-        """Train the network on the documents here for a round.
+        """Train the network on the client's documents for a round.
 
-        Parameters
-        ----------
-        vocabulary : str
-        round : int
-        weights : mapping of name to array
-            The network, its centres, and the mean embedding; as `Trained.shapes` says.
+        `weights` are the network's, its centres, and the mean embedding: see `Trained.shapes`.
         """
         self.check(vocabulary)
-        checked = self.checked(weights, Trained)
-        n = len(self.usable)
-        trained = {
-            name: torch.tensor(array, dtype=torch.float32)
-            for name, array in checked.items()
-            if name != "origin"
-        }
-        texts = self._texts(checked["origin"])
+        arrays, n = dict(self.checked(weights, Trained)), len(self.usable)
+        texts = self._texts(arrays.pop("origin"))
+        trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
         loss = train(trained, texts, self.settings, self._seed, round) if n else 0.0
         sums = {name: weight.detach().numpy() * np.float64(n) for name, weight in trained.items()}
         return {"weights": sums, "loss": loss * n, "documents": n}
@@ -70,8 +60,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         points = self.points(origin)
         views = [points, points]
         if self._views is not None:
-            known = (view[self.usable] for view in self._views)
-            views = [self._inference().points(origin, None, view) for view in known]
+            inference = self._inference()
+            views = [inference.points(origin, None, view[self.usable]) for view in self._views]
         return Texts(*map(torch.from_numpy, (points, *views)))
 
     def _shortened(self, view: int) -> NDArray[np.float32]:

@@ -1,11 +1,9 @@
 """FSCCL: contrastive learning of short texts with cluster centres, averaged over clients.
 
-Each round a client trains the network on its own documents: two views of a text are to be alike
-and unlike those of other texts, and documents are to be sure of their cluster. The server takes
-the mean of the clients' networks, weighted by their documents. It is what FSTC is compared with.
-`FSCCL` is what the server executes; `client` has what a client does, `training` how.
-
-A client keeps nothing from round to round: its reply is a function of what it is sent.
+Each round a client trains the network on its own documents: two views of a text should be alike
+and unlike those of other texts, and documents should have a clear cluster. The server averages the
+clients' networks, weighted by their documents. It is what FSTC is compared with. A client stores
+nothing from round to round: its reply is a function of what it receives.
 
 References
 ----------
@@ -21,7 +19,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 
 from fedtopics.inference.clusters import AdapterShape, Contrastive
 from fedtopics.methods.agreement import Agreement
@@ -34,12 +31,12 @@ from fedtopics.methods.training import Arrays, Step
 
 
 class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
-    """The server's half: its state are the network's weights, centres and the mean embedding."""
+    """The server's half; its state is the network's weights, centres and the mean embedding."""
 
     inference = Contrastive
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
-        """Draw the network, and find its first centres by k-means."""
+        """Draw the network's weights; the first centres are those of k-means."""
         settings, seed = self.settings, self.plan.seed
         dimension = settings.embedding.dimension
         origin, moments = find_moments(agreement, dimension)
@@ -55,24 +52,16 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         return agreement.sum("train_locally", template, round=round_, weights=dict(state))
 
     def step(
-        self, agreement: Agreement, state: Arrays, found: dict[str, Any], round_: int
+        self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
     ) -> Step[Arrays]:
-        """Take the mean of the clients' networks, by their documents."""
-        documents = found["documents"]
-        mean: dict[str, NDArray[Any]] = {
-            name: total / documents for name, total in found["weights"].items()
-        }
-        facts = {"loss": found["loss"] / documents, "documents": documents}
+        """Average the clients' networks, weighted by their documents."""
+        documents = reply["documents"]
+        mean = {name: total / documents for name, total in reply["weights"].items()}
+        facts = {"loss": reply["loss"] / documents, "documents": documents}
         return Step({"origin": state["origin"], **mean}, facts)
 
-    def save(self, state: Arrays) -> Arrays:
-        return state
-
-    def load(self, agreement: Agreement, arrays: Arrays) -> Arrays:
-        return arrays
-
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
-        """Return what clusters are found by, without the contrastive head."""
+        """Return the weights that clusters are inferred by: all but the contrastive head's."""
         return {name: state[name] for name in Contrastive(0, self.settings).shapes()}
 
     def shape(self, settings: FSCCLSettings) -> AdapterShape:

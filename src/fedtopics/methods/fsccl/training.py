@@ -1,6 +1,6 @@
-"""How a client of FSCCL trains: views of texts that are to be alike, and clusters to be sure of.
+"""How a client of FSCCL trains on its own documents: contrastive views of texts, and clusters.
 
-All of it is of one client's own documents. What is here leaves nothing; `client` says what does.
+Nothing here leaves the client; `client` says what does.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.networks import Adapter, Tensors, represent, score
 
-FEATURES = 128  # by which two views are alike
+FEATURES = 128  # numbers by which views are compared
 DROPOUT = 3  # of what is drawn, besides the study's seed and the client's
 
 
 def network(dimension: int, hidden: int) -> Adapter:
-    """Return the adapter, and below each other the two layers of the contrastive head.
+    """Return the adapter, whose head stacks the two layers of the contrastive head.
 
-    Both layers see `dimension` numbers: the first makes as many of them, the second FEATURES.
+    Both layers have `dimension` inputs; the first has as many outputs, the second FEATURES.
     """
     return Adapter(dimension, hidden, dimension + FEATURES)
 
 
 class Trained(Contrastive):
-    """What is trained: what clusters are found by, and the contrastive head."""
+    """All that is trained: what clusters are inferred by, and the contrastive head."""
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the weights that travel."""
@@ -42,8 +42,8 @@ class Trained(Contrastive):
 def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
     """Leave out each word with a probability of `share`, but never all words of a text.
 
-    Which follows from the text and the number of the view alone: the same text is shortened in the
-    same way wherever it is and whatever the seed, so that it is embedded once.
+    It depends on the text and the number of the view alone, not on client or seed, so that a text
+    is embedded once.
 
     Examples
     --------
@@ -62,13 +62,7 @@ def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Texts:
-    """A client's texts as the network sees them.
-
-    Parameters
-    ----------
-    points, first, second : float32 tensors of shape (n, n_dimensions)
-        Texts as they are, and two views of them before dropout.
-    """
+    """Points of a client's texts, and of two views of them, shape (n, n_dimensions) each."""
 
     points: Tensor
     first: Tensor
@@ -78,7 +72,7 @@ class Texts:
 def train(
     weights: Tensors, texts: Texts, settings: FSCCLSettings, seed: Sequence[int], round_: int
 ) -> float:
-    """Change the weights by a round's minibatches; return the mean loss.
+    """Train weights in place on a round's minibatches; return the mean loss.
 
     Parameters
     ----------
@@ -88,16 +82,16 @@ def train(
         At least one.
     settings : FSCCLSettings
     seed : sequence of int
-        The study's and the client's.
+        The study's and the client's; with the round it decides minibatches and dropout.
     round_ : int
-        From 1; minibatches and dropout follow from it and the seed.
+        From 1.
     """
     parameters = [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
     batches = Minibatches(np.arange(len(texts.points)), seed, 0.0, 1)
     size = batches.size(settings.batch_size)
-    own_seed = np.random.default_rng([*seed, DROPOUT, round_]).integers(2**63)
-    noise = torch.Generator().manual_seed(int(own_seed))
+    client_seed = np.random.default_rng([*seed, DROPOUT, round_]).integers(2**63)
+    noise = torch.Generator().manual_seed(int(client_seed))
     total, steps = 0.0, settings.local_steps
     for number in range((round_ - 1) * steps, round_ * steps):
         rows = torch.from_numpy(batches.draw(number + 1, size))
@@ -114,16 +108,13 @@ def train(
 
 
 def drop(points: Tensor, share: float, noise: torch.Generator) -> Tensor:
-    """Set each number to 0 with a probability of `share`, and enlarge the rest to make up for it.
-
-    As torch's dropout, which cannot be told where its random numbers come from. Shapes stay.
-    """
+    """Apply dropout with a generator, which torch's dropout does not take."""
     kept = torch.rand(points.shape, generator=noise) >= share
     return points * kept / (1 - share)
 
 
 def contrast(weights: Tensors, represented: Tensor) -> Tensor:
-    """Return what views are compared by, shape (n, FEATURES): two layers on (n, n_dimensions)."""
+    """Return the features of views, shape (n, FEATURES), by two layers on (n, n_dimensions)."""
     n = represented.shape[1]
     first = {name: weights[name][:n] for name in ("head", "head_bias")}
     second = {name: weights[name][n:] for name in ("head", "head_bias")}
@@ -131,7 +122,7 @@ def contrast(weights: Tensors, represented: Tensor) -> Tensor:
 
 
 def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
-    """Return how hard it is to tell a text's other view from all other views (NT-Xent).
+    """Return the contrastive loss of a text's two views against all other views (NT-Xent).
 
     Parameters
     ----------
@@ -151,7 +142,7 @@ def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
 
 
 def clustering_loss(near: Tensor) -> Tensor:
-    """Return how far memberships are from surer ones of clusters more alike in size.
+    """Return the divergence of memberships from sharper ones of clusters of more even sizes.
 
     Parameters
     ----------

@@ -7,14 +7,11 @@ from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    name="fstc",
-    title="FSTC",
-    settings=FSTCSettings,
-    server=FSTC,
-    client=FSTCClient,
+    "fstc",
+    "FSTC",
+    FSTCSettings,
+    FSTC,
+    FSTCClient,
     shows="clusters",
-    inferences=(
-        Adapted,
-        FineTuned,
-    ),
+    inferences=(Adapted, FineTuned),
 )

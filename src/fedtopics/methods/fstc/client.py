@@ -1,4 +1,4 @@
-"""The client's half of FSTC: a network of its own, trained on its own pseudo-labels."""
+"""The client's half of FSTC: it trains its own network on its own pseudo-labels."""
 
 from __future__ import annotations
 
@@ -20,21 +20,19 @@ from fedtopics.inference.clusters import (
     ClusterInference,
     Discriminants,
     centred,
-)
+)  # fmt: skip
 from fedtopics.inference.points import Numbers, move_together, sums_by_label
 from fedtopics.methods.client import Documents, leaves
 from fedtopics.methods.cluster_client import ALL, ClusterClient
 from fedtopics.methods.discriminative.client import also, calls_before_separating
-from fedtopics.methods.fstc.network import network_of, shape_of
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import (
     Broadcast,
     EncodedInputs,
     FixedInputs,
-    Inputs,
     Trainer,
     encoder_to_train,
-)
+)  # fmt: skip
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import (
@@ -43,20 +41,20 @@ from fedtopics.networks.trained_encoder import (
     Tokens,
     TunedEncoder,
     digest,
-)
+)  # fmt: skip
 from fedtopics.text.embeddings import document_embeddings
 
-START_ROUNDS = 100  # most rounds of discriminative clustering before the first
-KEPT = 3  # rounds whose state a client keeps
-DIMENSIONS = 4  # most of a weight
+START_ROUNDS = 100  # most rounds of discriminative clustering before the first round
+STORED_ROUNDS = 3  # last rounds whose state a client stores
+DIMENSIONS = 4  # most axes of a weight
 Arrays = dict[str, NDArray[Any]]
 
 
 class FSTCClient(ClusterClient[FSTCSettings]):
     """The client's half.
 
-    What it is after each of the last rounds is kept in its workplace: a client that is begun anew
-    goes on from there, to the same bits; with an encoder on a GPU, but for its rounding.
+    Its states after the last rounds are stored in the site's folder: a client that is restarted
+    resumes from there with the same bits, except for the rounding of an encoder on a GPU.
     """
 
     def __init__(self, plan: Plan[FSTCSettings], site: Site) -> None:
@@ -65,14 +63,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._encoder: EncoderNetwork | None = None
         if self.settings.fine_tune:
             try:
-                self._encoder = encoder_to_train(self._corpus, self.settings, self._own_model)
+                self._encoder = encoder_to_train(self._corpus, self.settings, site.embedding_model)
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
 
     @property
     def inference(self) -> type[Adapted]:  # type: ignore[override]
-        """What finds the clusters of documents, once there is a model."""
-        return network_of(self.settings)
+        return self.settings.inference
 
     @staticmethod
     def rounds(settings: Any) -> dict[str, str]:
@@ -91,7 +88,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         "training; the number of documents."
     )
     def encoder(self, vocabulary: str) -> dict[str, Any]:
-        """Say which encoder is about to be trained: all clients' have to be the same."""
+        """Identify the encoder to train: all clients need the same one."""
         self.check(vocabulary)
         first = {} if self._encoder is None else self._encoder.first
         shapes = np.zeros((len(first), DIMENSIONS), np.int64)
@@ -107,14 +104,14 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def first_labels(
         self, vocabulary: str, origin: Numbers, start: dict[str, NDArray[Any]]
     ) -> dict[str, Any]:
-        """Label the documents by the clusters there are, and sum each label's points.
+        """Label the documents by the clusters of the start, and sum each label's points.
 
         Parameters
         ----------
         vocabulary : str
         origin : float64 array of shape (n_dimensions,)
         start : mapping of name to array
-            Centres, or what discriminates clusters.
+            Weights of `Centres` or of `Discriminants`.
         """
         self.check(vocabulary)
         if len(self.usable) == 0:
@@ -123,18 +120,19 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         weights = self.checked({"origin": origin, **start}, kind)
         self._origin = origin
         points = self.points(origin)
-        given = kind(self.bag.shape[1], self.settings).memberships(weights, points)
-        shares = np.concatenate([members for _, members in given])
-        chosen = {"n_components": shares.shape[1]}
-        self.settings = self.settings.model_copy(update=chosen)
-        self._labels_given = (
-            np.eye(shares.shape[1])[shares.argmax(1)] if kind is Centres else shares
-        )
-        self._own_masses = self._labels_given.sum(0)
+        parts = kind(self.bag.shape[1], self.settings).memberships(weights, points)
+        shares = np.concatenate([members for _, members in parts])
+        labels, n = shares.argmax(1), shares.shape[1]
+        self.settings = self.settings.model_copy(update={"n_components": n})
+        self._first_labels = np.eye(n)[labels] if kind is Centres else shares
         digest = hashlib.sha256(b"".join(array.tobytes() for _, array in sorted(weights.items())))
         self._file = f"fstc-{digest.hexdigest()[:16]}"
         self._trainer = self._new_trainer()
-        return self._first_reply(points, shares.argmax(1), shares.shape[1])
+        released = self._released.of(n, ALL)
+        if released:  # between the last sums of k-means and these, documents move in groups as well
+            alike = max(released, key=lambda before: int((before == labels).sum()))
+            labels = move_together(alike, labels, n, self.min_documents)
+        return self._reply(*sums_by_label(points, labels, n))
 
     @leaves(
         "Of each cluster with enough of the documents, the sum of what the adapter makes of "
@@ -148,7 +146,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         counts: Numbers,
         network: dict[str, NDArray[Any]],
     ) -> dict[str, Any]:
-        """Train the client's own network for a round (Algorithm 3).
+        """Train the client's network for a round (Algorithm 3).
 
         Parameters
         ----------
@@ -157,9 +155,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         centres : float64 array of shape (n_clusters, n_dimensions)
             Of all clients' clusters.
         counts : float64 array of shape (n_clusters,)
-            Of how many documents each is.
+            Their numbers of documents.
         network : mapping of name to array
-            The mean of all clients' networks, if it was asked for; else nothing.
+            The mean of all clients' networks after a round that averages; else nothing.
         """
         self.check(vocabulary)
         self.expect(centres, (self.settings.n_components, self.n_dimensions), round)
@@ -167,32 +165,31 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._go_to(round - 1)
         if network:
             self._trainer.take(self.checked({"origin": self._origin, **network}))
-        masses = {"even": np.ones(len(counts)), "global": counts, "own": self._own_masses}
+        masses = {"even": np.ones(len(counts)), "global": counts, "own": self._first_labels.sum(0)}
         broadcast = Broadcast(round, centres, counts > 0, masses[self.settings.masses])
         loss = self._trainer.train(broadcast)
-        self._keep()
-        return self._reply() | {"loss": loss * len(self.usable)}
+        self._store()
+        return self._reply(*self._trainer.centres()) | {"loss": loss * len(self.usable)}
 
     @leaves(
         "The weights of the network it trained on its documents, times their number; that. "
         "With fine_tune, the encoder's are among them. Zeros, if it has trained nothing."
     )
     def network(self, vocabulary: str, round: int) -> dict[str, Any]:
-        """Return the client's network as it is after a round."""
+        """Return the client's network after a round."""
         self.check(vocabulary)
         self._go_to(round)
-        # Who was never drawn, or never there, has trained nothing.
+        # A client that was never drawn has trained nothing.
         n = len(self.usable) if self._trainer.round else 0
         weights = {
             name: weight.detach().cpu().numpy() * np.float64(n)
             for name, weight in self._trainer.weights.items()
         }
         encoder = () if self._encoder is None else self._encoder.first
-        narrow = {name: weights[name].astype(np.float32) for name in encoder}  # they are many
+        narrow = {name: weights[name].astype(np.float32) for name in encoder}  # as there are many
         return {"weights": weights | narrow, "documents": n}
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
-        """Find the probabilities of all documents, some at a time."""
         if self._encoder is None:
             yield from super().thetas(**model)
             return
@@ -202,23 +199,19 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             yield self.usable[rows], theta
 
     def _tuned_points(self, weights: Arrays) -> NDArray[np.float32]:
-        """Return what represents documents to the server's model; the last are kept."""
+        """Return the points of the documents by the server's encoder; the last ones are cached."""
         settings = self.settings
-        own = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
-        model = self._own_model or settings.embedding.model
-        encoder = TunedEncoder(model, settings.max_length, own)
+        trained = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
+        model = self.site.embedding_model or settings.embedding.model
+        encoder = TunedEncoder(model, settings.max_length, trained)
         key = encoder.fingerprint, weights["origin"].tobytes()
         if self._tuned[0] != key:
             texts = replace(self._corpus, embeddings=None)
             embedded = document_embeddings(
-                texts, settings.embedding, own_model=self._own_model, encoder=encoder
+                texts, settings.embedding, own_model=self.site.embedding_model, encoder=encoder
             )
             self._tuned = key, centred(embedded[self.usable], weights["origin"])
         return self._tuned[1]
-
-    @property
-    def _own_model(self) -> str | None:
-        return self.site.embedding_model
 
     @property
     def _encoder_shapes(self) -> Shapes:
@@ -230,32 +223,21 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         if kind not in (None, self.inference):
             return super()._inference(n_clusters, kind)
         number = {"n_components": n_clusters or self.settings.n_components}
-        shape = shape_of(self.settings.model_copy(update=number), self._encoder_shapes)
+        shape = self.settings.model_copy(update=number).shape(self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)
 
-    def _first_reply(
-        self, points: NDArray[np.float32], labels: NDArray[np.int64], n: int
-    ) -> dict[str, Any]:
-        """As `_reply`; between k-means' last sums and these, documents move in groups as well."""
-        last = self._released.of(n, ALL)
-        if last:
-            alike = max(last, key=lambda released: int((released == labels).sum()))
-            labels = move_together(alike, labels, n, self.min_documents)
-        sums, counts = self.enough(*sums_by_label(points, labels, n))
-        return {"sums": sums, "counts": counts, "documents": len(self.usable)}
-
-    def _reply(self) -> dict[str, Any]:
-        sums, counts = self.enough(*self._trainer.centres())
+    def _reply(self, sums: Numbers, counts: Numbers) -> dict[str, Any]:
+        sums, counts = self.enough(sums, counts)
         return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     def _new_trainer(self) -> Trainer:
         settings = self.settings
         network = Adapter(self.n_dimensions, settings.hidden, settings.n_components)
-        inputs: Inputs = FixedInputs(self._points[1])
+        inputs = FixedInputs(self._points[1])
         if self._encoder is not None:
             inputs = EncodedInputs(self._encoder, self._tokens, self._origin, self._seed)
         weights = network.initial_weights(self._seed[0])
-        return Trainer(settings, inputs, weights, self._labels_given, self._seed)
+        return Trainer(settings, inputs, weights, self._first_labels, self._seed)
 
     @cached_property
     def _tokens(self) -> Tokens:
@@ -265,27 +247,28 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return self._encoder.tokens([texts[row] for row in self.usable])
 
     def _go_to(self, round_: int) -> None:
-        """Be as after a round, or as near to it as there is a state kept."""
-        known = [r for r in self._kept() if r <= round_]
-        here = self._trainer.round
-        best = max([*known, here if here <= round_ else 0])
-        if best == here:
+        """Restore the state after a round, or the last one before it that is stored."""
+        stored = self._stored()
+        present = self._trainer.round
+        best = max([*(r for r in stored if r <= round_), present if present <= round_ else 0])
+        if best == present:
             return
         self._trainer = self._new_trainer()
         if best:
-            self._trainer.restore(self._kept()[best], best)
+            self._trainer.restore(stored[best], best)
 
-    def _keep(self) -> None:
+    def _store(self) -> None:
         folder = self.site.folder
         if folder is not None:
-            self._trainer.save(folder / f"{self._file}-{self._trainer.round:05d}.safetensors")
-            known, now = self._kept(), self._trainer.round
-            recent = sorted(n for n in known if n <= now)[-KEPT:]
-            # The rest is of earlier rounds, of a run before this one, or of another start.
-            for old in {*folder.glob("fstc-*.safetensors")} - {known[n] for n in recent}:
+            present = self._trainer.round
+            self._trainer.save(folder / f"{self._file}-{present:05d}.safetensors")
+            stored = self._stored()
+            recent = sorted(n for n in stored if n <= present)[-STORED_ROUNDS:]
+            # The rest is of earlier rounds, of an earlier run, or of another start.
+            for old in {*folder.glob("fstc-*.safetensors")} - {stored[n] for n in recent}:
                 old.unlink()
 
-    def _kept(self) -> dict[int, Path]:
+    def _stored(self) -> dict[int, Path]:
         folder = self.site.folder
         files = [] if folder is None else folder.glob(f"{self._file}-*.safetensors")
         return {int(file.stem.rpartition("-")[2]): file for file in files}

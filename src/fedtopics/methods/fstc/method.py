@@ -1,15 +1,13 @@
 """FSTC: federated short-text clustering by pseudo-labels and shared cluster centres.
 
-Each client trains a network of its own on pseudo-labels that it finds by optimal transport, and
-pulls its cluster centres towards those of all clients: the only thing that travels round after
-round. The model is the mean of the clients' networks at the end. `FSTC` is what the server
-executes; `client` has what a client does, `training` how it trains.
+Each client trains a network of its own on pseudo-labels from optimal transport, and pulls its
+cluster centres towards those of all clients: only centres travel in every round. The model is the
+mean of the clients' networks at the end.
 
-The paper pools every embedding at the server for the first labels; an embedding can be turned back
-into much of its text, so that is not offered. First labels are those of discriminative clustering,
-or of k-means, both from sums. Centres are those of what the adapter makes of embeddings: of a
-frozen encoder's they would never change. With `fine_tune` the encoder is trained as well, as in the
-paper: each client begins with the same one, and the model has the mean of theirs.
+The paper pools all embeddings at the server for the first labels; as much of a text can be restored
+from its embedding, ours are those of discriminative clustering, or of k-means, both from sums.
+Centres are those of the adapter's outputs, as those of a frozen encoder would never change. With
+`fine_tune` the encoder is trained as well, as in the paper; the model has the mean of the clients'.
 
 References
 ----------
@@ -35,10 +33,9 @@ from fedtopics.methods.clusters import ClusterProgram, check_enough, find_moment
 from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.method import start_separation
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
-from fedtopics.methods.fstc.network import network_of, shape_of
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.training import Step, iterate
+from fedtopics.methods.training import Step, below, iterate, prefixed
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import Shapes
 
@@ -49,71 +46,61 @@ Arrays = dict[str, NDArray[Any]]
 class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     """The server's half.
 
-    Its state are arrays by name: ``origin``, what gives the first labels (``start/...``), the
-    global centres and the documents they are of (``centres``, ``counts``), and the mean network
-    where there is one (``network/...``).
+    Its state is arrays by name: ``origin``, what assigns the first labels (``start/...``), the
+    global centres and their numbers of documents (``centres``, ``counts``), and the mean network
+    after rounds that average (``network/...``).
     """
 
-    saves_every_round = True  # the clients keep what they are after a round as well
-    _encoder: Shapes = {}  # noqa: RUF012 - of what is trained of it: nothing, if it is frozen
+    saves_every_round = True  # as clients do
+    _encoder: Shapes = {}  # noqa: RUF012 - of its trained weights: none, if it is frozen
 
     @property
     def inference(self) -> type[Adapted]:  # type: ignore[override]
-        return network_of(self.settings)
+        return self.settings.inference
 
     def shape(self, settings: FSTCSettings) -> AdapterShape:
-        return shape_of(settings, self._encoder)
+        return settings.shape(self._encoder)
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
-        """Find the first labels, and the global centres by them (Algorithm 2, steps 1 to 3)."""
+        """Compute the first labels and their global centres (Algorithm 2, steps 1 to 3)."""
         self._encoder = self._same_encoder(agreement)
-        return self._labelled(agreement, self._start(agreement, run))
+        return self._with_centres(agreement, self._start(agreement, run))
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Turn back; clients that were restarted label their documents again."""
+        """Return the state; clients, which may have been restarted, label their documents again."""
         self._encoder = self._same_encoder(agreement)
-        return {**self._labelled(agreement, dict(arrays)), **arrays}
-
-    def save(self, state: Arrays) -> Arrays:
-        return state
+        return {**self._with_centres(agreement, dict(arrays)), **arrays}
 
     def exchange(
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
-        """Let the clients train (Algorithm 2, steps 4 to 9); return what the next round needs."""
-        network = {n.removeprefix("network/"): a for n, a in state.items() if "network/" in n}
-        reply = agreement.sum(
-            "train_locally",
-            {**self._template, "loss": ()},
-            round=round_,
-            centres=state["centres"],
-            counts=state["counts"],
-            network=network,
-        )
-        kept = {n: a for n, a in state.items() if n == "origin" or n.startswith("start/")}
-        after = kept | _centres(reply)
-        if self.settings.average_every and round_ % self.settings.average_every == 0:
-            mean = self._mean_network(agreement, round_)
-            after |= {f"network/{name}": array for name, array in mean.items()}
-        documents = reply["documents"]
-        return after, {"loss": reply["loss"] / documents, "documents": documents}
+        """Let the clients train (Algorithm 2, steps 4 to 9), and average networks if it is time."""
+        template = {**self._template, "loss": ()}
+        sent = {"centres": state["centres"], "counts": state["counts"]}
+        network = below("network", state)
+        reply = agreement.sum("train_locally", template, round=round_, network=network, **sent)
+        average = self.settings.average_every and round_ % self.settings.average_every == 0
+        return self._mean_network(agreement, round_) if average else {}, reply
 
     def step(
         self,
         agreement: Agreement,
         state: Arrays,
-        found: tuple[Arrays, dict[str, Any]],
+        reply: tuple[Arrays, dict[str, Any]],
         round_: int,
     ) -> Step[Arrays]:
-        """Take the mean centres."""
-        return Step(*found)
+        """Compute the global centres from the clients' sums."""
+        network, sums = reply
+        constant = {n: a for n, a in state.items() if n == "origin" or n.startswith("start/")}
+        facts = {"loss": sums["loss"] / sums["documents"], "documents": sums["documents"]}
+        return Step(constant | _centres(sums) | prefixed("network", network), facts)
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the mean of the clients' networks: the model (Algorithm 2, step 10)."""
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
     def _same_encoder(self, agreement: Agreement) -> Shapes:
-        """Make sure that all clients begin with one encoder; return the shapes of its weights."""
+        """Check that all clients have the same encoder; return the shapes of its weights."""
         if not self.settings.fine_tune:
             return {}
         template = {"names": ["weights"], "shapes": ("weights", DIMENSIONS), "digest": [1]}
@@ -128,7 +115,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return dict(zip(reply["names"], shapes, strict=True))
 
     def _start(self, agreement: Agreement, run: Run) -> Arrays:
-        """Find what gives the first labels."""
+        """Return what assigns the first labels, by clustering all clients' documents."""
         settings, seed = self.settings, self.plan.seed
         if settings.start == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
@@ -139,15 +126,13 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         numbers = repeat(0, START_ROUNDS)
         split = iterate(agreement, state.separation, state.split, numbers).best()
         weights = state.separation.direct(split).weights()
-        found = {f"start/{name}": array for name, array in weights.items()}
-        return {"origin": state.separation.origin, **found}
+        return {"origin": state.separation.origin, **prefixed("start", weights)}
 
-    def _labelled(self, agreement: Agreement, state: Arrays) -> Arrays:
+    def _with_centres(self, agreement: Agreement, state: Arrays) -> Arrays:
         """Let the clients label their documents; add the global centres."""
         number = next(len(state[name]) for name in PROTOTYPES if name in state)
         self.settings = self.settings.model_copy(update={"n_components": number})
-        start = {n.removeprefix("start/"): a for n, a in state.items() if n.startswith("start/")}
-        vocabulary = agreement.vocabulary.fingerprint
+        vocabulary, start = agreement.vocabulary.fingerprint, below("start", state)
         payload = {"vocabulary": vocabulary, "origin": state["origin"], "start": start}
         template = {**self._template, "documents": ()}
         return state | _centres(agreement.clients.prepare("first_labels", template, **payload))
@@ -158,19 +143,17 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"sums": (k, n), "counts": (k,)}
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
-        """Return the mean of the clients' networks, by their documents."""
-        settings = self.settings
-        shapes = Adapter(
-            settings.embedding.dimension, settings.hidden, settings.n_components
-        ).shapes
-        template = {"weights": shapes | self._encoder}
+        """Average the clients' networks, weighted by their documents."""
+        s = self.settings
+        shapes = Adapter(s.embedding.dimension, s.hidden, s.n_components).shapes | self._encoder
+        template = {"weights": shapes}
         reply = agreement.sum("network", template, round=round_)
         mean = {name: total / reply["documents"] for name, total in reply["weights"].items()}
         return mean | {name: mean[name].astype(np.float32) for name in self._encoder}
 
 
 def _centres(reply: Mapping[str, Any]) -> Arrays:
-    """Return the global centres (equation 16), and how many documents each is of."""
+    """Return the global centres (equation 16), and their numbers of documents."""
     counts: Numbers = reply["counts"]
     check_enough(counts)
     return {"centres": reply["sums"] / np.maximum(counts, 1)[:, None], "counts": counts}

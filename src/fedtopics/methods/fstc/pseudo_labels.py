@@ -1,10 +1,9 @@
 """Pseudo-labels of a client's documents, and how far to trust each of them.
 
 Scores of documents become targets by optimal transport, which keeps clusters from vanishing; a
-mixture tells targets that the scores are near to from targets that are far off; and the error to
-train on leaves the latter out. All of it is about one client's own documents; nothing leaves.
-Densities in 200 dimensions and exponentials of confident scores are numbers that no format holds:
-there are only their logarithms, in float64.
+mixture separates targets near the scores from targets far off; the training error leaves out the
+latter. All of it is about one client's own documents; nothing leaves. It computes with logarithms
+in float64, as densities in 200 dimensions and exponentials of confident scores overflow.
 
 References
 ----------
@@ -21,9 +20,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-ROUGHLY = 10, 0.01  # iterations and tolerance of a transport that only leads to another
-SMALLEST_SUM = 1e-200  # below, digits of a sum of exponentials get lost
-PRIOR = 0.8  # of a right pseudo-label, before anything is known
+ROUGHLY = 10, 0.01  # iterations and tolerance of a transport that only starts the next one
+SMALLEST_SUM = 1e-200  # below, a sum of exponentials loses digits
+PRIOR = 0.8  # probability of a right pseudo-label at the start
 PRIOR_RANGE = 0.05, 0.95
 TRUSTED = 0.5  # the smallest responsibility that counts, equation 13
 SMALLEST_VARIANCE = 1e-6
@@ -44,24 +43,24 @@ def transport(
     iterations: int = 50,
     tolerance: float = 1e-6,
 ) -> Tensor:
-    """Assign documents to clusters of given sizes, as near as can be to what the scores say.
+    """Assign documents to clusters of fixed sizes by optimal transport: Algorithm 1, steps 1 to 9.
 
-    Sinkhorn's iterations on logarithms: exp(-M / epsilon) of confident scores is 0 in any
-    floating-point format.
+    The paper starts Sinkhorn's iterations from random numbers, we from the solution for twice the
+    epsilon: the result is the same, but confident scores reach it sooner (after 50 iterations from
+    v = 1, 5 to 18 % were in a wrong cluster).
 
     Parameters
     ----------
     scores : float tensor of shape (n, n_clusters)
         Logits. The cost is their -log softmax.
     column_mass : float tensor of shape (n_clusters,)
-        Sizes of clusters in any unit, not negative; n / n_clusters each in the paper. A cluster
-        of size 0 gets nothing.
+        Sizes of clusters in any unit, not negative; n / n_clusters each in the paper.
     epsilon : float
         Weight of the entropy: the smaller, the more a document goes to a single cluster.
     iterations : int
-        At most so many. What is left is an error in the sizes, never in the rows.
+        At most so many; an error that is left is in the sizes, never in the rows.
     tolerance : float
-        Stop as soon as no more than this share of all documents is in a wrong cluster.
+        Share of all documents that may be in a wrong cluster at the end.
 
     Returns
     -------
@@ -71,13 +70,7 @@ def transport(
     Raises
     ------
     ValueError
-        The sizes are not one finite number a cluster, or negative, or all 0.
-
-    References
-    ----------
-    Algorithm 1, steps 1 to 9. The paper begins from random numbers. We begin from the solution
-    for a larger epsilon, halved until it is the wanted one: the result is the same, but confident
-    scores reach it sooner (after 50 iterations from v = 1, 5 to 18 % were in a wrong cluster).
+        If the sizes are not one finite number a cluster, or negative, or all 0.
     """
     mass = _scaled(column_mass.detach().to(scores.device, torch.float64), scores)
     used = mass > 0
@@ -94,17 +87,9 @@ def transport(
 
 
 def _balance(
-    cost: Tensor,
-    mass: Tensor,
-    epsilon: float,
-    potential: Tensor,
-    iterations: int,
-    tolerance: float,
+    cost: Tensor, mass: Tensor, epsilon: float, potential: Tensor, iterations: int, tolerance: float
 ) -> Tensor:
-    """Iterate equations 5 and 6; return the columns' potential, g = epsilon log v.
-
-    The softmax of a row is the row's update: it makes u what it has to be.
-    """
+    """Iterate equations 5 (the softmax of a row) and 6; return the potential g = epsilon log v."""
     kernel = -cost / epsilon
     log_v = potential / epsilon
     for _ in range(iterations):
@@ -121,7 +106,7 @@ def _balance(
 
 
 def _scaled(mass: Tensor, scores: Tensor) -> Tensor:
-    """Bring sizes of clusters to a sum of n."""
+    """Scale sizes of clusters to a sum of n."""
     n, n_clusters = scores.shape
     usable = bool(torch.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0)
     if mass.shape != (n_clusters,) or not usable:
@@ -133,10 +118,7 @@ def _scaled(mass: Tensor, scores: Tensor) -> Tensor:
 
 
 def sharpen(plan: Tensor) -> Tensor:
-    """Square a plan's entries, rows sum to 1 again: the pseudo-labels Q of equation 7.
-
-    It loosens the balance between clusters: columns no longer sum to what the transport gave.
-    """
+    """Square a plan's entries and scale rows to sum to 1: the pseudo-labels Q of equation 7."""
     squares = plan.square()
     return squares / squares.sum(1, keepdim=True)
 
@@ -168,19 +150,18 @@ class Mixture:
 
     @classmethod
     def begin(cls, n_clusters: int) -> Mixture:
-        """Return the mixture that holds every pseudo-label to be right.
+        """Return the mixture that takes every pseudo-label for right.
 
-        Algorithm 2 begins with responsibilities of 1. A uniform density of 0 is what gives them,
-        so that the first step is like any other: its Gaussian is that of all residuals. Written
-        into the equations, they would make pi 1 and the uniform's moments 0/0.
+        Algorithm 2 begins with responsibilities of 1, which follow from a uniform density of 0;
+        put into the equations, they would make pi 1 and the uniform's moments 0/0.
         """
         return cls(PRIOR, torch.ones(n_clusters, dtype=torch.float64), -math.inf)
 
     def step(self, residuals: Tensor) -> tuple[Mixture, Tensor]:
-        """Weigh the pseudo-labels, then find the mixture anew from the weighed.
+        """Weight the pseudo-labels, then estimate the mixture from the weighted residuals.
 
-        When the mixture trusts none at all, as after new pseudo-labels that are nothing like
-        those it comes from, it begins anew: no later step could change its mind.
+        A mixture that trusts none at all, as after quite different pseudo-labels, is replaced by
+        that of `begin`: no later step could make it trust one again.
 
         Parameters
         ----------
@@ -238,7 +219,7 @@ class Mixture:
 
 
 def weights(responsibilities: Tensor) -> Tensor:
-    """Let pseudo-labels that are more likely wrong than right count nothing, equation 13."""
+    """Set weights of pseudo-labels that are more likely wrong than right to 0, equation 13."""
     return torch.where(responsibilities >= TRUSTED, responsibilities, 0.0)
 
 
@@ -250,7 +231,7 @@ def weighted_error(targets: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
     targets, outputs : float tensors of shape (n, n_clusters)
         Q and O. Only outputs have a gradient, and their precision is the result's.
     weights : float tensor of shape (n,), not negative
-        When all are 0 there is nothing to learn: the error is 0 and so is its gradient.
+        If all are 0, the error and its gradient are 0.
 
     Returns
     -------
@@ -263,25 +244,19 @@ def weighted_error(targets: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
 
 
 def schedule(total: int, times: int, first: int = 0) -> list[int]:
-    """Return the steps before which pseudo-labels are found anew: often at first, then seldom.
+    """Return the steps, increasing, before which pseudo-labels are computed anew.
 
-    These are first + (total - first) (i / times)^2 for i < times: not at the very end, where
-    nothing would be trained on them any more. Close together, they move apart to be different
-    steps.
+    These are first + (total - first) (i / times)^2 for i < times: often at first, then seldom, and
+    moved apart where they would be the same step.
 
     Parameters
     ----------
     total : int
         Steps of the whole training.
     times : int
-        How often; not more often than there are steps.
+        At most as many as there are steps.
     first : int
-        The first of them, after a warm-up.
-
-    Returns
-    -------
-    list of int
-        Increasing, from `first`, all less than `total`.
+        After a warm-up.
 
     Examples
     --------

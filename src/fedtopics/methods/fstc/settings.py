@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from fedtopics.inference.clusters import Adapted, AdapterShape, FineTuned, TunedShape
 from fedtopics.methods.cluster_settings import NetworkTraining
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.settings import fill_from
+from fedtopics.networks.trained_encoder import Shapes
 
 _PAPER = {
     "start": "kmeans",
@@ -84,10 +86,21 @@ class FSTCSettings(SeparationSettings, NetworkTraining, FSTCChoice):
 
     @property
     def stops(self) -> dict[str, float]:
-        """None: the tolerance is that of the clusters to begin with."""
+        """None: the tolerance is that of the clusters of the start."""
         return {}
 
     @property
+    def inference(self) -> type[Adapted]:
+        """What infers clusters by the networks that these settings train."""
+        return FineTuned if self.fine_tune else Adapted
+
+    def shape(self, encoder: Shapes) -> AdapterShape:
+        """Return the settings that a model keeps, with the shapes of a fine-tuned encoder."""
+        kind = TunedShape if self.fine_tune else AdapterShape
+        kept = self.model_dump(include=set(kind.model_fields)) | {"temperature": self.epsilon}
+        return kind(**kept, **({"encoder": encoder} if self.fine_tune else {}))
+
+    @property
     def total_steps(self) -> int:
-        """Minibatches of a client in all rounds."""
+        """Number of minibatches of a client in all rounds."""
         return self.max_rounds * self.local_steps

@@ -1,23 +1,26 @@
-"""What a client of FSTC trains: its own network, on pseudo-labels that it finds itself.
+"""How a client of FSTC trains its own network, on pseudo-labels of its own documents.
 
-All of it is of one client's own documents. What is here leaves nothing; `fstc` says what does.
+Nothing here leaves the client; `client` says what does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, one_hot
 
 from fedtopics.errors import StudyError
+from fedtopics.files import write_durably
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.aggregation import optimizer_state, restore_optimizer
 from fedtopics.methods.fstc.pseudo_labels import (
@@ -26,10 +29,11 @@ from fedtopics.methods.fstc.pseudo_labels import (
     sharpen,
     transport,
     weighted_error,
-)
+)  # fmt: skip
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.minibatches import Minibatches
+from fedtopics.methods.training import below, prefixed
 from fedtopics.networks import Tensors, represent, score
 from fedtopics.networks.trained_encoder import EncoderNetwork, Tokens, encoder_network, take
 from fedtopics.text.corpus import Corpus
@@ -39,33 +43,10 @@ EVALUATION_BATCH = 2048
 DROPOUT = 2  # of what is drawn, besides the study's seed and the client's
 
 
-class Inputs(Protocol):
-    """What the network sees of a client's documents."""
-
-    @property
-    def weights(self) -> Tensors:
-        """Weights of its own that are trained as well: those of an encoder."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where points are, and what is computed with them."""
-
-    def __len__(self) -> int:
-        """Return the number of documents."""
-
-    def __call__(self, rows: NDArray[np.int64], step: int | None = None) -> Tensor:
-        """Return the points of documents, shape (n, n_dimensions), in training or for use."""
-
-
 class FixedInputs:
-    """Points that do not change.
+    """What the network sees of documents: points that do not change, shape (n, n_dimensions)."""
 
-    Parameters
-    ----------
-    points : float32 array of shape (n_documents, n_dimensions)
-    """
-
-    weights: Tensors = {}  # noqa: RUF012 - there are none, ever
+    weights: Tensors = {}  # noqa: RUF012 - of an encoder that is trained with the network
     device = torch.device("cpu")
 
     def __init__(self, points: NDArray[np.float32]) -> None:
@@ -75,25 +56,16 @@ class FixedInputs:
         return len(self._points)
 
     def __call__(self, rows: NDArray[np.int64], step: int | None = None) -> Tensor:
-        """Return the points of documents."""
+        """Return the points of documents; with a gradient and dropout in a training step."""
         return self._points[torch.from_numpy(rows)]
 
 
-class EncodedInputs:
+class EncodedInputs(FixedInputs):
     """Texts, and an encoder that is trained with the network.
 
-    A point is what the embedding of a frozen encoder would be made into: of unit length, less the
-    mean embedding of all clients before training, of unit length again.
-
-    Parameters
-    ----------
-    encoder : EncoderNetwork
-    tokens : tokens
-        Of the texts.
-    origin : float64 array of shape (n_dimensions,)
-        The mean embedding.
-    seed : sequence of int
-        The study's and the client's: dropout of a step is a function of it.
+    A point is the embedding of unit length, less the mean embedding of all clients before training
+    (the origin), of unit length again: as with a frozen encoder. Dropout of a step follows from the
+    seed, which is the study's and the client's.
     """
 
     def __init__(
@@ -110,7 +82,7 @@ class EncodedInputs:
         return len(self._tokens["input_ids"])
 
     def __call__(self, rows: NDArray[np.int64], step: int | None = None) -> Tensor:
-        """Return the points of documents; with a gradient and dropout in a training step."""
+        """As of `FixedInputs`."""
         tokens = take(self._tokens, rows)
         if step is None:
             embedded = self._encoder.embed(self.weights, tokens)
@@ -120,17 +92,9 @@ class EncodedInputs:
 
 
 def encoder_to_train(
-    corpus: Corpus, settings: FSTCSettings, own_model: str | None
+    corpus: Corpus, settings: FSTCSettings, local_model: str | None
 ) -> EncoderNetwork:
-    """Load the encoder that is to be trained on a client's texts, or say why it cannot be.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        With the embeddings of the untrained encoder.
-    settings : FSTCSettings
-    own_model : str, optional
-        Where the client has the study's model.
+    """Load the study's encoder, which the client may have elsewhere, to train it on its texts.
 
     Raises
     ------
@@ -141,7 +105,7 @@ def encoder_to_train(
     FedTopicsError
         If sentence-transformers is not installed.
     """
-    model, dimension = own_model or settings.embedding.model, settings.embedding.dimension
+    model, dimension = local_model or settings.embedding.model, settings.embedding.dimension
     encoder = encoder_network(model, settings.max_length)
     if encoder.dimension != dimension:
         raise StudyError(
@@ -157,7 +121,7 @@ def encoder_to_train(
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What the server tells a client before a round.
+    """What the server sends a client in a round.
 
     Parameters
     ----------
@@ -165,7 +129,7 @@ class Broadcast:
     centres : float64 array of shape (n_clusters, n_dimensions)
         Of all clients' clusters.
     present : bool array of shape (n_clusters,)
-        Which clusters any client has.
+        Whether any client has the cluster.
     masses : float64 array of shape (n_clusters,)
         Sizes of clusters for the transport.
     """
@@ -182,11 +146,11 @@ class Trainer:
     Parameters
     ----------
     settings : FSTCSettings
-    inputs : Inputs
+    inputs : FixedInputs
     weights : tensors
         The network's first weights, the same at each client.
     labels : float array of shape (n_documents, n_clusters)
-        Pseudo-labels to begin with.
+        The first pseudo-labels.
     seed : sequence of int
         The study's and the client's.
     """
@@ -194,7 +158,7 @@ class Trainer:
     def __init__(
         self,
         settings: FSTCSettings,
-        inputs: Inputs,
+        inputs: FixedInputs,
         weights: Tensors,
         labels: NDArray[np.floating[Any]],
         seed: tuple[int, ...],
@@ -214,10 +178,8 @@ class Trainer:
         self._transports = frozenset(
             schedule(settings.total_steps, times, warm_up) if times else ()
         )
-        mixture_from = settings.mixture_from
-        self._mixture_from = (
-            settings.total_steps if mixture_from is None else mixture_from * settings.total_steps
-        )
+        share = 1.0 if settings.mixture_from is None else settings.mixture_from
+        self._mixture_from = share * settings.total_steps
         for weight in self.weights.values():
             weight.requires_grad_()
         groups = [
@@ -234,7 +196,7 @@ class Trainer:
         for step in range(self._settings.local_steps):
             number = (broadcast.round - 1) * self._settings.local_steps + step
             if number in self._transports:
-                self._label_anew(broadcast.masses)
+                self._relabel(broadcast.masses)
             rows = self._batches.draw(number + 1, self._size)
             total += self._step(rows, target, present, number)
         self.round = broadcast.round
@@ -251,18 +213,18 @@ class Trainer:
             trust = trusted(right)
         loss = weighted_error(labels, outputs, trust)
         if self._settings.alignment:
-            own, counts = _centres(points, labels.argmax(1), len(target))
-            known = present & (counts > 0)
-            apart = (own - target).square().sum(1)[known].sum()
-            loss = loss + self._settings.alignment * apart
+            centres, counts = _centres(points, labels.argmax(1), len(target))
+            in_both = present & (counts > 0)
+            distance = (centres - target).square().sum(1)[in_both].sum()
+            loss = loss + self._settings.alignment * distance
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         return float(loss.detach())
 
     @torch.no_grad()
-    def _label_anew(self, masses: Numbers) -> None:
-        """Find pseudo-labels of all documents by transport (Algorithm 1)."""
+    def _relabel(self, masses: Numbers) -> None:
+        """Compute pseudo-labels of all documents by transport (Algorithm 1)."""
         scores = torch.cat([score(self.weights, points) for _, points in self._represented()])
         plan = transport(scores, torch.from_numpy(masses), self._settings.epsilon)
         self._labels = sharpen(plan).to(self._labels)
@@ -270,58 +232,51 @@ class Trainer:
     @torch.no_grad()
     def centres(self) -> tuple[Numbers, NDArray[np.float64]]:
         """Sum the representations of each cluster's documents, and count them (equation 15)."""
-        n_clusters = self._labels.shape[1]
-        sums, counts = np.zeros((n_clusters, 0)), np.zeros(n_clusters)
-        labels = self._labels.argmax(1)
-        for rows, points in self._represented():
-            own = torch.nn.functional.one_hot(labels[rows], n_clusters).to(torch.float64)
-            part = (own.T @ points.double()).cpu().numpy()
-            sums = part if sums.size == 0 else sums + part
-            counts += own.sum(0).cpu().numpy()
-        return sums, counts
+        members = one_hot(self._labels.argmax(1), self._labels.shape[1]).double()
+        parts = [
+            (members[rows].T @ points.double()).cpu().numpy()
+            for rows, points in self._represented()
+        ]
+        return reduce(add, parts), members.sum(0).cpu().numpy()
 
-    def _represented(self) -> Any:
+    def _represented(self) -> Iterator[tuple[slice, Tensor]]:
         for start in range(0, len(self._inputs), EVALUATION_BATCH):
             rows = np.arange(start, min(start + EVALUATION_BATCH, len(self._inputs)))
             yield slice(start, start + len(rows)), represent(self.weights, self._inputs(rows))
 
     @torch.no_grad()
     def take(self, weights: Mapping[str, NDArray[Any]]) -> None:
-        """Take up the mean weights of all clients."""
+        """Replace the weights by the mean of all clients'."""
         for name, weight in self.weights.items():
             weight.copy_(torch.from_numpy(weights[name]))
 
     def save(self, path: Path) -> None:
-        """Write all that outlives a round, beside the file first."""
-        tensors = {f"weights/{name}": weight.detach() for name, weight in self.weights.items()}
-        state = optimizer_state(self._optimizer, self.weights)
-        tensors |= {f"optimizer/{name}": value for name, value in state.items()}
-        tensors |= {f"mixture/{name}": value for name, value in self._mixture.state().items()}
-        tensors["labels"] = self._labels
-        beside = path.with_suffix(".part")
+        """Write the state after a round, which says which documents are in which cluster."""
+        tensors = {
+            **prefixed("weights", self.weights),
+            **prefixed("optimizer", optimizer_state(self._optimizer, self.weights)),
+            **prefixed("mixture", self._mixture.state()),
+            "labels": self._labels,
+        }
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({name: t.contiguous() for name, t in tensors.items()}, beside)
-        beside.chmod(0o600)  # it says which documents are in which cluster
-        beside.replace(path)
+        content = save({name: t.detach().contiguous() for name, t in tensors.items()})
+        write_durably(path, content, private=True)
 
+    @torch.no_grad()
     def restore(self, path: Path, round_: int) -> None:
-        """Take up what `save` wrote after a round."""
+        """Restore what `save` wrote after a round."""
         tensors = load_file(path)
-        below = {"weights": {}, "optimizer": {}, "mixture": {}}  # type: dict[str, Tensors]
-        for name, tensor in tensors.items():
-            owner, _, last = name.partition("/")
-            below.setdefault(owner, {})[last] = tensor
-        with torch.no_grad():
-            for name, weight in self.weights.items():
-                weight.copy_(below["weights"][name])
-        restore_optimizer(self._optimizer, self.weights, below["optimizer"])
-        self._mixture = Mixture.restore(below["mixture"])
+        weights = below("weights", tensors)
+        for name, weight in self.weights.items():
+            weight.copy_(weights[name])
+        restore_optimizer(self._optimizer, self.weights, below("optimizer", tensors))
+        self._mixture = Mixture.restore(below("mixture", tensors))
         self._labels = tensors["labels"].to(self._device)
         self.round = round_
 
 
 def _centres(points: Tensor, labels: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return the mean point of each label in a minibatch, and how many there are."""
-    own = torch.nn.functional.one_hot(labels, n).to(points)
-    counts = own.sum(0)
-    return own.T @ points / counts.clamp(min=1)[:, None], counts
+    """Return the mean point of each label in a minibatch, and the labels' counts."""
+    members = one_hot(labels, n).to(points)
+    counts = members.sum(0)
+    return members.T @ points / counts.clamp(min=1)[:, None], counts

@@ -6,11 +6,11 @@ from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    name="gfedntm",
-    title="gFedNTM",
-    settings=GFedNTMSettings,
-    server=GFedNTM,
-    client=GFedNTMClient,
+    "gfedntm",
+    "gFedNTM",
+    GFedNTMSettings,
+    GFedNTM,
+    GFedNTMClient,
     version=4,
     starts_from_models=True,
 )

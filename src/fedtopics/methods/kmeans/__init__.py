@@ -7,11 +7,11 @@ from fedtopics.methods.kmeans.settings import KMeansSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    name="kmeans",
-    title="k-means",
-    settings=KMeansSettings,
-    server=KMeans,
-    client=KMeansClient,
+    "kmeans",
+    "k-means",
+    KMeansSettings,
+    KMeans,
+    KMeansClient,
     shows="clusters",
     inferences=(Centres,),
 )

@@ -7,11 +7,11 @@ from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    name="lda",
-    title="federated LDA",
-    settings=LDASettings,
-    server=LDA,
-    client=LDAClient,
+    "lda",
+    "federated LDA",
+    LDASettings,
+    LDA,
+    LDAClient,
     starts_from_models=True,
     inferences=(VariationalLDA,),
 )
