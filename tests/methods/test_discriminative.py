@@ -285,7 +285,7 @@ def test_clusters_that_are_none_get_no_reply(wrong: dict[str, Any]) -> None:
         "bias": np.zeros((1, 4)),
     }
     client.class_sums(vocabulary, round=2, half=ALL, **given)
-    with pytest.raises(StudyError, match="'a' was sent clusters that are none in round"):
+    with pytest.raises(StudyError, match="'a' received invalid clusters from the server in round"):
         client.class_sums(vocabulary, round=2, half=ALL, **given | wrong)
 
 

@@ -449,10 +449,10 @@ def test_weights_that_are_no_network_are_refused() -> None:
         {"further": weights["centres"]},
     ]
     for change in wrong:
-        with pytest.raises(StudyError, match="'a' was sent clusters that are none"):
+        with pytest.raises(StudyError, match="'a' received invalid clusters from the server"):
             client.train_locally(words, 1, weights | change)
     del weights["head"]
-    with pytest.raises(StudyError, match="clusters that are none"):
+    with pytest.raises(StudyError, match="invalid clusters"):
         client.train_locally(words, 1, weights)
     with pytest.raises(StudyError, match="begin the study anew"):
         client.train_locally("another", 1, weights)

@@ -26,7 +26,7 @@ from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.fstc import training as fstc_training
-from fedtopics.methods.fstc.client import KEPT, FSTCClient
+from fedtopics.methods.fstc.client import STORED_ROUNDS, FSTCClient
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
 from fedtopics.methods.plan import Site
@@ -389,7 +389,7 @@ def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.Monke
     one, vocabulary = half(plan, UNEVEN["client-1"])
     reply = one.first_labels(vocabulary, given["origin"], given["start"])
     assert_same(reply, messages.of("first_labels", "client-1")[0])
-    labels = one._labels_given
+    labels = one._first_labels
     np.testing.assert_allclose(labels.sum(1), 1)
     assert (np.unique(labels).tolist() == [0, 1]) == (start == "kmeans"), "hard or soft"
     largest = labels.astype(np.float32).argmax(1)
@@ -593,7 +593,7 @@ def test_the_last_states_are_kept(tmp_path: Path) -> None:
     work = begun(tmp_path)
     for round_ in range(1, 6):
         work(round_)
-        assert len(files(tmp_path)) == min(round_, KEPT)
+        assert len(files(tmp_path)) == min(round_, STORED_ROUNDS)
     assert [name[-17:] for name in files(tmp_path)] == [f"0000{n}.safetensors" for n in (3, 4, 5)]
     content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"apple" not in content
@@ -724,7 +724,7 @@ def test_clusters_that_are_none_get_no_reply(wrong: dict[str, Any]) -> None:
     one.first_labels(vocabulary, ORIGIN, {"centres": CENTRES})
     good: dict[str, Any] = {"centres": CENTRES, "counts": np.ones(CLUSTERS), "network": {}}
     one.train_locally(vocabulary, 1, **good)
-    with pytest.raises(StudyError, match="'a' was sent clusters that are none"):
+    with pytest.raises(StudyError, match="'a' received invalid clusters from the server"):
         one.train_locally(vocabulary, 1, **good | wrong)
 
 
@@ -739,7 +739,7 @@ def test_clusters_that_are_none_get_no_reply(wrong: dict[str, Any]) -> None:
 )
 def test_a_start_that_is_none_gets_no_reply(start: dict[str, Any]) -> None:
     one, vocabulary = half(planned("fstc"), blobs(30))
-    with pytest.raises(StudyError, match="'a' was sent clusters that are none"):
+    with pytest.raises(StudyError, match="'a' received invalid clusters from the server"):
         one.first_labels(vocabulary, ORIGIN, start)
 
 

@@ -406,7 +406,7 @@ def test_centres_that_are_none_get_no_reply(spoil: Any) -> None:
     given = {"round": 3, "origin": np.zeros(DIMENSION), "starts": [0, 1], "half": ALL}
     good = np.ones((2, 4, DIMENSION))
     client.cluster_sums(vocabulary, centres=good, **given)
-    with pytest.raises(StudyError, match="'a' was sent clusters that are none in round 3"):
+    with pytest.raises(StudyError, match="'a' received invalid clusters from the server in round 3"):
         client.cluster_sums(vocabulary, centres=spoil(good), **given)
     with pytest.raises(StudyError, match="vocabulary other"):
         client.cluster_sums("other", centres=good, **given)
@@ -430,7 +430,7 @@ def test_a_model_that_is_none_gets_no_reply(wrong: Any) -> None:
     good = {"origin": np.zeros(DIMENSION), "centres": np.ones((4, DIMENSION))}
     for function in (client.shares, client.word_sums, client.sizes):
         function(vocabulary, weights=good)
-        with pytest.raises(StudyError, match="'a' was sent clusters that are none; find out"):
+        with pytest.raises(StudyError, match="'a' received invalid clusters from the server; ask"):
             function(vocabulary, weights=None if wrong is None else good | wrong)
 
 

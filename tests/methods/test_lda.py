@@ -324,7 +324,7 @@ def test_topics_that_are_none_get_no_reply(spoil: Any) -> None:
         lambda: client.shares(vocabulary, topics=spoiled),
         lambda: client.word_sums(vocabulary, topics=spoiled),
     ):
-        with pytest.raises(StudyError, match="was sent topics that are none"):
+        with pytest.raises(StudyError, match="received invalid topics"):
             ask()
 
 

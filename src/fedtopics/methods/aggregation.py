@@ -25,23 +25,15 @@ if TYPE_CHECKING:
 Payload = Mapping[str, Any]
 Template = Mapping[str, Any]
 """What a reply must look like: `()` for a number, a shape for an array or `Rows`, a list of one
-name for strings, a map for a map. A name instead of a length is any length, the same wherever the
-name stands in the reply."""
+name for strings, a map for a map. A name instead of a length is any length, the same throughout."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a matrix whose other rows are zero.
+    """Rows of a matrix whose other rows are zero."""
 
-    Parameters
-    ----------
-    index : int64 array of shape (n_present,), ascending
-    values : array of shape (n_present, n_columns)
-    n_rows : int
-    """
-
-    index: NDArray[np.int64]
-    values: NDArray[Any]
+    index: NDArray[np.int64]  # of shape (n_present,), ascending
+    values: NDArray[Any]  # of shape (n_present, n_columns)
     n_rows: int
 
     def dense(self) -> NDArray[Any]:
@@ -54,12 +46,8 @@ class Rows:
 def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
     """Add the clients' replies field by field, in the order of their names, in float64.
 
-    The order of arrival changes no bit. The reply of a single client is returned as it is.
-
-    Parameters
-    ----------
-    replies : mapping of client name to payload
-        The same fields from each client: numbers, arrays, `Rows`, or maps of these.
+    The order of arrival changes no bit. Fields are numbers, arrays, `Rows`, or maps of these; the
+    reply of a single client is returned as it is.
 
     Raises
     ------
@@ -74,7 +62,7 @@ def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
 
 
 def _add(values: Sequence[Any], in_place: bool = False) -> Any:
-    """Add values of one shape; in place, float64 arrays of the first take the sum."""
+    """Add values of one shape; in place: into the first one's float64 arrays."""
     first = values[0]
     shape = _shape(first)
     for value in values[1:]:
@@ -99,10 +87,7 @@ def _add(values: Sequence[Any], in_place: bool = False) -> Any:
 
 
 def _shape(value: Any) -> tuple[Any, ...]:
-    """Return what must be the same in all replies: kind, keys of a map, shape of an array.
-
-    A sum has the kind of what it sums, so that it can be added up further.
-    """
+    """Return what must be the same in all replies and their sums: kind, keys, shape of an array."""
     if isinstance(value, np.ndarray):
         return "integers" if value.dtype.kind in "biu" else "numbers", value.shape
     if isinstance(value, Rows):
@@ -128,9 +113,9 @@ def _add_rows(values: Sequence[Rows]) -> Rows:
 
 
 class RunningSum:
-    """The sum of `add_up`, given one reply at a time in the order of the clients' names.
+    """The sum of `add_up`, one reply at a time in the order of the clients' names.
 
-    Each is added when it comes: that bounds the memory, and is done while the next one travels.
+    It needs the memory of two replies, and is computed while the next one travels.
     """
 
     def __init__(self) -> None:
@@ -151,14 +136,7 @@ class RunningSum:
 
 
 def find_fault(reply: Any, template: Template | None) -> str:
-    """Say what is wrong with a reply: its fields, shapes, or numbers that are none; or nothing.
-
-    Parameters
-    ----------
-    reply : payload
-    template : template, optional
-        Without one, only the numbers are looked at.
-    """
+    """Return what is wrong with a reply: fields, shapes or, also without a template, NaN; or ''."""
     return _fault(reply, template, "", {})
 
 
@@ -166,8 +144,8 @@ def _fault(value: Any, template: Any, name: str, lengths: dict[str, int]) -> str
     where = f"its field {name!r}" if name else "the reply"
     if isinstance(template, Mapping):
         if not isinstance(value, Mapping) or value.keys() != template.keys():
-            given = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            return f"{where} has {given} instead of the fields {sorted(template)}"
+            fields = sorted(value) if isinstance(value, Mapping) else type(value).__name__
+            return f"{where} has {fields} instead of the fields {sorted(template)}"
     elif isinstance(template, list):
         if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
             return f"{where} is no list of strings"
@@ -195,16 +173,16 @@ def _size(value: Any) -> tuple[int, ...] | None:
 
 
 def _misfit(
-    given: tuple[int, ...] | None,
+    shape: tuple[int, ...] | None,
     wanted: tuple[int | str, ...],
     where: str,
     lengths: dict[str, int],
 ) -> str:
-    fits = given is not None and len(given) == len(wanted)
-    for length, want in zip(given or (), wanted, strict=False):
+    fits = shape is not None and len(shape) == len(wanted)
+    for length, want in zip(shape or (), wanted, strict=False):
         expected = lengths.setdefault(want, length) if isinstance(want, str) else want
         fits = fits and length == expected
-    return "" if fits else f"{where} has the shape {given} instead of {wanted}"
+    return "" if fits else f"{where} has the shape {shape} instead of {wanted}"
 
 
 OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
@@ -215,16 +193,8 @@ class ServerOptimizer:
 
     ``sgd`` is the paper's (equation 3), ``adam`` the default; ``fedavg`` and ``fedadam`` take the
     mean parameter delta of local steps for a gradient (Reddi et al., Adaptive Federated
-    Optimization, ICLR 2021).
-
-    Parameters
-    ----------
-    name : {"sgd", "adam", "fedavg", "fedadam"}
-    weights : tensors
-        Changed in place by `step`.
-    learning_rate : float
-    beta1 : float
-        Decay of Adam's first moment.
+    Optimization, ICLR 2021). `step` changes the weights in place; `beta1` is the decay of Adam's
+    first moment.
     """
 
     def __init__(
@@ -246,14 +216,9 @@ class ServerOptimizer:
     def step(
         self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int, part: float = 1.0
     ) -> None:
-        """Change the weights, given the gradients summed over documents (equation 2).
+        """Change the weights by the gradients summed over documents (equation 2).
 
-        Parameters
-        ----------
-        gradients : mapping of weight to gradient
-        documents : int
-        part : float
-            Of the learning rate.
+        `part` is a factor of the learning rate.
         """
         import torch
 
@@ -276,15 +241,15 @@ class ServerOptimizer:
         return optimizer_state(self._torch, self.weights)
 
     def restore(self, state: Tensors) -> None:
-        """Take up moments and step counts that `state` returned."""
+        """Restore moments and step counts that `state` returned."""
         restore_optimizer(self._torch, self.weights, state)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> Tensors:
     """Return an optimiser's moments and step counts, named by its weights, in their order."""
-    known = dict(enumerate(names))
+    ordered = list(names)
     return {
-        f"{known[number]}.{key}": value
+        f"{ordered[number]}.{key}": value
         for number, entry in optimizer.state_dict()["state"].items()
         for key, value in entry.items()
         if value is not None
@@ -294,7 +259,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> T
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, names: Iterable[str], state: Tensors
 ) -> None:
-    """Take up moments and step counts that `optimizer_state` returned."""
+    """Restore moments and step counts that `optimizer_state` returned."""
     numbers = {name: number for number, name in enumerate(names)}
     entries: dict[int, dict[str, torch.Tensor]] = {}
     for name, value in state.items():

@@ -1,9 +1,8 @@
-"""First topics from sums: words that stand for one topic alone tell what the others stand for.
+"""First topics from anchor words, by sums over documents.
 
-A word that occurs in the documents of a single topic is its anchor. What stands beside any other
-word in a document is a mixture of what stands beside anchors, and the mixture's weights say how
-much the word belongs to each topic. All of this can be seen from co-occurrence, a matrix of
-n_words x n_words; its random projection has the same geometry, and is a sum over documents.
+An anchor is a word of a single topic. Co-occurrences of any other word are a mixture of those of
+the anchors, with the word's topics as weights. A random projection of the matrix of co-occurrences,
+n_words x n_words, is enough; it is a sum over documents.
 
 References
 ----------
@@ -28,7 +27,7 @@ from fedtopics.networks import to_tensor
 WIDTH = 300  # of the projection
 RAREST, FEWEST = 0.006, 20  # an anchor's share of the documents, and how many: rarer ones are noise
 CANDIDATES = 3  # a topic, at least, however rare
-HEAVY = 10.0  # by how much mixtures are held to sum to 1; more changes nothing
+HEAVY = 10.0  # weight of the condition that mixtures sum to 1; more changes nothing
 TINY = 1e-300
 BLOCK = 10_000  # documents whose projections are in memory at once
 
@@ -49,8 +48,8 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     Returns
     -------
     mapping
-        ``projections`` (n_words, WIDTH): of the co-occurrence; ``mass`` (n_words,): its row sums;
-        ``frequency`` (n_words,): documents in which it has another beside it.
+        ``projections`` (n_words, WIDTH): of the co-occurrences; ``mass`` (n_words,): their row
+        sums; ``frequency`` (n_words,): documents that have the word beside another.
     """
     n_words = counts.shape[1]
     rng = np.random.default_rng([seed, WIDTH])
@@ -63,8 +62,8 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     scaled = sparse.csr_array((by_pairs, counts.indices, counts.indptr), counts.shape)
     beside = np.zeros((n_words, WIDTH))
     for start in range(0, counts.shape[0], BLOCK):
-        some = slice(start, start + BLOCK)
-        beside += scaled[some].T @ (counts[some] @ directions)
+        rows = slice(start, start + BLOCK)
+        beside += scaled[rows].T @ (counts[rows] @ directions)
     itself = np.bincount(counts.indices, by_pairs, n_words)  # a word is not beside itself
     beside -= itself[:, None] * directions
     return {
@@ -75,7 +74,7 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
 
 
 def first_topics(ask: Ask, n_topics: int, n_words: int, documents: int) -> NDArray[np.float64]:
-    """Ask the clients for projections, and recover topics from their sum.
+    """Recover topics from the sum of the clients' projections.
 
     Parameters
     ----------
@@ -85,8 +84,7 @@ def first_topics(ask: Ask, n_topics: int, n_words: int, documents: int) -> NDArr
     Returns
     -------
     float64 array of shape (n_topics, n_words)
-        Rows sum to 1; words that never stand beside another are 0.
-
+        Rows sum to 1; words that occur alone in their documents are 0.
     """
     template: Template = {
         "projections": (n_words, WIDTH), "mass": (n_words,), "frequency": (n_words,),
@@ -96,7 +94,7 @@ def first_topics(ask: Ask, n_topics: int, n_words: int, documents: int) -> NDArr
     n_frequent = int((sums["frequency"] >= max(RAREST * documents, FEWEST)).sum())
     frequent = np.sort(by_frequency[: max(n_frequent, CANDIDATES * n_topics)])
     mass = sums["mass"]
-    # In torch's memory, where it lies as on every other engine.
+    # Copied to torch's memory: its alignment, and so the rounding, is the same on every engine.
     rows = to_tensor(sums["projections"] / np.maximum(mass, TINY)[:, None], torch.float64)
     anchors = frequent[_far_apart(rows[torch.from_numpy(frequent)], n_topics)]
     return _recover(rows, mass, anchors)
@@ -129,8 +127,7 @@ def _recover(
         mixtures[word], _ = nnls(corners, np.append(targets[word], one))
     mixtures /= np.maximum(mixtures.sum(1, keepdims=True), TINY)
     topics = (mixtures * mass[:, None]).T
-    # A topic of no word, which fewer different words than topics leave, begins anywhere.
+    # With fewer different words than topics, topics of no word are drawn.
     empty = topics.sum(1) == 0
     topics[empty] = np.random.default_rng(0).gamma(1, size=(int(empty.sum()), len(mass)))
-    found: NDArray[np.float64] = topics / np.maximum(topics.sum(1, keepdims=True), TINY)
-    return found
+    return np.asarray(topics / np.maximum(topics.sum(1, keepdims=True), TINY))

@@ -1,7 +1,7 @@
-"""Clients that train on minibatches: which documents a client takes in which round.
+"""Clients that train on minibatches of their documents.
 
-It is a function of the seed, the client's name and the round: a repeated call gives the same
-minibatch, and a client that was restarted goes on where it was.
+A round's minibatch is a function of the seed, the client's name and the round alone: a repeated
+call gives the same reply, also after a restart of the client.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ class Minibatches:
 
     Parameters
     ----------
-    known : int64 array
-        Rows of the documents with a word; the others are left out of all that follows.
+    usable : int64 array
+        Rows of the documents to use.
     seed : sequence of int
         The study's seed and the client.
     validation_share : float
         Share of the documents held back.
     smallest : int
-        Least number of documents of a minibatch, or of a validation.
+        Fewest documents of a minibatch, or of a validation.
 
     Attributes
     ----------
     training, held : int64 arrays
-        Rows to train with, rows held back. A client too small to hold any back validates on
-        those it trains with.
+        Rows to train with, rows held back: the same ones at a client with too few documents.
 
     Raises
     ------
@@ -46,25 +45,25 @@ class Minibatches:
     """
 
     def __init__(
-        self, known: Documents, seed: Sequence[int], validation_share: float, smallest: int
+        self, usable: Documents, seed: Sequence[int], validation_share: float, smallest: int
     ) -> None:
         self._seed = seed
         self._smallest = smallest
         self._epoch = (-1, np.zeros(0, np.int64))
-        if len(known) == 0:
+        if len(usable) == 0:
             raise DataError(
                 "no document has a word of the agreed vocabulary; raise max_words, lower "
                 "min_clients of the study, or give more documents."
             )
-        known = np.random.default_rng([*seed, 0]).permutation(known)
-        held = max(round(validation_share * len(known)), smallest) if validation_share else 0
-        if held > 0 and len(known) - held < smallest:
-            self.training = self.held = known
+        shuffled = np.random.default_rng([*seed, 0]).permutation(usable)
+        held = max(round(validation_share * len(usable)), smallest) if validation_share else 0
+        if held > 0 and len(usable) - held < smallest:
+            self.training = self.held = shuffled
         else:
-            self.training, self.held = known[held:], known[:held]
+            self.training, self.held = shuffled[held:], shuffled[:held]
 
     def size(self, wanted: float) -> int:
-        """Return how many documents a minibatch has, when so many are wanted."""
+        """Return the number of documents of a minibatch, as near to the wanted one as possible."""
         return min(len(self.training), max(round(wanted), self._smallest))
 
     def draw(self, number: int, size: int) -> Documents:
@@ -77,15 +76,11 @@ class Minibatches:
 
 
 class MinibatchClient(TopicClient[Settings]):
-    """A client that trains on minibatches of its documents.
-
-    A round's minibatch is a function of (seed, name, round) alone: a repeated call gives the same
-    reply, and a client that was restarted goes on.
-    """
+    """A client that trains on minibatches of its documents."""
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
-        """Say how often a study with these settings calls which function."""
+        """Return how often a study with these settings calls which function."""
         calls = {"size": "once instead of vocabulary, if a model's own words are kept"}
         calls |= super().schedule(settings)
         if settings.initialisation == "anchors":
@@ -94,7 +89,7 @@ class MinibatchClient(TopicClient[Settings]):
 
     @leaves("Their number.")
     def size(self) -> dict[str, Any]:
-        """Count the documents, where the vocabulary is known already."""
+        """Count the documents, where a model's vocabulary is kept."""
         return {"documents": len(self._corpus)}
 
     @property
@@ -103,7 +98,7 @@ class MinibatchClient(TopicClient[Settings]):
         return 0.0
 
     def split(self, documents: int, total: int) -> int:
-        """Hold documents back for validation; a proportional minibatch is a part of `total`."""
+        """Hold documents back for validation; set the size of minibatches."""
         self.minibatches = Minibatches(self.usable, self._seed, self.held_back, self.min_documents)
         proportional = self.settings.batch_split == "proportional"
         part = documents / total if proportional else 1

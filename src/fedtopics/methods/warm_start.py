@@ -1,4 +1,4 @@
-"""Topics that a training begins with, instead of random ones."""
+"""Models or topics that a training starts from, instead of random topics."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 
 Words = Literal["keep", "agree"]
-"""Whether a model goes on with its own words, or with such as clients agree on anew."""
+"""Whether a model keeps its vocabulary, or clients agree on another one."""
 TINY = 1e-300
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Topics to begin with.
+    """Topics that a training starts from.
 
     Parameters
     ----------
@@ -30,13 +30,13 @@ class WarmStart:
     topics : float array of shape (n_topics, n_words)
         p(topic, word); not negative.
     model : TopicModel or None
-        Whose topics they are.
+        The model with these topics.
     vocabulary : {"keep", "agree"}
-        "keep" trains the model further as it is: its vocabulary stays, so that no words leave the
-        clients, and its rounds count on. "agree" begins with its topics in words agreed on anew.
+        "keep" trains the model further: its vocabulary stays, so that no words leave the clients,
+        and its rounds count on. "agree" starts from its topics in an agreed vocabulary.
     once : bool
-        The documents are new: each is looked at once, besides those that the model has seen, and
-        the model's documents, shares and word sums go on with theirs; see `added_to`.
+        The documents are new: each is used once, and the model's documents, shares and word sums
+        are added to theirs; see `added_to`.
     """
 
     words: Sequence[str]
@@ -47,13 +47,13 @@ class WarmStart:
 
     @classmethod
     def of(cls, source: Any, vocabulary: Words = "agree", once: bool = False) -> WarmStart:
-        """Begin with a TopicModel of any method that finds topics, or with a pair (beta, words).
+        """Start from a TopicModel of any method that finds topics, or from a pair (beta, words).
 
         Raises
         ------
         StudyError
-            If it is neither, if beta and words do not fit together, if it has clusters instead of
-            topics, or if a vocabulary is to be kept and there is none.
+            If it is neither, beta and words do not fit together, the model has clusters instead of
+            topics, or a pair has no vocabulary to keep.
         """
         if isinstance(source, cls):
             return source
@@ -87,17 +87,17 @@ class WarmStart:
 
     @property
     def continued(self) -> TopicModel | None:
-        """The model, if it is trained further as it is."""
+        """The model, if it is trained further."""
         return self.model if self.vocabulary == "keep" else None
 
     @property
     def rounds(self) -> int:
-        """Rounds that count on: those of a model that is trained further."""
+        """Rounds of a model that is trained further."""
         return 0 if self.continued is None else int(self.continued.info.get("rounds", 0))
 
     @property
     def fingerprint(self) -> str:
-        """Digest of all of it: a run that is resumed has to begin with the same."""
+        """Digest of all of it: a resumed run needs the same."""
         digest = hashlib.sha256(f"{self.vocabulary} {self.once}\n".encode())
         digest.update("\n".join(self.words).encode())
         if self.model is None:
@@ -108,28 +108,19 @@ class WarmStart:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What a run says of the model that it began with; nothing if there is none."""
+        """The description of the model for a run's events; nothing without one."""
         if self.model is None:
             return {}
-        rounds = int(self.model.info.get("rounds", 0))
-        return {
-            "model": fingerprint_of(self.model),
-            "method": _method(self.model),
-            "rounds": rounds,
-            "vocabulary": self.vocabulary,
-        }
+        method, rounds = _method(self.model), int(self.model.info.get("rounds", 0))
+        described = {"model": fingerprint_of(self.model), "method": method, "rounds": rounds}
+        return described | {"vocabulary": self.vocabulary}
 
     def added_to(self, model: TopicModel) -> TopicModel:
-        """Add the documents that the model started from to the new ones, if these come `once`.
+        """Return the new model with the documents of the old one added, if `once`.
 
         Documents, shares and word sums are then those of all documents, each by the model that was
-        trained with it. A topic that is no more has no word sums, and its share is spread over
-        those that are left, in proportion; a word that is no more is left out.
-
-        Parameters
-        ----------
-        model : TopicModel
-            The model that came of it, with documents, shares and word sums of the new documents.
+        trained with it. The share of a topic that is gone is spread over the others in proportion;
+        its word sums, and words that are gone, are left out.
         """
         before = self.continued
         if before is None or not self.once:
@@ -149,11 +140,11 @@ class WarmStart:
         return replace(model, documents=documents, shares=shares, word_sums=sums)
 
     def credited(self, model: TopicModel) -> TopicModel:
-        """Return the model that came of it, which says so in its info; labels stay with topics."""
+        """Return the new model with its origin in its info, and labels that stay with topics."""
         if self.model is None:
             return model
         model = replace(model, info={**model.info, "continued": self.origin})
-        # A topic keeps its number; with F-LDA its id, if the model went on as it is.
+        # A topic keeps its number; with F-LDA its id, if the model was trained further.
         before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
         if "ids" in model.info and self.continued is None:
             return model
@@ -162,13 +153,7 @@ class WarmStart:
         return model.with_labels({k: name for k, name in names.items() if k is not None})
 
     def check_method(self, method: str) -> None:
-        """Refuse to train a model further by another method than its own.
-
-        Raises
-        ------
-        StudyError
-            Naming both.
-        """
+        """Raise StudyError if a model is to be trained further by another method."""
         if self.continued is not None and _method(self.continued) != method:
             raise StudyError(
                 f"The model is one of {_method(self.continued)}, the study trains {method}, so it "
@@ -176,13 +161,7 @@ class WarmStart:
             )
 
     def check_number(self, n_topics: int) -> None:
-        """Refuse another number of topics than the study's.
-
-        Raises
-        ------
-        StudyError
-            Naming both.
-        """
+        """Raise StudyError if there are more or fewer topics than the study's."""
         if len(self.topics) != n_topics:
             raise StudyError(
                 f"There are {len(self.topics)} topics to begin with, the study asks for "
@@ -198,13 +177,7 @@ class WarmStart:
         return lists
 
     def on(self, words: Sequence[str]) -> NDArray[np.float64]:
-        """Return p(topic, word) of these words; a word that is new has none.
-
-        Raises
-        ------
-        StudyError
-            If all are new.
-        """
+        """Return p(topic, word) of these words, 0 for new ones; raise StudyError if all are new."""
         topics = align_words(self.topics, self.words, words)
         if not topics.any():
             raise StudyError(
@@ -215,7 +188,7 @@ class WarmStart:
 
 
 def fingerprint_of(model: TopicModel) -> str:
-    """Digest a model's words and all of its numbers by which topics are found."""
+    """Digest a model's words and all of its weights."""
     digest = hashlib.sha256("\n".join(model.vocabulary.words).encode())
     for owner, tensors in sorted({"": model.weights, **model.shared}.items()):
         for name, tensor in sorted(tensors.items()):

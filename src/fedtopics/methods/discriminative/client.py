@@ -18,11 +18,11 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
 
     @staticmethod
     def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
-        return also(calls_before_separating(settings), "class_sums", "each round")
+        return with_call(calls_before_separation(settings), "class_sums", "each round")
 
 
-def calls_before_separating(settings: SeparationSettings) -> dict[str, str]:
-    """Say which functions are called before clusters are moved apart, and how often."""
+def calls_before_separation(settings: SeparationSettings) -> dict[str, str]:
+    """Return how often which functions are called before clusters are moved apart."""
     calls = calls_of_start(settings)
     if not settings.candidates:
         return calls
@@ -37,7 +37,7 @@ def calls_before_separating(settings: SeparationSettings) -> dict[str, str]:
     }
 
 
-def also(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
-    """Add to how often a function is called."""
+def with_call(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
+    """Return how often functions are called, with more calls of one."""
     before = calls.get(function)
     return {**calls, function: f"{before}, and {often}" if before else often}

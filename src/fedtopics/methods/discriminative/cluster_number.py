@@ -18,7 +18,7 @@ from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.training import iterate
 
 Settings = TypeVar("Settings", bound=SeparationSettings)
-MOST_ROUNDS = 40  # of a clustering that is only to tell how many clusters there are
+MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters
 
 
 def with_number(
@@ -28,19 +28,11 @@ def with_number(
     seed: int,
     notify: Callable[..., None],
 ) -> Settings:
-    """Choose the number of clusters by how well those of two halves of the documents agree.
+    """Return the settings with the number of clusters for which two halves of the documents agree.
 
-    Each half is clustered by itself; both clusterings then sort all documents, and their agreement
-    is the adjusted Rand index over pairs of documents of one client: sums of four numbers.
-
-    Parameters
-    ----------
-    notify : function ("candidate", n_components=, agreement=)
-        Called with the agreement of each number, from 0 (by chance) to 1.
-
-    Returns
-    -------
-    the settings with that number, or as they are where there is nothing to choose from
+    Each half is clustered by itself; both clusterings then label all documents, and their agreement
+    is the adjusted Rand index over pairs of documents of one client: sums of four numbers. Without
+    candidates the settings stay. `notify` gets the agreement of each, from 0 (by chance) to 1.
 
     References
     ----------
@@ -72,7 +64,7 @@ def _agreement(
     first: dict[str, NDArray[Any]],
     second: dict[str, NDArray[Any]],
 ) -> float:
-    """Return how well two clusterings agree: the adjusted Rand index, within clients."""
+    """Return the adjusted Rand index of two clusterings, over pairs of documents of one client."""
     template = dict.fromkeys(("together", "first", "second", "chance"), ())
     payload = {"origin": origin, "first": first, "second": second}
     work = partial(agreement.sum, "agreeing_pairs", template, **payload)

@@ -1,11 +1,10 @@
 """Discriminative clustering, federated exactly: our own, cheap, and FSTC's start.
 
-Points are projected to where clusters are furthest apart for their width (Fisher's discriminants),
-given memberships; memberships follow from the projected points, and so on. A bias a cluster, found
-along the way, keeps clusters of one size: a half-step of optimal transport a round. The server
-needs two moments of the points, once, and each round the points summed by their memberships. All
-are sums: the clusters do not depend on how documents are spread over clients, nor on how many
-there are. `Discriminative` is what the server executes; `client` has what a client does.
+Memberships give the projection in which clusters are furthest apart for their width (Fisher's
+discriminants), projected points give memberships, and so on. A bias for each cluster, updated every
+round by a half-step of optimal transport, keeps clusters of one size. The server needs the first
+two moments of the points, and each round the points summed by their memberships: all are sums, so
+clusters do not depend on how documents are spread over clients.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split
 from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.training import Arrays, Step
+from fedtopics.methods.training import Arrays, Step, below, prefixed
 
 
 @dataclass(frozen=True)
 class DiscriminativeState:
-    """Clusterings, and the rounds that move them apart."""
+    """Clusterings, and the rounds that separate their clusters."""
 
     separation: Separation
     split: Split
@@ -39,7 +38,7 @@ class DiscriminativeState:
 def start_separation(
     agreement: Agreement, settings: SeparationSettings, seed: int, notify: Callable[..., None]
 ) -> DiscriminativeState:
-    """Find the moments of the points, the number of clusters if need be, and k-means clusters."""
+    """Compute the points' moments, choose the number of clusters, and start from k-means."""
     origin, moments = find_moments(agreement, settings.embedding.dimension)
     settings = with_number(agreement, settings, origin, seed, notify)
     clusters = start_with_kmeans(agreement, settings, origin, moments, seed, settings.finalists)
@@ -60,27 +59,25 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         return state.separation.exchange(agreement, state.split, round_)
 
     def step(
-        self, agreement: Agreement, state: DiscriminativeState, found: Any, round_: int
+        self, agreement: Agreement, state: DiscriminativeState, reply: Any, round_: int
     ) -> Step[DiscriminativeState]:
         """Move the clusters apart."""
-        step = state.separation.step(agreement, state.split, found, round_)
+        step = state.separation.step(agreement, state.split, reply, round_)
         return Step(DiscriminativeState(state.separation, step.state), step.facts, step.change)
 
     def save(self, state: DiscriminativeState) -> Arrays | None:
-        """Turn a state into named arrays; with several starts, the run begins anew."""
+        """As of `Program.save`; with several starts left, a run cannot be resumed."""
         if len(state.split.bias) > 1:
             return None
         moments = state.separation.moments
         arrays = {"origin": state.separation.origin, "count": np.array(moments.count)}
         arrays |= {"mean": moments.mean, "scatter": moments.scatter}
-        return arrays | {f"split/{name}": array for name, array in state.split.arrays().items()}
+        return arrays | prefixed("split", state.split.arrays())
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
         moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])
         separation = Separation(self.settings, arrays["origin"], moments)
-        names = ("sums", "weights", "bias", "apart")
-        sums, weights, bias, apart = (arrays[f"split/{name}"] for name in names)
-        return DiscriminativeState(separation, Split(sums, weights, bias, apart, TRIAL))
+        return DiscriminativeState(separation, Split(**below("split", arrays), rounds=TRIAL))
 
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
         """Return projection, directions and biases of the clusters furthest apart."""

@@ -1,6 +1,6 @@
-"""Discriminative clustering as the server sees it: clusters are moved apart, from sums.
+"""Discriminative clustering at the server: clusters are separated, by sums over documents.
 
-What the method `discriminative` finds its clusters by, and FSTC its first labels.
+The method `discriminative` and the start of FSTC use it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fedtopics.methods.training import Step
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
 LITTLE = 1e-6  # of a document
-RAREST = 1e-3  # a cluster's share of an even one, from which on it gets no more help
+RAREST = 1e-3  # share of an even size below which a cluster's bias grows no more
 
 
 @dataclass(frozen=True)
 class Split:
-    """Some clusterings of the same points by their sums.
+    """Several clusterings of the same points, by their sums.
 
     Parameters
     ----------
@@ -40,7 +40,6 @@ class Split:
     apart : float64 array of shape (n_starts,)
         How far clusters are apart for their width: the trace of S_W^-1 S_B.
     rounds : int
-        By which it was made.
     """
 
     sums: Numbers
@@ -51,10 +50,10 @@ class Split:
 
     @classmethod
     def of(cls, clusters: Partition) -> Split:
-        """Return what k-means found, before any bias.
+        """Return the clusters of k-means, with no bias.
 
-        A cluster that nobody is in is as if a little of a document were at its centre: two of them
-        would be the same otherwise, and stay so.
+        An empty cluster gets a tiny part of a document at its centre: two of them would be, and
+        stay, the same otherwise.
         """
         none = np.zeros_like(clusters.counts)
         counts = np.where(clusters.counts > 0, clusters.counts, LITTLE)
@@ -64,34 +63,23 @@ class Split:
 
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""
-        kept = ranked(-self.apart)[:1]
-        kept_arrays = {name: array[kept] for name, array in self.arrays().items()}
-        return Split(**kept_arrays, rounds=self.rounds)
+        first = ranked(-self.apart)[:1]
+        arrays = {name: array[first] for name, array in self.arrays().items()}
+        return Split(**arrays, rounds=self.rounds)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays by name."""
-        return {name: getattr(self, name) for name in ("sums", "weights", "bias", "apart")}
+        return {name: value for name, value in vars(self).items() if name != "rounds"}
 
 
 @dataclass(frozen=True)
 class Separation:
-    """Rounds that move clusters apart.
-
-    Parameters
-    ----------
-    settings : SeparationSettings
-    origin : float64 array of shape (n_dimensions,)
-        Mean embedding.
-    moments : Moments
-        Of the points.
-    half : {0, 1, 2}
-        Of a half of the documents, or of all.
-    """
+    """Rounds that separate clusters of points with these moments, measured from an origin."""
 
     settings: SeparationSettings
     origin: Numbers
     moments: Moments
-    half: int = ALL
+    half: int = ALL  # of the documents: the first (0), the second (1) or both
 
     @property
     def stops(self) -> Mapping[str, float]:
@@ -100,14 +88,11 @@ class Separation:
     def exchange(
         self, agreement: Agreement, state: Split, round_: int
     ) -> tuple[Directed, dict[str, Any]]:
-        """Ask for the points summed by the memberships that projections and biases give."""
+        """Ask for the points, summed by their memberships under the projections and biases."""
         directed = self.direct(state)
         shape = directed.bias.shape
-        template: Template = {
-            "sums": (*shape, len(self.origin)),
-            "weights": shape,
-            "sent": shape,
-        }
+        n_dimensions = len(self.origin)
+        template: Template = {"sums": (*shape, n_dimensions), "weights": shape, "sent": shape}
         payload = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
         payload |= {"origin": self.origin, "half": self.half}
         return directed, agreement.sum("class_sums", template, round=round_, **payload)
@@ -116,15 +101,15 @@ class Separation:
         self,
         agreement: Agreement,
         state: Split,
-        found: tuple[Directed, dict[str, Any]],
+        reply: tuple[Directed, dict[str, Any]],
         round_: int,
     ) -> Step[Split]:
-        """Make the sums those of the new memberships."""
-        directed, reply = found
-        check_enough(reply["sent"])
+        """Replace the sums by those of the new memberships."""
+        directed, new = reply
+        check_enough(new["sent"])
         kept = agreement.keep(round_)
-        sums = complete(reply, state) + kept * state.sums
-        weights = reply["weights"] + kept * state.weights
+        sums = complete(new, state) + kept * state.sums
+        weights = new["weights"] + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
         after = Split(sums, weights, directed.bias, directed.apart, state.rounds + 1)
         facts = {"loss": -float(after.apart.max()), "documents": int(self.moments.count)}
@@ -133,15 +118,14 @@ class Separation:
         return Step(after, facts, float(change))
 
     def direct(self, state: Split) -> Directed:
-        """Find each clustering's projection from its sums, and bring its clusters to one size."""
+        """As of the function `direct`."""
         return direct(state, self.moments, self.settings)
 
 
 def complete(reply: Mapping[str, Numbers], before: Split) -> Numbers:
-    """Return the clusters' sums, of which clients send those of enough documents.
+    """Return the clusters' sums over all documents; clients send those of enough documents alone.
 
-    What is sent of a cluster stands for the rest of it; one that nobody sends has the mean that it
-    had before.
+    The mean of what is sent stands for the rest of a cluster; if nothing is sent, its last mean.
     """
     sent = reply["sent"][..., None]
     mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
@@ -152,7 +136,7 @@ def complete(reply: Mapping[str, Numbers], before: Split) -> Numbers:
 
 @dataclass(frozen=True)
 class Directed:
-    """What memberships follow from, of some clusterings: the arrays of `Discriminant`, stacked."""
+    """The arrays of a `Discriminant` for each of several clusterings, stacked."""
 
     projection: Numbers
     directions: Numbers
@@ -166,12 +150,12 @@ class Directed:
 
 
 def direct(state: Split, moments: Moments, settings: SeparationSettings) -> Directed:
-    """Find each clustering's projection from its sums, and bring its clusters to one size."""
-    found = [
+    """Compute each clustering's projection from its sums, and update the biases for even sizes."""
+    results = [
         discriminate(sums, weights, moments, settings.shrinkage)
         for sums, weights in zip(state.sums, state.weights, strict=True)
     ]
-    projections, directions, apart = (np.stack(arrays) for arrays in zip(*found, strict=True))
+    projections, directions, apart = (np.stack(arrays) for arrays in zip(*results, strict=True))
     bias = state.bias
     if settings.sizes == "even":
         even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]

@@ -1,4 +1,4 @@
-"""The client's half of F-LDA: LDA of its own new documents, guided by the topics of all."""
+"""The client's half of F-LDA: LDA of its new documents, guided by the topics of all clients."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from scipy import sparse
 from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.theta import LDAPrior
-from fedtopics.methods.client import (
-    Documents,
-    TopicClient,
-    batches,
-    document_frequency,
-    leaves,
-)
+from fedtopics.methods.client import Documents, TopicClient, batches, document_frequency, leaves
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.methods.plan import Plan, Site
@@ -29,20 +23,14 @@ from fedtopics.text.vocabulary import count_words, fingerprint
 
 
 class FLDAClient(TopicClient[FLDASettings]):
-    """The client's half: LDA of the documents that came since the last round.
+    """The client's half: LDA of the documents that arrived since the last round.
 
-    A word that fewer of a round's documents have than the policy allows is left out before any
-    topic is found, and a topic that is the largest of too few documents does not leave.
-
-    Parameters
-    ----------
-    plan : Plan
-    site : Site
-        It has the new documents.
+    A word that fewer of a round's documents have than the policy allows is left out before LDA, and
+    a topic that is the largest of too few documents does not leave.
     """
 
     def __init__(self, plan: Plan[FLDASettings], site: Site) -> None:
-        load_tomotopy()  # or say that it is missing before anything leaves
+        load_tomotopy()  # here, so that a missing package stops it before anything leaves
         super().__init__(plan, site)
         try:
             self._arrivals = Arrivals(site.corpus, self.settings, site.folder, site.growing)
@@ -58,7 +46,7 @@ class FLDAClient(TopicClient[FLDASettings]):
 
     @classmethod
     def schedule(cls, settings: FLDASettings) -> dict[str, str]:
-        """Say how often a study calls which function: no words are agreed on."""
+        """Return how often a study calls which function: there is no agreed vocabulary."""
         calls = cls.rounds(settings) | cls.end(settings)
         if settings.stop == "coherence":
             calls |= dict.fromkeys(("adopt", "pairs"), "each round, and at the end")
@@ -78,7 +66,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         first: list[int],
         **packed: Any,
     ) -> dict[str, Any]:
-        """Find topics of the documents that are new, guided by those of the server.
+        """Compute topics of the new documents, guided by those of the server (Algorithm 3).
 
         Parameters
         ----------
@@ -86,15 +74,14 @@ class FLDAClient(TopicClient[FLDASettings]):
         ids : list of int
             Of the server's topics.
         seeds : mapping of client name to ids
-            The client's own among them, M*.
+            M* of each client.
         first : list of int
-            Of who has none: a client that is new, or was away.
+            Ids for a client without such: one that is new, or was absent.
         **packed
             The server's topics, see `pack_topics`.
         """
         self.questions += 1  # one a round, and one at the end
-        known = unpack_topics(packed)
-        topics = dict(zip(ids, known or [], strict=False))
+        topics = dict(zip(ids, unpack_topics(packed) or [], strict=False))
         chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]
         least = max(self.settings.min_new_documents, self.min_documents)
         corpus = self._arrivals.take(round, least)
@@ -102,7 +89,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         counts = {"client": self.name, "round": round, "documents": len(corpus), "least": least}
         self.site.notify({"event": "skipped" if few else "arrived", **counts})
         if few:
-            return _sent([], [], [], 0)
+            return _reply([], [], [], 0)
         return self._sampled(corpus, [topics[id_] for id_ in chosen], chosen, round)
 
     def _sampled(
@@ -111,26 +98,22 @@ class FLDAClient(TopicClient[FLDASettings]):
         settings = self.settings
         words, counts = self._usual_words(corpus)
         if not counts.nnz:
-            return _sent([], [], [], len(corpus))
+            return _reply([], [], [], len(corpus))
         n_topics = settings.n_local if settings.refill or not guides else len(guides)
         seed = int(np.random.SeedSequence([*self._seed, round_]).generate_state(1)[0])
-        found = sample_topics(counts, words, n_topics, settings, guides, seed)
-        kept: list[int] = np.flatnonzero(found.main >= self.min_documents).tolist()
-        topics = {number: found.topic(number, settings.n_words) for number in kept}
-        kept = [number for number in kept if topics[number]]
-        led = [  # what has none of the words that guided it, was not guided
-            number < len(ids) and bool(topics[number].keys() & guides[number].keys())
-            for number in kept
+        sampled = sample_topics(counts, words, n_topics, settings, guides, seed)
+        numbers = np.flatnonzero(sampled.main >= self.min_documents).tolist()
+        topics = {number: sampled.topic(number, settings.n_words) for number in numbers}
+        topics = {number: topic for number, topic in topics.items() if topic}
+        guided = [  # a topic with none of the words that guided it was not guided
+            number < len(ids) and bool(topic.keys() & guides[number].keys())
+            for number, topic in topics.items()
         ]
-        return _sent(
-            [topics[number] for number in kept],
-            [ids[number] if guided else -1 for number, guided in zip(kept, led, strict=True)],
-            found.occurrences[kept],
-            len(corpus),
-        )
+        seeds = [ids[n] if is_guided else -1 for n, is_guided in zip(topics, guided, strict=True)]
+        return _reply([*topics.values()], seeds, sampled.occurrences[[*topics]], len(corpus))
 
     def _usual_words(self, corpus: Corpus) -> tuple[list[str], sparse.csr_array]:
-        """Count the words that are neither in too few documents nor in too many."""
+        """Count the words that are in neither too few nor too many documents."""
         counted = count_words(corpus, self._text)
         frequency = np.bincount(counted.counts.indices, minlength=len(counted.words))
         most = self._limits.max_document_share * len(corpus)
@@ -141,19 +124,16 @@ class FLDAClient(TopicClient[FLDASettings]):
 
     @leaves("Numbers of documents: all, and those with and without one of the words.")
     def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
-        """Take up the words of the server's topics, for all documents of the rounds so far.
-
-        Parameters are those of `TopicClient.adopt`; only the words count.
-        """
-        self._lists.add(fingerprint(words))  # again after a break: the same
+        """Adopt the words of the server's topics, for all documents of the rounds so far."""
+        self._lists.add(fingerprint(words))  # the same ones if the call is repeated
         if len(self._lists) > self.questions:
             raise StudyError(
                 f"Client {self.name!r} was asked about more lists of words than there were rounds; "
-                "find out what the server runs."
+                "ask the server's operator what it runs."
             )
         self._corpus = self._arrivals.used()
         counts = super().adopt(words, total, length)
-        if len(self.usable) < self.min_documents:  # as good as none
+        if len(self.usable) < self.min_documents:  # then it has none
             self.usable = self.usable[:0]
             self.bag = self.bag[self.usable]
             self._corpus = self._corpus.take([])
@@ -181,21 +161,21 @@ class FLDAClient(TopicClient[FLDASettings]):
         return count_words(self._corpus, self._text, words).counts
 
     def n_topics(self, **model: Any) -> int:
-        """Return the number of topics of the server's model, which rounds may change."""
+        """Return the number of topics of the server's model, which changes."""
         return int(model["topics"].shape[1])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Find theta of all documents by variational inference, some at a time."""
+        """Infer theta of all documents by variational inference, in batches."""
         from fedtopics.inference.variational import infer  # a server need not compile it
 
         topics = model["topics"]
         prior = LDAPrior(n_components=topics.shape[1])
         for rows in batches(self.usable):
-            found = infer(self.bag[rows], topics, prior.theta_prior, prior.inner_steps)
-            yield rows, found.read("mean")
+            posterior = infer(self.bag[rows], topics, prior.theta_prior, prior.inner_steps)
+            yield rows, posterior.read("mean")
 
 
-def _sent(
+def _reply(
     topics: Sequence[Topic], seeds: Sequence[int], occurrences: Any, documents: int
 ) -> dict[str, Any]:
     return pack_topics(topics) | {

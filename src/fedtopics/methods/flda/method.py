@@ -1,14 +1,13 @@
 """F-LDA: topics of each client's own LDA, merged by similarity, guide its LDA of new documents.
 
-Round 1 is regular LDA at each client. The server merges topics that are alike (Algorithm 1) and
-finds for each client those that are its own (Algorithm 2); they guide the client's LDA of the
-documents that came since (Algorithm 3). No vocabulary is agreed on: topics are lists of words.
-`FLDA` is what the server executes; `client` has what a client does.
+Round 1 is regular LDA at each client. The server merges similar topics (Algorithm 1) and selects
+for each client those similar to its own (Algorithm 2); they guide the client's LDA of documents
+that arrive later (Algorithm 3). There is no agreed vocabulary: topics are lists of words.
 
-Taken word by word the algorithms collapse to a few topics, or one: merging is transitive, what has
-no partner goes, and the next round has no more topics than are left. That is preset "paper". By
-default a merged topic has at most one topic of a client, what one client alone has stays, clients
-have a few topics without guidance, and a word counts as zero where a topic lacks it.
+Taken literally (preset "paper") the algorithms collapse to a few topics, or one: merging is
+transitive, a topic without a partner goes, and the next round has no more topics than are left. By
+default a merged topic has at most one topic of a client, topics of one client stay, clients have a
+few topics without guidance, and a word counts as zero where a topic lacks it.
 
 References
 ----------
@@ -36,7 +35,7 @@ from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
     FLDAState,
     GlobalTopic,
-    Local,
+    LocalTopics,
     go_on,
     read_replies,
     resumed,
@@ -56,22 +55,21 @@ NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def global_topics(
-    local: Mapping[str, Local],
+    local: Mapping[str, LocalTopics],
     threshold: float,
     settings: FLDASettings,
     seed_ids: Sequence[int] = (),
 ) -> list[tuple[dict[str, float], list[Place]]]:
-    """Merge topics of different clients that are alike (Algorithm 1).
+    """Merge similar topics of different clients (Algorithm 1), and those guided by the same seed.
 
     Parameters
     ----------
-    local : mapping of client name to Local
+    local : mapping of client name to LocalTopics
     threshold : float
         The paper's gamma.
     settings : FLDASettings
         `linkage`, `absent_words`, `weighting`, `keep_unmatched`.
     seed_ids : list of int
-        Topics that began with these are the same wherever they are.
 
     Returns
     -------
@@ -95,16 +93,9 @@ def global_topics(
 def optimal_topics(
     local: Sequence[Topic], topics: Sequence[GlobalTopic], threshold: float
 ) -> list[int]:
-    """Replace each of a client's topics by the global one that is most like it (Algorithm 2).
+    """Replace each of a client's topics T_i by the most similar one of M (Algorithm 2).
 
-    Parameters
-    ----------
-    local : list of topics
-        The paper's T_i.
-    topics : list of GlobalTopic
-        M.
-    threshold : float
-        A topic that is like none of M to this degree is removed.
+    A topic whose similarity to all of M is below the threshold is removed.
 
     Returns
     -------
@@ -119,20 +110,16 @@ def optimal_topics(
 
 
 class FLDA(Program[FLDASettings, FLDAState]):
-    """The server's half.
-
-    Topics that the plan starts from guide the first round; a model of this method goes on where it
-    was.
-    """
+    """The server's half; topics that the plan starts from guide the first round."""
 
     saves_every_round = True
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        """Agree on no words: topics are lists of words until the end."""
+        """Agree on no vocabulary: topics are lists of words until the end."""
         return Agreement(clients, NO_WORDS, 0, 0, 1.0, self.settings.draw(self.plan.seed))
 
     def first_state(self, agreement: Agreement, run: Run) -> FLDAState:
-        """Start from topics that the plan has, or from none."""
+        """Start from the plan's topics and the seeds, if any."""
         start = self.plan.start
         if start is not None and start.continued is not None:
             return resumed(start.continued)
@@ -146,8 +133,8 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     def exchange(
         self, agreement: Agreement, state: FLDAState, round_: int
-    ) -> tuple[dict[str, Local], FLDAState]:
-        """Let the clients find topics, and merge them (Algorithms 3 and 1)."""
+    ) -> tuple[dict[str, LocalTopics], FLDAState]:
+        """Let the clients compute topics, and merge them (Algorithms 3 and 1)."""
         settings, clients = self.settings, agreement.clients
         replies = clients.call(
             "local_topics",
@@ -169,11 +156,11 @@ class FLDA(Program[FLDASettings, FLDAState]):
         self,
         agreement: Agreement,
         state: FLDAState,
-        found: tuple[dict[str, Local], FLDAState],
+        reply: tuple[dict[str, LocalTopics], FLDAState],
         round_: int,
     ) -> Step[FLDAState]:
-        """See which topics are new; keep those of the round before where they are better."""
-        local, after = found
+        """Record which topics are new; restore those of the round before if they were better."""
+        local, after = reply
         scored = {"coherence": after.coherence} if self.settings.stop == "coherence" else {}
         progress: dict[str, Any] = {"idle": after.idle}
         if scored and not after.idle:
@@ -188,26 +175,25 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return Step(after, facts, files=files, **progress)
 
     def save(self, state: FLDAState) -> Arrays:
-        """Turn a state into an array of JSON."""
         return state.arrays()
 
     def load(self, agreement: Agreement, arrays: Arrays) -> FLDAState:
         return FLDAState.of(arrays)
 
     def _guide(self, topic: GlobalTopic) -> Topic:
-        """Return what guides clients to a topic: what it is, and the words that were given."""
+        """Return the words that guide clients: a topic's, averaged with those of its seed."""
         if not topic.seed or topic.id >= len(self.settings.seed_topics):
             return topic.words
         seeds = self.settings.seed_topics[topic.id]
         return mean_topic([topic.words, dict.fromkeys(seeds, 1 / len(seeds))], "zero")
 
     def _seeds(self, state: FLDAState, ids: Sequence[int]) -> list[int]:
-        """Return the topics that guide a client: at most n_components, given ones first."""
+        """Return the ids of the topics that guide a client: at most n_components, seeds first."""
         seeds = [topic.id for topic in state.topics if topic.seed]
         seeds += [id_ for id_ in ids if id_ not in seeds]
         return seeds[: self.settings.n_components]
 
-    def _merged(self, state: FLDAState, local: Mapping[str, Local], round_: int) -> FLDAState:
+    def _merged(self, state: FLDAState, local: Mapping[str, LocalTopics], round_: int) -> FLDAState:
         """Make M of the topics of a round, and M* of each client."""
         settings = self.settings
         if not local:
@@ -217,7 +203,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         seed_ids = [topic.id for topic in state.topics if topic.seed]
         merged = global_topics(local, threshold, settings, seed_ids)
         topics, next_id = go_on(state, local, merged, threshold, settings)
-        own = {name: optimal_topics(each, topics, threshold) for name, each in sent.items()}
+        optimal = {name: optimal_topics(each, topics, threshold) for name, each in sent.items()}
         return replace(
             state,
             topics=topics,
@@ -226,10 +212,8 @@ class FLDA(Program[FLDASettings, FLDAState]):
             next_id=next_id,
             threshold=threshold,
             seen=state.seen + sum(reply.documents for reply in local.values()),
-            optimal=state.optimal | own,
+            optimal=state.optimal | optimal,
         )
-
-    # The end: what the topics are in words that all clients count.
 
     def _adopt(self, clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
         total: dict[str, float] = {}
@@ -255,11 +239,11 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return float(scores["c_v"].mean())
 
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> TopicModel:
-        """Make the model of the largest topics, in words that all clients count."""
+        """Make the model of the largest topics, with words counted by all clients."""
         topics = state.topics[: self.settings.n_components]
         if not topics:
             raise StudyError(
-                "No topic is left: no two clients have one that is alike, or none has enough "
+                "No topic is left: no two clients have similar ones, or none has enough "
                 "documents. Lower threshold or min_new_documents, or keep unmatched topics."
             )
         agreement, pseudo_counts = self._count_words(agreement.clients, topics)
@@ -286,10 +270,10 @@ class FLDA(Program[FLDASettings, FLDAState]):
     def _count_words(
         self, clients: Clients, topics: Sequence[GlobalTopic]
     ) -> tuple[Agreement, NDArray[np.float64]]:
-        """Let the clients count the topics' words; return these, and the topics as pseudo-counts.
+        """Count the topics' words at the clients; return them, and the topics as pseudo-counts.
 
-        Words of earlier documents, or of a client that is away, count as often as topics remember:
-        lift divides by how many.
+        Words of earlier documents, or of an absent client, count as in the topics: lift divides by
+        their number.
         """
         agreement = self._adopt(clients, topics)
         n_words, index = len(agreement.vocabulary), agreement.vocabulary.index
@@ -307,7 +291,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return replace(agreement, vocabulary=vocabulary), pseudo_counts
 
     def _info(self, state: FLDAState, topics: Sequence[GlobalTopic]) -> dict[str, Any]:
-        """Return what a training that goes on needs."""
+        """Return what `resumed` needs."""
         numbers = {topic.id: number for number, topic in enumerate(topics)}
         optimal = {
             name: [numbers[id_] for id_ in ids if id_ in numbers]

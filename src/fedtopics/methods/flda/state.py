@@ -20,26 +20,13 @@ NAMED = 5  # words by which events call a topic
 
 @dataclass(frozen=True)
 class GlobalTopic:
-    """A topic of the server's set M.
+    """A topic of the server's set M."""
 
-    Parameters
-    ----------
-    id : int
-        Stays the same from round to round.
-    words : mapping of word to weight, the largest first
-    clients : list of str
-        Who sent a topic of it last.
-    occurrences : float
-        Words of documents that are of it; those of earlier rounds count less.
-    seed : bool
-        Whether its words were given; then it never vanishes.
-    """
-
-    id: int
-    words: dict[str, float]
-    clients: list[str]
-    occurrences: float
-    seed: bool = False
+    id: int  # the same from round to round
+    words: dict[str, float]  # with their weights, the largest first
+    clients: list[str]  # that sent a topic merged into it last
+    occurrences: float  # number of its words in documents; of earlier rounds they count less
+    seed: bool = False  # of seed_topics, which never vanish
 
 
 @dataclass
@@ -57,7 +44,7 @@ class FLDAState:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Turn into an array of JSON."""
+        """Return the state as an array of JSON."""
         return {"state": np.frombuffer(json.dumps(asdict(self)).encode(), np.uint8)}
 
     @classmethod
@@ -67,8 +54,8 @@ class FLDAState:
 
 
 @dataclass(frozen=True)
-class Local:
-    """What a client sent: its topics, the ids they began with or -1, and how large they are."""
+class LocalTopics:
+    """A client's reply: its topics, the ids that guided them or -1, and their occurrences."""
 
     topics: list[dict[str, float]]
     seeds: list[int]
@@ -77,7 +64,7 @@ class Local:
 
 
 def resumed(model: TopicModel) -> FLDAState:
-    """Go on where a model's training ended."""
+    """Return the state at the end of a model's training."""
     info = model.info
     counts = np.maximum(model.weights["pseudo_counts"].numpy() - info["eta"], 0)
     topics = []
@@ -91,7 +78,9 @@ def resumed(model: TopicModel) -> FLDAState:
     return FLDAState(
         topics,
         round=info["rounds"],
-        optimal={name: [info["ids"][k] for k in own] for name, own in info["optimal"].items()},
+        optimal={
+            name: [info["ids"][k] for k in numbers] for name, numbers in info["optimal"].items()
+        },
         next_id=info["next_id"],
         threshold=info["threshold"],
         seen=info["seen"],
@@ -99,9 +88,9 @@ def resumed(model: TopicModel) -> FLDAState:
     )
 
 
-def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Local]:
-    """Take the replies apart; one that makes no sense counts as one without documents."""
-    found = {}
+def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTopics]:
+    """Convert the replies; an invalid one counts as one without documents."""
+    local = {}
     for name, reply in replies.items():
         topics = unpack_topics(reply)
         seeds, occurrences = reply["seeds"], reply["occurrences"]
@@ -109,29 +98,29 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Local]:
             topics, seeds, occurrences = [], np.zeros(0, np.int64), np.zeros(0)
         documents = int(reply["documents"]) if len(topics) or not reply["words"] else 0
         documents = max(documents, 0)
-        found[name] = Local(topics, seeds.tolist(), occurrences.tolist(), documents)
-    return found
+        local[name] = LocalTopics(topics, seeds.tolist(), occurrences.tolist(), documents)
+    return local
 
 
 def link_topics(
-    found: Sequence[GlobalTopic],
+    new: Sequence[GlobalTopic],
     before: Sequence[GlobalTopic],
     threshold: float,
-    local: Mapping[str, Local],
+    local: Mapping[str, LocalTopics],
     merged: Sequence[tuple[Any, list[Place]]],
 ) -> list[GlobalTopic | None]:
-    """Return which topic of the round before each is, if one: given ones by what guided them."""
-    given = {topic.id: topic for topic in before if topic.seed}
+    """Return the topic of the round before that each continues, if any: seeds by their guidance."""
+    seeds = {topic.id: topic for topic in before if topic.seed}
     links: list[GlobalTopic | None] = []
     for _, group in merged:
         origins = {local[name].seeds[number] for name, number in group}
-        links.append(next((given[id_] for id_ in sorted(origins & given.keys())), None))
+        links.append(next((seeds[id_] for id_ in sorted(origins & seeds.keys())), None))
     free = [number for number, link in enumerate(links) if link is None]
     others = [topic for topic in before if not topic.seed]
     if free and others:
         from scipy.optimize import linear_sum_assignment  # a tenth of a second; servers need it
 
-        alike = cosines([found[k].words for k in free], [topic.words for topic in others])
+        alike = cosines([new[k].words for k in free], [topic.words for topic in others])
         for row, column in zip(*linear_sum_assignment(-alike), strict=True):
             if alike[row, column] >= threshold:
                 links[free[row]] = others[column]
@@ -140,23 +129,23 @@ def link_topics(
 
 def go_on(
     state: FLDAState,
-    local: Mapping[str, Local],
+    local: Mapping[str, LocalTopics],
     merged: Sequence[tuple[dict[str, float], list[Place]]],
     threshold: float,
     settings: FLDASettings,
 ) -> tuple[list[GlobalTopic], int]:
-    """Return the topics after a round, largest first, given ones before all; and the next id.
+    """Return the topics after a round, seeds first, then the largest first; and the next id.
 
-    A topic that is like one of the round before keeps its id, and what it was counts as well. One
-    of the round before that nobody has any more goes, unless who had it was not heard.
+    A topic similar to one of the round before takes its id, and is averaged with it. A topic of the
+    round before that no client has any more goes, unless a client that had it did not reply.
     """
-    found = []
+    new = []
     for words, group in merged:
         occurrences = sum(local[name].occurrences[number] for name, number in group)
-        found.append(GlobalTopic(-1, words, sorted({name for name, _ in group}), occurrences))
-    links = link_topics(found, state.topics, threshold, local, merged)
+        new.append(GlobalTopic(-1, words, sorted({name for name, _ in group}), occurrences))
+    links = link_topics(new, state.topics, threshold, local, merged)
     topics, next_id = [], state.next_id
-    for topic, old in zip(found, links, strict=True):
+    for topic, old in zip(new, links, strict=True):
         if old is None:
             topics.append(replace(topic, id=next_id))
             next_id += 1
@@ -164,8 +153,8 @@ def go_on(
             topics.append(_remembered(topic, old, settings.memory))
     linked = {old.id for old in links if old is not None}
     for old in state.topics:
-        heard = local.keys() >= set(old.clients)
-        if old.id not in linked and (old.seed or not heard):
+        replied = local.keys() >= set(old.clients)
+        if old.id not in linked and (old.seed or not replied):
             topics.append(replace(old, occurrences=settings.memory * old.occurrences))
     topics = [replace(topic, words=_first(topic.words, settings.n_words)) for topic in topics]
     topics.sort(key=lambda t: (not t.seed, t.id if t.seed else -t.occurrences, t.id))
@@ -185,11 +174,11 @@ def _first(words: Mapping[str, float], n_words: int) -> dict[str, float]:
 
 
 def what_happened(
-    before: FLDAState, after: FLDAState, local: Mapping[str, Local], n_topics: int
+    before: FLDAState, after: FLDAState, local: Mapping[str, LocalTopics], n_topics: int
 ) -> dict[str, Any]:
-    """Return a round as its event and the history of a model have it: its largest topics.
+    """Return the facts of a round for its event and the model's history: its largest topics.
 
-    New is what is among them and was not there at all; vanished, what was and is not any more.
+    New ones did not exist before at all; vanished ones were among the largest and exist no more.
     """
     old, new = ({topic.id for topic in state.topics} for state in (before, after))
     largest = after.topics[:n_topics]

@@ -1,6 +1,6 @@
-"""Topics as lists of words with weights: how alike they are, how they travel, how they are merged.
+"""Topics as lists of words with weights, for clients without a common vocabulary.
 
-Clients that share no vocabulary have them in this form; a word that a list lacks has no weight.
+How they are sent, grouped by similarity, and merged. A word that a list lacks has no weight.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOPICS: Template = {
 
 
 def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
-    """Turn into words, each once, and arrays of shape (n_topics, most words of a topic)."""
+    """Convert to words, each once, and arrays of shape (n_topics, most words of a topic)."""
     words = sorted({word for topic in topics for word in topic})
     place = {word: number for number, word in enumerate(words)}
     shape = len(topics), max(map(len, topics), default=0)
@@ -39,7 +39,7 @@ def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
 
 
 def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
-    """Turn back, the first words first; None for what cannot be topics."""
+    """Undo `pack_topics`; None for what cannot be topics."""
     words, index, weights = packed["words"], packed["index"], packed["weights"]
     if not (
         isinstance(index, np.ndarray)
@@ -62,7 +62,7 @@ def group_topics(
     linkage: Literal["average", "single"],
     together: Sequence[Sequence[Place]] = (),
 ) -> list[list[Place]]:
-    """Group topics that are alike; one that is like no other is a group by itself.
+    """Group topics that are similar; one that is similar to no other is a group by itself.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ def group_topics(
         Cosine from which topics of different clients are the same.
     linkage : {"average", "single"}
         "single" groups what is connected by pairs over the threshold. "average" joins the two
-        groups that are most alike on average, as long as they are over the threshold and have no
+        groups that are most similar on average, as long as they are over the threshold and have no
         client in common.
     together : list of groups
-        What belongs together anyway.
+        Topics that belong together in any case.
 
     Returns
     -------
@@ -92,8 +92,8 @@ def group_topics(
     groups = [[number_of[place] for place in group] for group in together]
     settled = {member for group in groups for member in group}
     groups += [[number] for number in range(len(places)) if number not in settled]
-    find = _connected if linkage == "single" else _joined
-    groups = find(groups, alike, owners, threshold)
+    link = _connected if linkage == "single" else _joined
+    groups = link(groups, alike, owners, threshold)
     return sorted(sorted(places[member] for member in group) for group in groups)
 
 
@@ -111,7 +111,7 @@ def _connected(
 def _joined(
     groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
 ) -> list[list[int]]:
-    """Join the two groups that are most alike on average until none are over the threshold."""
+    """Join the two groups that are most similar on average until none are over the threshold."""
     member = np.zeros((len(groups), len(owners)))
     for number, group in enumerate(groups):
         member[number, group] = 1
@@ -145,7 +145,7 @@ def mean_topic(
     absent_words : {"zero", "ignored"}
         Whether a topic without a word counts in that word's mean.
     weights : list of float, optional
-        Of the topics; by default all count the same.
+        Of the topics; by default equal.
     """
     shares = [1.0] * len(topics) if weights is None else weights
     total: dict[str, float] = {}
@@ -154,10 +154,10 @@ def mean_topic(
         for word, weight in topic.items():
             total[word] = total.get(word, 0.0) + share * weight
             counted[word] = counted.get(word, 0.0) + share
-    every = sum(shares)
-    found = {
-        word: value / (every if absent_words == "zero" else counted[word])
+    whole = sum(shares)
+    means = {
+        word: value / (whole if absent_words == "zero" else counted[word])
         for word, value in total.items()
         if value > 0
     }
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(means.items(), key=lambda item: (-item[1], item[0])))

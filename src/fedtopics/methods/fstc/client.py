@@ -24,7 +24,7 @@ from fedtopics.inference.clusters import (
 from fedtopics.inference.points import Numbers, move_together, sums_by_label
 from fedtopics.methods.client import Documents, leaves
 from fedtopics.methods.cluster_client import ALL, ClusterClient
-from fedtopics.methods.discriminative.client import also, calls_before_separating
+from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import (
     Broadcast,
@@ -73,10 +73,10 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     @staticmethod
     def rounds(settings: Any) -> dict[str, str]:
-        calls = calls_before_separating(settings)
+        calls = calls_before_separation(settings)
         if settings.start == "discriminative":
             often = f"at most {START_ROUNDS} times, before the first round"
-            calls = also(calls, "class_sums", often)
+            calls = with_call(calls, "class_sums", often)
         if settings.fine_tune:
             calls["encoder"] = "once, before the first round"
         calls |= {"first_labels": "once, before the first round", "train_locally": "each round"}

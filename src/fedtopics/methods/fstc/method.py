@@ -83,11 +83,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return self._mean_network(agreement, round_) if average else {}, reply
 
     def step(
-        self,
-        agreement: Agreement,
-        state: Arrays,
-        reply: tuple[Arrays, dict[str, Any]],
-        round_: int,
+        self, agreement: Agreement, state: Arrays, reply: tuple[Arrays, dict[str, Any]], round_: int
     ) -> Step[Arrays]:
         """Compute the global centres from the clients' sums."""
         network, sums = reply

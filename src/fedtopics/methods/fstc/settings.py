@@ -12,13 +12,7 @@ from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.settings import fill_from
 from fedtopics.networks.trained_encoder import Shapes
 
-_PAPER = {
-    "start": "kmeans",
-    "max_rounds": 40,
-    "local_steps": 100,
-    "transports": 30,
-    "warm_up": 0.1,
-}
+_PAPER = {"start": "kmeans", "max_rounds": 40, "local_steps": 100, "transports": 30, "warm_up": 0.1}
 FSTC_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     # As the paper has it; its lambda is 0.01 on StackOverflow and 1 on the other two sets.

@@ -23,14 +23,14 @@ from fedtopics.networks import (
     to_arrays,
     to_tensor,
     to_tensors,
-)
+)  # fmt: skip
 from fedtopics.networks.passes import (
     ClientPass,
     autograd_leaves,
     finish_all,
     gradients,
     run_through,
-)
+)  # fmt: skip
 
 
 class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
@@ -78,11 +78,11 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         self._network = self.settings.build(self.bag.shape[1], length)
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Find theta of all documents by the encoder, some at a time."""
+        """Infer theta of all documents by the encoder, in batches."""
         rows = self.usable
         evaluated = self._evaluate(rows, **model)
-        for some, (batch, given, used) in zip(batches(rows), evaluated, strict=True):
-            yield some, self._network.theta(used, given, batch).double().numpy()
+        for part, (batch, shared, used) in zip(batches(rows), evaluated, strict=True):
+            yield part, self._network.theta(used, shared, batch).double().numpy()
 
     @leaves(
         "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
@@ -91,7 +91,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
     def forward(
         self, vocabulary: str, round: int, stage: int, shared: Payload, weights: Payload
     ) -> dict[str, Any]:
-        """Run one stage of the pass over this round's minibatch; stage 0 begins it anew."""
+        """Run one stage of the pass over this round's minibatch; stage 0 starts a pass."""
         if stage == 0:
             batch = self._minibatch(vocabulary, round)
             self._pass = ClientPass(self._network, self._tensors(weights), batch)
@@ -132,12 +132,12 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad)."""
         batch = self._minibatch(vocabulary, round)
         used = autograd_leaves(batch_weights(self._network, self._tensors(weights), batch))
-        given = {stage: autograd_leaves(self._tensors(values)) for stage, values in shared.items()}
-        loss, sums = run_through(self._network, used, batch, given or None)
-        of_weights, *of_shared = gradients([loss], None, [used, *given.values()])
+        fixed = {stage: autograd_leaves(self._tensors(values)) for stage, values in shared.items()}
+        loss, sums = run_through(self._network, used, batch, fixed or None)
+        of_weights, *of_shared = gradients([loss], None, [used, *fixed.values()])
         return {
             "weights": self._packed(batch, used, of_weights),
-            "shared": dict(zip(given, map(to_arrays, of_shared), strict=True)),
+            "shared": dict(zip(fixed, map(to_arrays, of_shared), strict=True)),
             "sums": to_arrays(sums),
             "loss": float(loss.detach()),
             "documents": len(batch),
@@ -162,9 +162,9 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         loss_sum, documents = 0.0, 0
         for number in range(first, first + self.settings.local_steps):
             batch = self._minibatch(vocabulary, number)
-            given = finish_all(self._network, local, running) if running else None
+            shared = finish_all(self._network, local, running) if running else None
             used = batch_weights(self._network, local, batch)
-            loss, sums = run_through(self._network, used, batch, given)
+            loss, sums = run_through(self._network, used, batch, shared)
             optimizer.zero_grad()
             (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -186,8 +186,8 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         self.check(vocabulary)
         rows = self.minibatches.held
         total = 0.0
-        for batch, given, used in self._evaluate(rows, weights, shared):
-            total += float(run_through(self._network, used, batch, given)[0])
+        for batch, tensors, used in self._evaluate(rows, weights, shared):
+            total += float(run_through(self._network, used, batch, tensors)[0])
         return {"loss": total, "documents": len(rows)}
 
     def _minibatch(self, vocabulary: str, number: int) -> Batch:
@@ -203,10 +203,10 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         self, rows: NDArray[np.int64], weights: Payload, shared: Mapping[str, Payload]
     ) -> Iterator[tuple[Batch, dict[str, Tensors], Tensors]]:
         tensors = self._tensors(weights)
-        given = {stage: self._tensors(values) for stage, values in shared.items()}
-        for some in batches(rows):
-            batch = self._batch(some)
-            yield batch, given, batch_weights(self._network, tensors, batch)
+        by_stage = {stage: self._tensors(values) for stage, values in shared.items()}
+        for part in batches(rows):
+            batch = self._batch(part)
+            yield batch, by_stage, batch_weights(self._network, tensors, batch)
 
     def _tensors(self, arrays: Payload) -> Tensors:
         return to_tensors(arrays, self._network.dtype)

@@ -1,8 +1,7 @@
-"""A round of gFedNTM: what the server asks the clients, by the way of normalising batches."""
+"""The exchanges of a round of gFedNTM, which depend on how batches are normalised."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,28 +15,30 @@ from fedtopics.methods.gfedntm.state import NetworkState, Update
 from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays, to_tensor, to_tensors
 from fedtopics.networks.passes import ServerPass
 
-RoundExchange = Callable[[Agreement, NetworkState, int], Update]
 
-
-def exchange_of(settings: GFedNTMSettings, has_cuts: bool, n_clients: int) -> RoundExchange:
-    """Return how a round is exchanged."""
+def add_up_gradients(
+    settings: GFedNTMSettings, agreement: Agreement, state: NetworkState, round_: int
+) -> Update:
+    """Let the clients compute gradients, or take local steps; return their sum."""
     if settings.local_steps > 1:
-        return partial(_averaged_steps, settings.norm == "server")
+        averages = to_arrays(state.averages) if settings.norm == "server" else {}
+        return _local_steps(averages, agreement, state, round_)
     if settings.norm == "server":
-        return _server_statistics
-    # One client's own statistics are those of all; without a cut there are none.
-    if settings.norm == "local" or n_clients == 1 or not has_cuts:
-        return _own_statistics
-    return _synchronised
+        return _server_statistics(agreement, state, round_)
+    # A single client's statistics are those of all; without a cut there are none.
+    local = len(agreement.clients.names) == 1 or not state.network.stages
+    if settings.norm == "local" or local:
+        return _client_statistics(agreement, state, round_)
+    return _synchronised_statistics(agreement, state, round_)
 
 
 def client_weights(network: NeuralTopicModel, weights: Tensors) -> dict[str, NDArray[Any]]:
-    """Return the weights that clients need: the rest is the server's to finish totals with."""
+    """Return the weights that clients need; the server finishes totals with the rest."""
     return to_arrays({n: t for n, t in weights.items() if n not in network.finish_weights})
 
 
-def _synchronised(agreement: Agreement, state: NetworkState, round_: int) -> Update:
-    """Take one pass over the union of the minibatches, a sum at each of its cuts."""
+def _synchronised_statistics(agreement: Agreement, state: NetworkState, round_: int) -> Update:
+    """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
     network, shapes = state.network, state.shapes
     server = ServerPass(network, state.weights)
     ask = partial(agreement.sum, round=round_)
@@ -63,8 +64,8 @@ def _synchronised(agreement: Agreement, state: NetworkState, round_: int) -> Upd
     return Update(total, documents, loss, sums)
 
 
-def _own_statistics(agreement: Agreement, state: NetworkState, round_: int) -> Update:
-    """Let each client normalise by its own minibatch: the paper's Algorithm 1."""
+def _client_statistics(agreement: Agreement, state: NetworkState, round_: int) -> Update:
+    """Normalise at each client by its own minibatch: the paper's Algorithm 1."""
     fields: Template = {"weights": state.shapes.weights, "shared": {}}
     payload = {"weights": to_arrays(state.weights), "shared": {}}
     reply = _pass_once(agreement, state, "gradients", fields, round_, **payload)
@@ -90,11 +91,10 @@ def _server_statistics(agreement: Agreement, state: NetworkState, round_: int) -
     return Update(total, reply["documents"], reply["loss"], reply["sums"])
 
 
-def _averaged_steps(
-    by_averages: bool, agreement: Agreement, state: NetworkState, round_: int
+def _local_steps(
+    averages: Payload, agreement: Agreement, state: NetworkState, round_: int
 ) -> Update:
-    """Let each client take several steps and average how far they went (FedAvg)."""
-    averages = to_arrays(state.averages) if by_averages else {}
+    """Let each client take several steps, and average their differences (FedAvg)."""
     payload = {"weights": to_arrays(state.weights), "averages": averages}
     fields: Template = {"descent": state.shapes.weights}
     reply = _pass_once(agreement, state, "steps", fields, round_, **payload)
@@ -109,13 +109,13 @@ def _pass_once(
     round_: int,
     **payload: Any,
 ) -> dict[str, Any]:
-    """Ask for a whole pass over a minibatch, whose reply has sums and loss besides."""
+    """Ask for a whole pass over a minibatch, with its sums and loss."""
     template: Template = {**fields, "sums": state.shapes.sums, "loss": ()}
     return agreement.sum(function, template, round=round_, **payload)
 
 
 def first_sums(agreement: Agreement, state: NetworkState, round_: int) -> tuple[Payload, int]:
-    """Ask for the first stage's sums over a round's minibatches, and how many documents."""
+    """Return the first stage's sums over a round's minibatches, and the number of documents."""
     stage = state.network.stages[0].name
     template: Template = {"sums": state.shapes.sums[stage]}
     weights = client_weights(state.network, state.weights)

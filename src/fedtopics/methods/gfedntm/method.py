@@ -1,12 +1,14 @@
-"""Federated neural topic models: vocabulary consensus, then combined minibatch gradients.
+"""Federated neural topic models (gFedNTM), Algorithm 1: a vocabulary, then combined gradients.
 
-Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models (gFedNTM), Algorithm 1. `GFedNTM`
-is what the server executes; `client` has what a client does.
+The server merges the clients' vocabularies and draws W(0). In each round it sends the weights, the
+clients send gradients of a minibatch each, and the server adds them up and takes a step.
 
-We deviate in one point, because Algorithm 1 does not do what the paper claims for it ("equivalent
-to a centralised training"): batch normalisation is synchronised over the clients by sums
-(``norm="sync"``). With each client's own statistics (``norm="local"``, the paper's way), clients
-that write about different things destroy the model; see docs/exactness.md.
+References
+----------
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, Algorithm 1. We deviate in one
+point, as it is not "equivalent to a centralised training": batch normalisation is synchronised by
+sums over the clients (``norm="sync"``). With each client's own statistics (``norm="local"``, as in
+the paper), clients that write about different things destroy the model; see docs/exactness.md.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from fedtopics.methods.aggregation import ServerOptimizer
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.final import describe
-from fedtopics.methods.gfedntm.exchange import client_weights, exchange_of, first_sums
+from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState, Update
 from fedtopics.methods.gfedntm.warm_start import AVERAGES, check_fits, start_network
@@ -36,14 +38,14 @@ SLOWEST = 0.01  # of the learning rate
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     """The server's half.
 
-    A model of this network that is trained further goes on with all its weights and running
-    statistics, and its rounds count on; the moments of Adam are no part of a model, and start anew.
+    A model that is trained further keeps its weights, running statistics and number of rounds; the
+    moments of Adam are no part of a model.
 
     Raises
     ------
     StudyError
-        If the plan starts from another number of topics, or is to go on as it is and is another
-        network.
+        If the plan starts from another number of topics, or trains a model of another network
+        further.
     """
 
     def __init__(self, plan: Plan[GFedNTMSettings]) -> None:
@@ -54,7 +56,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
                 check_fits(plan.start.continued, plan.settings)
 
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
-        """Draw the first weights, or take them from a model, from topics or from anchors."""
+        """Draw W(0), or take it from a model, from topics or from anchors."""
         settings, start = self.settings, self.plan.start
         state = self._initial_state(agreement)
         if start is not None:
@@ -68,23 +70,22 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return state
 
     def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Update:
-        """Ask for the gradients of a round's minibatches (Algorithm 1, GetClientGrad)."""
-        has_cuts, n_clients = bool(state.network.stages), len(agreement.clients.names)
-        return exchange_of(self.settings, has_cuts, n_clients)(agreement, state, round_)
+        """Add up the gradients of the clients' minibatches (GetClientGrad, equation 2)."""
+        return add_up_gradients(self.settings, agreement, state, round_)
 
     def step(
-        self, agreement: Agreement, state: NetworkState, found: Update, round_: int
+        self, agreement: Agreement, state: NetworkState, reply: Update, round_: int
     ) -> Step[NetworkState]:
-        """Move the weights, in place (equation 3)."""
+        """Update the weights in place: W(r) = W(r - 1) - rate * gradient (equation 3)."""
         measured = self.settings.tolerance > 0
         before = {n: w.clone() for n, w in state.weights.items()} if measured else {}
         part = 1.0
         if self.settings.learning_rate_decay == "linear":
             done = round_ - self.first_round - 1
             part = max(1 - done / self.settings.max_rounds, SLOWEST)
-        state.optimizer.step(found.gradients, found.documents, part)
-        state.average(found.sums, found.documents)
-        facts = {"loss": found.loss / found.documents, "documents": found.documents}
+        state.optimizer.step(reply.gradients, reply.documents, part)
+        state.average(reply.sums, reply.documents)
+        facts = {"loss": reply.loss / reply.documents, "documents": reply.documents}
         if not measured:
             return Step(state, facts)
         moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())
@@ -101,10 +102,10 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return reply["loss"] / reply["documents"], reply["documents"]
 
     def best(self, state: NetworkState) -> Arrays:
-        return state.snapshot()
+        return state.model_arrays()
 
     def with_best(self, state: NetworkState, best: Arrays) -> NetworkState:
-        state.restore_snapshot(best)
+        state.restore_model(best)
         return state
 
     def save(self, state: NetworkState) -> Arrays:
@@ -123,12 +124,8 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
             weights=state.weights,
             shared=finished | {AVERAGES: state.averages},
             text=self.plan.text,
-            info={
-                "method": "gfedntm",
-                "rounds": rounds,
-                "seed": self.plan.seed,
-                "length": agreement.length,
-            },
+            info={"method": "gfedntm", "rounds": rounds, "seed": self.plan.seed}
+            | {"length": agreement.length},
         )
         return describe(agreement, self.settings, _for_evaluation(state), make)
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import Payload, ServerOptimizer
+from fedtopics.methods.training import below, prefixed
 from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays
 from fedtopics.networks.passes import Shapes
 
@@ -27,7 +28,7 @@ class NetworkState:
         Of what its clients send.
     weights : tensors
     optimizer : ServerOptimizer
-        Of these weights, which it changes in place.
+        Changes the weights in place.
     averages : mapping of stage name to float64 tensor
         Running statistics.
     """
@@ -38,48 +39,39 @@ class NetworkState:
     optimizer: ServerOptimizer
     averages: Tensors = field(default_factory=dict)
 
-    def snapshot(self) -> Mapping[str, NDArray[Any]]:
-        """Copy what makes the model: weights and running statistics."""
-        tensors = {f"weights/{name}": tensor for name, tensor in self.weights.items()}
-        tensors |= {f"averages/{stage}": average for stage, average in self.averages.items()}
+    def model_arrays(self) -> dict[str, NDArray[Any]]:
+        """Copy what determines the model: weights and running statistics."""
+        tensors = prefixed("weights", self.weights) | prefixed("averages", self.averages)
         return to_arrays({name: tensor.clone() for name, tensor in tensors.items()})
 
-    def restore_snapshot(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a copy, in place."""
-        for name, weight in self.weights.items():
-            weight.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
-        self.averages = {n: t.clone() for n, t in _below("averages/", arrays).items()}
+    def restore_model(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `model_arrays` returned, in place."""
+        for name, array in below("weights", arrays).items():
+            self.weights[name].copy_(torch.from_numpy(array))
+        self.averages = {n: torch.tensor(a) for n, a in below("averages", arrays).items()}
 
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Turn into named arrays."""
-        optimizer = {f"optimizer/{name}": t for name, t in self.optimizer.state().items()}
-        return {**self.snapshot(), **to_arrays(optimizer)}
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all that outlives a round, as named arrays."""
+        return self.model_arrays() | to_arrays(prefixed("optimizer", self.optimizer.state()))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Turn back, in place."""
-        self.restore_snapshot(arrays)
-        self.optimizer.restore(_below("optimizer/", arrays))
+        """Restore what `arrays` returned, in place."""
+        self.restore_model(arrays)
+        optimizer = below("optimizer", arrays)
+        self.optimizer.restore({n: torch.from_numpy(a) for n, a in optimizer.items()})
 
     def average(self, sums: Payload, n: float) -> None:
-        """Let the running statistics follow the sums over this round's n documents."""
+        """Update the running statistics by the sums over this round's n documents."""
         for stage, total in sums.items():
-            now = torch.from_numpy(total) / n
-            self.averages.setdefault(stage, now).lerp_(now, AVERAGE_MOMENTUM)
+            mean = torch.from_numpy(total) / n
+            self.averages.setdefault(stage, mean).lerp_(mean, AVERAGE_MOMENTUM)
 
 
 @dataclass
 class Update:
-    """What one round gives: gradients summed over n documents, their loss and statistics."""
+    """The sum of a round's replies: gradients over n documents, their loss and statistics."""
 
     gradients: dict[str, Any]
     documents: int
     loss: float
     sums: Payload
-
-
-def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Tensors:
-    return {
-        name.removeprefix(prefix): torch.from_numpy(array)
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

@@ -1,8 +1,8 @@
-"""What a network has learned, carried over to a training that begins with it.
+"""Starting the training of a network from a trained network or from topics.
 
-With its own words, all numbers go on as they are. In words that clients agree on anew, what belongs
-to a word goes with the word: a topic stays what it is, and its number stays. A word that is new
-says nothing at first: no topic prefers it, and the encoder does not see it.
+With the model's vocabulary all weights are copied. With another vocabulary, weights of a word go
+with the word, and topics keep their numbers. A new word has no effect at first: no topic prefers
+it, and the encoder does not see it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, Tensors
 from fedtopics.text.encoders import same_model
 
-AVERAGES = "averages"  # where a model keeps its running sums, beside what is computed from them
-PROBES = 2, 3  # numbers of words: where two networks of so many differ, there are the words
+AVERAGES = "averages"  # name of the running sums in a model, beside what is computed from them
+PROBES = 2, 3  # vocabulary sizes: shapes of two such networks differ along the axis of words
 MEANINGS = (
     "hidden", "learn_prior", "word_bias", "encoder_input", "posterior_gain", "normalise_topics",
     "layer_norm",
@@ -32,7 +32,7 @@ MEANINGS = (
 
 
 def check_fits(model: TopicModel, settings: GFedNTMSettings) -> None:
-    """Refuse to train a network further as it is if the study's is another one.
+    """Refuse to train a network further if the study's is another one.
 
     Raises
     ------
@@ -42,10 +42,8 @@ def check_fits(model: TopicModel, settings: GFedNTMSettings) -> None:
     network = settings.build(len(model.vocabulary))
     what = _differences(model, network)
     if model.inference.dtype != network.dtype:
-        names = [
-            str(dtype).removeprefix("torch.") for dtype in (model.inference.dtype, network.dtype)
-        ]
-        what.append(f"precision = {names[0]!r}, the study's {names[1]!r}")
+        theirs, ours = (str(n.dtype).removeprefix("torch.") for n in (model.inference, network))
+        what.append(f"precision = {theirs!r}, the study's {ours!r}")
     if what:
         raise StudyError(
             f"The model has {'; '.join(what)}, so it cannot go on as it is; make the study like "
@@ -54,28 +52,21 @@ def check_fits(model: TopicModel, settings: GFedNTMSettings) -> None:
 
 
 def _differences(model: TopicModel, network: NeuralTopicModel) -> list[str]:
-    """Say in what a model's network differs from another one, but for words and precision.
-
-    That is what decides which weights there are, and what they mean.
-    """
-    known = model.inference
-    if known.name != network.name:
-        return [f"network = {known.name!r}, the study's {network.name!r}"]
-    found, wanted = _described(known.settings, network), _described(network.settings, network)
-    other = [
-        f"{key} = {found[key]!r}, the study's {wanted[key]!r}"
-        for key in wanted
-        if found[key] != wanted[key]
-    ]
-    if not other and _axes_of_words(network, len(model.vocabulary), model.weights) is None:
-        return ["weights of other shapes"]  # its class is no longer what it was
-    return other
+    """Return in what the weights of a model's network, or their meaning, differ from another's."""
+    trained = model.inference
+    if trained.name != network.name:
+        return [f"network = {trained.name!r}, the study's {network.name!r}"]
+    theirs, ours = _described(trained.settings, network), _described(network.settings, network)
+    different = [key for key in ours if theirs[key] != ours[key]]
+    if not different and _axes_of_words(network, len(model.vocabulary), model.weights) is None:
+        return ["weights of other shapes"]  # its class has changed since
+    return [f"{key} = {theirs[key]!r}, the study's {ours[key]!r}" for key in different]
 
 
 def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str, Any]:
     described: dict[str, Any] = {key: getattr(settings, key) for key in MEANINGS}
     if settings.posterior_gain is not None:
-        described["posterior_gain"] = "learned"  # wherever it began
+        described["posterior_gain"] = "learned"  # from whichever first value
     if network.sees_embedding:
         theirs, ours = settings.embedding.model, network.settings.embedding.model
         described["embedding.model"] = ours if same_model(theirs, ours) else theirs
@@ -85,25 +76,17 @@ def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str
 
 
 def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -> None:
-    """Begin with a model or with topics, in place.
-
-    Parameters
-    ----------
-    state : NetworkState
-        With first weights.
-    start : WarmStart
-    words : sequence of str
-        That clients agreed on.
+    """Replace a state's first weights by those of a model or of topics, in place.
 
     Raises
     ------
     StudyError
-        If no word is known, or another network's topics are no beginning for this one.
+        If the start has none of the agreed words, or the network cannot start from topics.
     """
     network, topics = state.network, start.on(words)
     model = start.model
     if model is None or _differences(model, network):
-        if model is not None:  # of no document, a topic has words all the same
+        if model is not None:  # a topic of no document has words all the same
             topics = align_words(model.beta, start.words, words)
         totals = topics.sum(1, keepdims=True)
         even = np.full_like(topics, 1 / len(words))
@@ -112,7 +95,7 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
     axes = _axes_of_words(network, len(model.vocabulary), model.weights) or {}
     places = torch.tensor([model.vocabulary.index.get(word, -1) for word in words])
     for name, weight in state.weights.items():
-        _carry(weight, model.weights[name], axes[name], places)
+        _copy_words(weight, model.weights[name], axes[name], places)
     averages = model.shared.get(AVERAGES, {})
     sums = state.shapes.sums
     if {stage: tuple(total.shape) for stage, total in averages.items()} == sums:
@@ -122,10 +105,10 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
 def _axes_of_words(
     network: NeuralTopicModel, n_words: int, weights: Tensors
 ) -> dict[str, int | None] | None:
-    """Return along which axis each of a network's weights has its words, None where it has none.
+    """Return the axis of words of each of a network's weights, None for a weight without one.
 
-    None at all if these weights are not a network's like this one, in so many words, or have no
-    such axis alone.
+    None as a whole if these weights are not those of such a network with so many words, or a weight
+    has several such axes.
     """
     build = partial(type(network), settings=network.settings, dtype=network.dtype)
     small, larger = ({n: t.shape for n, t in build(k).initial_weights(0).items()} for k in PROBES)
@@ -140,19 +123,18 @@ def _axes_of_words(
     return axes if {n: tuple(t.shape) for n, t in weights.items()} == expected else None
 
 
-def _carry(
-    weight: torch.Tensor, known: torch.Tensor, axis: int | None, places: torch.Tensor
+def _copy_words(
+    weight: torch.Tensor, trained: torch.Tensor, axis: int | None, places: torch.Tensor
 ) -> None:
-    """Fill a weight with a model's, word by word.
+    """Copy a trained weight, word by word.
 
-    A matrix has zeros for a word that is new: its logits are the same in all topics, and what the
-    encoder makes of a document is what it made of it without the word. One number a word, as a
-    bias is, begins at the mean of the known words'.
+    A matrix has zeros for a new word: all topics have the same logit, and the encoder ignores it. A
+    vector, such as a bias, has the mean of the other words.
     """
     if axis is None:
-        weight.copy_(known)
+        weight.copy_(trained)
         return
-    rows, old = weight.movedim(axis, 0), known.movedim(axis, 0)
+    rows, old = weight.movedim(axis, 0), trained.movedim(axis, 0)
     there = places >= 0
     rows[there] = old[places[there]].to(weight.dtype)
     rows[~there] = old.mean().to(weight.dtype) if old.ndim == 1 else 0

@@ -1,4 +1,4 @@
-"""The client's half of federated k-means: besides sums, its own clusters at once (k-FED)."""
+"""The client's half of federated k-means: sums by centre, or its own clusters (k-FED)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         "of all."
     )
     def own_centres(self, vocabulary: str, round: int, origin: Numbers) -> dict[str, Any]:
-        """Find k-means clusters of the documents here (k-FED, step 1)."""
+        """Cluster the client's documents by k-means (k-FED, step 1)."""
         self.check(vocabulary)
         points = self.points(origin)
         number = min(self.settings.n_components, points.shape[0] // self.min_documents)
@@ -43,9 +43,9 @@ class KMeansClient(ClusterClient[KMeansSettings]):
             return none | {"documents": 0}
         from sklearn.cluster import KMeans as LocalKMeans  # the server does without it
 
-        own_seed = np.random.default_rng([*self._seed, SEED]).integers(2**31)
-        kmeans = LocalKMeans(number, n_init=self.settings.starts, random_state=int(own_seed))
-        with warnings.catch_warnings():  # of fewer different documents than clusters
+        client_seed = np.random.default_rng([*self._seed, SEED]).integers(2**31)
+        kmeans = LocalKMeans(number, n_init=self.settings.starts, random_state=int(client_seed))
+        with warnings.catch_warnings():  # about fewer different documents than clusters
             warnings.simplefilter("ignore")
             labels = kmeans.fit_predict(points)
         sums, counts = sums_by_label(points, labels.astype(np.int64), number)

@@ -6,7 +6,7 @@ The centres are those of k-means on pooled texts, from the same start, however t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -20,7 +20,7 @@ from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.cluster_client import ALL, SEED
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.clusters import check_enough
-from fedtopics.methods.training import Arrays, Step, iterate
+from fedtopics.methods.training import Step, iterate
 
 TRIAL = 10  # rounds after which the best start goes on alone
 AT_REST = 1e-9  # centres that move by less, relative to their norm, have arrived
@@ -28,20 +28,19 @@ AT_REST = 1e-9  # centres that move by less, relative to their norm, have arrive
 
 @dataclass(frozen=True)
 class Partition:
-    """Some k-means clusterings of the same points, and the sums they were made of.
+    """Several k-means clusterings of the same points, and the sums they were computed from.
 
     Parameters
     ----------
     centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
     sums : float64 array of that shape
-        Of the points nearest to the centres before.
+        Of the points nearest to the previous centres.
     counts : float64 array of shape (n_starts, n_clusters)
     starts : int64 array of shape (n_starts,)
-        Which of the first starts each goes on from.
+        The number of each clustering's start.
     distances : float64 array of shape (n_starts,)
-        Squared, to the nearest of the centres before, summed over points.
+        Squared, to the nearest of the previous centres, summed over points.
     rounds : int
-        By which it was made.
     """
 
     centres: Numbers
@@ -53,47 +52,29 @@ class Partition:
 
     @classmethod
     def first(cls, centres: Numbers) -> Partition:
-        """Return the partition that only has centres yet."""
+        """Return the partition before any sums."""
         n_starts = len(centres)
         nothing = np.zeros_like(centres), np.zeros(centres.shape[:2])
         return cls(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
 
     def best(self, n: int) -> Partition:
-        """Return the n with the smallest distances."""
-        kept = ranked(self.distances)[:n]
-        kept_arrays = {name: array[kept] for name, array in self.arrays().items()}
-        return Partition(**kept_arrays, rounds=self.rounds)
+        """Return the n clusterings with the smallest distances."""
+        order = ranked(self.distances)[:n]
+        arrays = {name: array[order] for name, array in self.arrays().items()}
+        return Partition(**arrays, rounds=self.rounds)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays by name."""
-        names = (field.name for field in fields(self) if field.name != "rounds")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def of(cls, arrays: Arrays) -> Partition:
-        """Turn named arrays back, of which there may be others."""
-        names = (field.name for field in fields(cls) if field.name != "rounds")
-        return cls(**{name: arrays[name] for name in names}, rounds=TRIAL)
+        return {name: value for name, value in vars(self).items() if name != "rounds"}
 
 
 @dataclass(frozen=True)
 class Lloyd:
-    """Rounds of k-means from several starts.
-
-    Parameters
-    ----------
-    origin : float64 array of shape (n_dimensions,)
-        What points are measured from.
-    finalists : int
-        How many of the starts are gone on with after the first ten rounds: those with the smallest
-        distances.
-    half : {0, 1, 2}
-        Of a half of the documents, or of all.
-    """
+    """Rounds of k-means from several starts, with points measured from an origin."""
 
     origin: Numbers
-    finalists: int = 1
-    half: int = ALL
+    finalists: int = 1  # best starts, which continue after the first ten rounds
+    half: int = ALL  # of the documents: the first (0), the second (1) or both
 
     @property
     def stops(self) -> Mapping[str, float]:
@@ -101,33 +82,30 @@ class Lloyd:
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
         """Ask for the sums of the points nearest to each centre."""
-        template: Template = {
-            "sums": state.sums.shape,
-            "counts": state.counts.shape,
-            "distances": state.distances.shape,
-        }
+        names = ("sums", "counts", "distances")
+        template: Template = {name: getattr(state, name).shape for name in names}
         payload = {"centres": state.centres, "starts": state.starts.tolist(), "half": self.half}
-        payload |= {"origin": self.origin}
-        return agreement.sum("cluster_sums", template, round=round_, **payload)
+        payload |= {"origin": self.origin, "round": round_}
+        return agreement.sum("cluster_sums", template, **payload)
 
     def step(
-        self, agreement: Agreement, state: Partition, found: dict[str, Any], round_: int
+        self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int
     ) -> Step[Partition]:
         """Move centres to the mean of the points nearest to them."""
-        check_enough(found["counts"])
+        check_enough(reply["counts"])
         kept = agreement.keep(round_)
-        counts = found["counts"] + kept * state.counts
-        sums = found["sums"] + kept * state.sums
+        counts = reply["counts"] + kept * state.counts
+        sums = reply["sums"] + kept * state.sums
         means = sums / np.maximum(counts, 1)[..., None]
-        # A cluster that nobody is in stays where it is: its turn may come.
+        # An empty cluster keeps its centre: it may get points later.
         moved = np.where(counts[..., None] > 0, means, state.centres)
         change = np.linalg.norm(moved - state.centres) / np.linalg.norm(moved)
-        distances = found["distances"] + kept * state.distances
+        distances = reply["distances"] + kept * state.distances
         after = Partition(moved, sums, counts, state.starts, distances, state.rounds + 1)
         if after.rounds == TRIAL:
             after = after.best(self.finalists)
-        loss = float(found["distances"].min()) / found["documents"]
-        return Step(after, {"loss": loss, "documents": found["documents"]}, float(change))
+        loss = float(reply["distances"].min()) / reply["documents"]
+        return Step(after, {"loss": loss, "documents": reply["documents"]}, float(change))
 
 
 def start_with_kmeans(
@@ -139,10 +117,10 @@ def start_with_kmeans(
     finalists: int,
     half: int = ALL,
 ) -> Partition:
-    """Find k-means clusters of embeddings before the first round, from several starts.
+    """Cluster embeddings by k-means before the first round, from several starts.
 
-    The starts are drawn from the normal distribution with the points' moments: no document is
-    named, and they do not depend on how documents are spread over clients.
+    The starts are drawn from the normal distribution with the points' moments: they are no
+    documents, and do not depend on how documents are spread over clients.
     """
     first = Partition.first(draw_centres(settings, moments, seed))
     numbers: Iterable[int] = repeat(0, settings.start_rounds)
@@ -150,7 +128,7 @@ def start_with_kmeans(
 
 
 def calls_of_start(settings: ClusterSettings) -> dict[str, str]:
-    """Say which functions `start_with_kmeans` calls, and how often."""
+    """Return how often `start_with_kmeans` calls which function."""
     often = f"at most {settings.start_rounds} times, before the first round"
     calls = dict.fromkeys(("means", "moments"), "once, before the first round")
     return calls | {"cluster_sums": often}

@@ -1,8 +1,7 @@
 """Federated k-means: exact, from sums round after round, or k-FED, from one reply of each client.
 
-In `lloyd` the clients sum the points that are nearest to each centre and the server divides.
-`KMeans` is what the server executes; `client` has what a client does. The baselines FBOW, FTF-IDF
-and FSBERT of the FSTC paper are its presets.
+In `lloyd` the clients sum the points that are nearest to each centre and the server divides. The
+baselines FBOW, FTF-IDF and FSBERT of the FSTC paper are its presets.
 
 References
 ----------
@@ -25,14 +24,14 @@ from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import EVERYONE, Clients, Run
 from fedtopics.methods.clusters import ClusterProgram, find_moments, find_origin
-from fedtopics.methods.kmeans.lloyd import AT_REST, Lloyd, Partition, draw_centres
+from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, draw_centres
 from fedtopics.methods.kmeans.settings import KMeansSettings
 from fedtopics.methods.training import Arrays, Step
 
 
 @dataclass(frozen=True)
 class KMeansState:
-    """Clusterings, and what points are measured from."""
+    """Clusterings, and the origin that points are measured from."""
 
     origin: Numbers
     partition: Partition
@@ -53,16 +52,15 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 
     @property
     def last_round(self) -> int:
-        """Number of the last round: all of k-FED is in one."""
         return 1 if self._once else super().last_round
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        """Agree on words; of a single round, everyone is."""
+        """Agree on a vocabulary; in a single round all clients take part."""
         agreement = super().agree(clients, run)
         return replace(agreement, draw=EVERYONE) if self._once else agreement
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
-        """Return what points are measured from, and the first centres."""
+        """Return the origin of points, and the first centres."""
         settings = self.settings
         if settings.representation != "embedding":
             origin = self._word_weights(agreement)
@@ -72,7 +70,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             origin, moments = find_moments(agreement, settings.embedding.dimension)
             centres = draw_centres(settings, moments, self.plan.seed)
             return KMeansState(origin, Partition.first(centres))
-        if self._once:  # its only round finds them
+        if self._once:  # its only round computes them
             return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
         replies = self._own_centres(agreement, origin)
         return KMeansState(origin, self._merged(replies))
@@ -84,30 +82,31 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return Lloyd(state.origin).exchange(agreement, state.partition, round_)
 
     def step(
-        self, agreement: Agreement, state: KMeansState, found: dict[str, Any], round_: int
+        self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
     ) -> Step[KMeansState]:
         """Move the centres, or merge them."""
         if self._once:
-            documents = sum(reply["documents"] for reply in found.values())
-            return Step(replace(state, partition=self._merged(found)), {"documents": documents})
-        step = Lloyd(state.origin).step(agreement, state.partition, found, round_)
+            documents = sum(reply["documents"] for reply in reply.values())
+            return Step(replace(state, partition=self._merged(reply)), {"documents": documents})
+        step = Lloyd(state.origin).step(agreement, state.partition, reply, round_)
         return Step(KMeansState(state.origin, step.state), step.facts, step.change)
 
     def save(self, state: KMeansState) -> Arrays | None:
-        """Turn a state into named arrays; with several starts, the run begins anew."""
+        """As of `Program.save`; with several starts left, a run cannot be resumed."""
         if len(state.partition.centres) > 1:
             return None
         return {"origin": state.origin, **state.partition.arrays()}
 
     def load(self, agreement: Agreement, arrays: Arrays) -> KMeansState:
-        return KMeansState(arrays["origin"], Partition.of(arrays))
+        partition = {name: array for name, array in arrays.items() if name != "origin"}
+        return KMeansState(arrays["origin"], Partition(**partition, rounds=TRIAL))
 
     def weights(self, agreement: Agreement, state: KMeansState, rounds: int) -> Arrays:
         """Return the best start's centres."""
         return {"origin": state.origin, "centres": state.partition.best(1).centres[0]}
 
     def _own_centres(self, agreement: Agreement, origin: Numbers) -> dict[str, dict[str, Any]]:
-        """Ask each client for its own centres (k-FED, step 1): they are merged one by one."""
+        """Return each client's own centres (k-FED, step 1)."""
         template: Template = {"centres": ("clusters", len(origin)), "counts": ("clusters",)}
         return agreement.call("own_centres", template, round=1, origin=origin)
 
@@ -115,7 +114,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return Partition.first(merge_centres(replies, self.settings.n_components)[None])
 
     def _word_weights(self, agreement: Agreement) -> Numbers:
-        """Return one for each word, or how rare it is among the documents of all clients."""
+        """Return the weight of each word: 1, or its inverse document frequency."""
         frequency = agreement.vocabulary.document_frequency
         if self.settings.representation == "bow":
             return np.ones(len(frequency))
@@ -126,9 +125,9 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> Numbers:
     """Merge the clients' own centres (k-FED, steps 2 to 8).
 
-    The first client's centres are taken; others are added as long as there are too few, each as
-    far from those before as there is one. Then each is the mean of the clients' centres nearest to
-    it, weighted by their documents (k-FED: each the same).
+    To the first client's centres, those farthest from the chosen ones are added until there are
+    enough. Then each is the mean of the clients' centres nearest to it, weighted by their documents
+    (in k-FED with equal weights).
 
     Raises
     ------

@@ -23,8 +23,8 @@ SLACK = 1e-9  # of a sum that is at most 1
 class LDAClient(MinibatchClient[LDASettings]):
     """The client's half: expected counts of minibatches, or of all documents.
 
-    Words that are in fewer of its documents than the policy allows are not counted: what leaves
-    are counts of words, and such a word would be as good as named.
+    Words that are in fewer of its documents than the policy allows are not counted, as counts would
+    name them.
     """
 
     @staticmethod
@@ -46,14 +46,9 @@ class LDAClient(MinibatchClient[LDASettings]):
     def expected_counts(
         self, vocabulary: str, round: int, topics: NDArray[np.float64]
     ) -> dict[str, Any]:
-        """Find how many occurrences of each word are of each topic, in a minibatch (the E-step).
+        """Estimate how many occurrences of words are of each topic, in a minibatch (the E-step).
 
-        Parameters
-        ----------
-        vocabulary : str
-        round : int
-        topics : float64 array of shape (n_words, n_topics)
-            exp(E[log beta]).
+        `topics` is exp(E[log beta]), float64 of shape (n_words, n_topics).
         """
         return self._counted(self.minibatch(vocabulary, round), topics)
 
@@ -64,10 +59,7 @@ class LDAClient(MinibatchClient[LDASettings]):
     def all_expected_counts(
         self, vocabulary: str, round: int, topics: NDArray[np.float64]
     ) -> dict[str, Any]:
-        """Find how many occurrences of each word are of each topic, in all documents.
-
-        Parameters are those of `expected_counts`.
-        """
+        """As `expected_counts`, in all documents."""
         self.check(vocabulary)
         return self._counted(self.minibatches.training, topics)
 
@@ -75,20 +67,20 @@ class LDAClient(MinibatchClient[LDASettings]):
         total = np.zeros(self._checked(topics).shape)
         present = np.zeros(len(topics), bool)
         bound = 0.0
-        for some, posterior in self._posteriors(np.sort(rows), topics):
+        for batch, posterior in self._posteriors(np.sort(rows), topics):
             words, counts = posterior.word_counts(topics)
             total[words] += counts
             present[words] = True
-            bound += posterior.bound(self.bag[some], self.settings.theta_prior)
+            bound += posterior.bound(self.bag[batch], self.settings.theta_prior)
         words = np.flatnonzero(present)
         sums = Rows(words, total[words], len(topics))
         return {"counts": sums, "bound": bound, "documents": len(rows)}
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Find theta of all documents by variational inference, some at a time."""
+        """Infer theta of all documents by variational inference, in batches."""
         topics = self._checked(model["topics"])
-        for some, posterior in self._posteriors(self.usable, topics):
-            yield some, posterior.read("mean")
+        for batch, posterior in self._posteriors(self.usable, topics):
+            yield batch, posterior.read("mean")
 
     def _posteriors(
         self, rows: Documents, topics: NDArray[np.float64]
@@ -96,8 +88,8 @@ class LDAClient(MinibatchClient[LDASettings]):
         from fedtopics.inference.variational import infer  # a server need not compile it
 
         prior, steps = self.settings.theta_prior, self.settings.inner_steps
-        for some in batches(rows):
-            yield some, infer(self.bag[some], topics, prior, steps)
+        for batch in batches(rows):
+            yield batch, infer(self.bag[batch], topics, prior, steps)
 
     def _checked(self, topics: Any) -> NDArray[np.float64]:
         """Refuse what is no exp(E[log beta]), whose columns sum to less than 1."""
@@ -109,7 +101,7 @@ class LDAClient(MinibatchClient[LDASettings]):
             or not (topics.sum(0) < 1 + SLACK).all()
         ):
             raise StudyError(
-                f"Client {self.name!r} was sent topics that are none; find out what the server "
-                "runs."
+                f"Client {self.name!r} received invalid topics from the server; ask its operator "
+                "what it runs."
             )
         return topics

@@ -1,9 +1,9 @@
 """Federated latent Dirichlet allocation: variational Bayes, whose statistics are sums.
 
-The E-step finds, document by document, how many occurrences of each word are expected to be of
-each topic. The M-step needs their sum over documents, no matter whose they are: five clients train
-exactly the model that one would train on all their documents, but for words that are rarer at a
-client than its policy allows. `LDA` is what the server executes; `client` has what a client does.
+The E-step computes, document by document, how many occurrences of each word are expected of each
+topic. The M-step needs their sum over documents, no matter whose they are: five clients train
+exactly the model of one with all their documents, except for words that are rarer at a client than
+its policy allows.
 
 References
 ----------
@@ -37,8 +37,7 @@ PseudoCounts = NDArray[np.float64]
 class LDA(Program[LDASettings, PseudoCounts]):
     """The server's half.
 
-    A model of this method that is trained further goes on where it was: its rounds, by which
-    stochastic ones weigh less and less, count on.
+    The rounds of a model that is trained further count on: stochastic ones weigh less and less.
 
     Raises
     ------
@@ -62,8 +61,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         if start is None:
             topics = agreement.first_topics(settings.n_components) / settings.n_components
         elif self._continued is not None:
-            kept: PseudoCounts = self._continued.weights["pseudo_counts"].numpy()
-            return kept
+            return np.asarray(self._continued.weights["pseudo_counts"].numpy())
         else:
             topics = start.on(agreement.vocabulary.words)
         words = agreement.documents * agreement.length
@@ -77,31 +75,25 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return agreement.sum(function, template, round=round_, topics=topic_weights(state))
 
     def step(
-        self, agreement: Agreement, state: PseudoCounts, found: dict[str, Any], round_: int
+        self, agreement: Agreement, state: PseudoCounts, reply: dict[str, Any], round_: int
     ) -> Step[PseudoCounts]:
         """Do the M-step, as if all documents were like those of this round."""
-        n = found["documents"]
-        after = self._updated(agreement, state, found, round_)
+        settings, n = self.settings, reply["documents"]
+        after: PseudoCounts = reply["counts"].dense()
+        if self._once:  # new documents are added to those of before
+            after += state
+        else:
+            after *= agreement.training / n
+            after += settings.topic_prior
+            weight = 1 - agreement.keep(round_)
+            if settings.learning == "stochastic":
+                weight = (settings.learning_offset + round_) ** -settings.learning_decay
+            after *= weight
+            after += (1 - weight) * state
         change = np.inf
-        if self.settings.tolerance > 0:
+        if settings.tolerance > 0:
             change = float(np.linalg.norm(after - state) / np.linalg.norm(state))
-        return Step(after, {"loss": -found["bound"] / n, "documents": n}, change)
-
-    def _updated(
-        self, agreement: Agreement, state: PseudoCounts, found: dict[str, Any], round_: int
-    ) -> PseudoCounts:
-        settings = self.settings
-        counts: PseudoCounts = found["counts"].dense()
-        if self._once:  # each new document: what was learned before stays
-            return state + counts
-        counts *= agreement.training / found["documents"]
-        counts += settings.topic_prior
-        weight = 1 - agreement.keep(round_)
-        if settings.learning == "stochastic":
-            weight = (settings.learning_offset + round_) ** -settings.learning_decay
-        counts *= weight
-        counts += (1 - weight) * state
-        return counts
+        return Step(after, {"loss": -reply["bound"] / n, "documents": n}, change)
 
     def save(self, state: PseudoCounts) -> Arrays:
         return {"pseudo_counts": state}
