@@ -384,6 +384,15 @@ def test_agreeing_pairs() -> None:
     assert {**found} == {"together": 2, "first": 7, "second": 6, "chance": 42 / 15, "documents": 6}
 
 
+def test_no_two_clusters_are_the_same_where_kmeans_leaves_some_empty() -> None:
+    corpora = spread(blobs(2000, 20, spread=0.2), 3)
+    model = train(planned("discriminative", n_components=20, max_rounds=30), corpora)
+    directions = model.weights["directions"].numpy()
+    apart = np.linalg.norm(directions[:, None] - directions, axis=2)
+    assert apart[~np.eye(20, dtype=bool)].min() > 0.005
+    assert (model.share > 0).all()
+
+
 # Corpora that are none, or hardly any
 
 

@@ -504,8 +504,8 @@ def test_words_in_most_documents_are_in_no_topic() -> None:
 def test_a_client_is_asked_about_no_more_lists_than_rounds() -> None:
     half = client(stream(STEADY)["a"])
     refused = (
-        "Client 'a' was asked about more lists of words than there were rounds; find out what the "
-        "server runs."
+        "Client 'a' was asked about more lists of words than there were rounds; ask the "
+        "server's operator what it runs."
     )
     for round_ in (1, 2):
         asked(half, round_)

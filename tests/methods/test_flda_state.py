@@ -13,7 +13,7 @@ from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
     FLDAState,
     GlobalTopic,
-    Local,
+    LocalTopics,
     go_on,
     read_replies,
     what_happened,
@@ -29,9 +29,11 @@ SEA = {"boat": 1.0}
 SETTINGS = FLDASettings()
 
 
-def sent(*topics: dict[str, float], documents: int = 50, seeds: list[int] | None = None) -> Local:
+def sent(
+    *topics: dict[str, float], documents: int = 50, seeds: list[int] | None = None
+) -> LocalTopics:
     numbers = [-1] * len(topics) if seeds is None else seeds
-    return Local(list(topics), numbers, [100.0] * len(topics), documents)
+    return LocalTopics(list(topics), numbers, [100.0] * len(topics), documents)
 
 
 def known(
@@ -101,14 +103,14 @@ Merged = list[tuple[dict[str, float], list[Place]]]
 
 
 def after(
-    before: list[GlobalTopic], local: dict[str, Local], merged: Merged, **settings: Any
+    before: list[GlobalTopic], local: dict[str, LocalTopics], merged: Merged, **settings: Any
 ) -> tuple[list[GlobalTopic], int]:
     changed = SETTINGS.model_copy(update=settings)
     return go_on(FLDAState(before, next_id=10), local, merged, 0.5, changed)
 
 
 def test_first_topics_are_ordered_by_size_and_numbered_as_they_come() -> None:
-    local = {"a": Local([FRUIT, SEA], [-1, -1], [30.0, 80.0], 50), "b": sent(ROADS, FRUIT)}
+    local = {"a": LocalTopics([FRUIT, SEA], [-1, -1], [30.0, 80.0], 50), "b": sent(ROADS, FRUIT)}
     merged: Merged = [(FRUIT, [("a", 0), ("b", 1)]), (SEA, [("a", 1)]), (ROADS, [("b", 0)])]
     topics, next_id = after([], local, merged)
     assert next_id == 13
@@ -207,7 +209,7 @@ def reply(**other: Any) -> dict[str, Any]:
 
 def test_replies_are_taken_apart() -> None:
     found = read_replies({"a": reply()})
-    assert found == {"a": Local([FRUIT], [4], [9.0], 50)}
+    assert found == {"a": LocalTopics([FRUIT], [4], [9.0], 50)}
 
 
 @pytest.mark.parametrize(
@@ -224,12 +226,14 @@ def test_replies_are_taken_apart() -> None:
     ],
 )
 def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, Any]) -> None:
-    assert read_replies({"a": reply(**spoil)}) == {"a": Local([], [], [], 0)}
+    assert read_replies({"a": reply(**spoil)}) == {"a": LocalTopics([], [], [], 0)}
 
 
 def test_a_client_whose_topics_all_stay_at_home_has_documents() -> None:
     none = {"seeds": np.zeros(0, int), "occurrences": np.zeros(0)}
-    assert read_replies({"a": reply(**pack_topics([]), **none)}) == {"a": Local([], [], [], 50)}
+    assert read_replies({"a": reply(**pack_topics([]), **none)}) == {
+        "a": LocalTopics([], [], [], 50)
+    }
 
 
 def test_given_words_guide_whatever_was_learned() -> None:

@@ -454,7 +454,7 @@ def test_weights_that_are_no_network_are_refused() -> None:
     del weights["head"]
     with pytest.raises(StudyError, match="invalid clusters"):
         client.train_locally(words, 1, weights)
-    with pytest.raises(StudyError, match="begin the study anew"):
+    with pytest.raises(StudyError, match="restart the study"):
         client.train_locally("another", 1, weights)
 
 

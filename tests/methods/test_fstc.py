@@ -198,7 +198,7 @@ def test_alignment_draws_centres_to_those_of_all() -> None:
 
 def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    monkeypatch.setattr(Trainer, "_label_anew", lambda self, _: found.append(self._steps_taken))
+    monkeypatch.setattr(Trainer, "_relabel", lambda self, _: found.append(self._steps_taken))
     step = Trainer._step
 
     def counting(self: Any, rows: Any, target: Any, present: Any, number: int) -> float:
@@ -372,7 +372,7 @@ def test_the_transport_gives_documents_to_clusters_of_such_sizes() -> None:
     """Unless the squares that sharpen labels move some of them."""
     one = trainer(points_of(400), random_labels(400), warm_up=0.0, transports=1)
     sizes = np.array([200.0, 100, 60, 40, 0])
-    one._label_anew(sizes)
+    one._relabel(sizes)
     counts = one._labels.sum(0).numpy()
     assert counts[4] == 0
     np.testing.assert_allclose(counts, sizes, atol=40)

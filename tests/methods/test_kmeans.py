@@ -406,7 +406,9 @@ def test_centres_that_are_none_get_no_reply(spoil: Any) -> None:
     given = {"round": 3, "origin": np.zeros(DIMENSION), "starts": [0, 1], "half": ALL}
     good = np.ones((2, 4, DIMENSION))
     client.cluster_sums(vocabulary, centres=good, **given)
-    with pytest.raises(StudyError, match="'a' received invalid clusters from the server in round 3"):
+    with pytest.raises(
+        StudyError, match="'a' received invalid clusters from the server in round 3"
+    ):
         client.cluster_sums(vocabulary, centres=spoil(good), **given)
     with pytest.raises(StudyError, match="vocabulary other"):
         client.cluster_sums("other", centres=good, **given)
