@@ -245,7 +245,7 @@ def test_a_run_of_the_papers_preset_without_partners() -> None:
     corpora = stream({"a": [["apple", "bread"]] * 3, "b": [["cloud", "dance"]] * 3})
     plan = flda(preset="paper", coherence="documents", n_components=2)
     events: Events = []
-    with pytest.raises(StudyError, match="No topic is left: no two clients have one that is alike"):
+    with pytest.raises(StudyError, match="No topic is left: no two clients have similar ones"):
         train(plan, corpora, on_event=events.append)
     assert [event["topics"] for event in of("round", events)] == [[], [], []]
 
