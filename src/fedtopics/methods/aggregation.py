@@ -90,11 +90,10 @@ def _shape(value: Any) -> tuple[Any, ...]:
     """Return what must be the same in all replies and their sums: kind, keys, shape of an array."""
     if isinstance(value, np.ndarray):
         return "integers" if value.dtype.kind in "biu" else "numbers", value.shape
-    if isinstance(value, Rows):
-        return "rows", (value.n_rows, *value.values.shape[1:])
-    if isinstance(value, (int, float)):
-        return ("number",)
-    return ("map", *sorted(value)) if isinstance(value, Mapping) else (type(value).__name__,)
+    if isinstance(value, Mapping):
+        return "map", *sorted(value)
+    numeric = isinstance(value, (int, float))
+    return "number" if numeric else type(value).__name__.lower(), _size(value)
 
 
 def _add_rows(values: Sequence[Rows]) -> Rows:

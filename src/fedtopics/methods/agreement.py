@@ -29,38 +29,24 @@ ADOPTED: Template = {"documents": (), "training": (), "without_known_word": ()}
 
 @dataclass(frozen=True)
 class Agreement:
-    """The clients and the vocabulary they agreed on.
-
-    Parameters
-    ----------
-    clients : Clients
-    vocabulary : Vocabulary
-    documents, training : int
-        Number of documents of all clients, and of those to train with.
-    length : float
-        Mean number of words of a document.
-    draw : Draw
-        Which clients train in a round.
-    """
+    """The clients and the vocabulary they agreed on."""
 
     clients: Clients
     vocabulary: Vocabulary
-    documents: int
-    training: int
-    length: float
-    draw: Draw = EVERYONE
+    documents: int  # of all clients
+    training: int  # of these, to train with
+    length: float  # mean number of words of a document
+    draw: Draw = EVERYONE  # which clients train in a round
 
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """As `Clients.sum`, for this vocabulary; replies have a number of documents."""
-        template = {**template, "documents": ()}
-        vocabulary = self.vocabulary.fingerprint
-        return self.clients.sum(function, template, vocabulary=vocabulary, **payload)
+        payload["vocabulary"] = self.vocabulary.fingerprint
+        return self.clients.sum(function, {**template, "documents": ()}, **payload)
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """As `Clients.call`, for this vocabulary; replies have a number of documents."""
-        template = {**template, "documents": ()}
-        vocabulary = self.vocabulary.fingerprint
-        return self.clients.call(function, template, vocabulary=vocabulary, **payload)
+        payload["vocabulary"] = self.vocabulary.fingerprint
+        return self.clients.call(function, {**template, "documents": ()}, **payload)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
         """As `Clients.round`, with the clients drawn; before the first round with all."""

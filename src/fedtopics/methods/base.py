@@ -63,14 +63,8 @@ class Clients(Protocol):
 
         For what the server must see one by one. Whatever is additive goes through `sum`.
 
-        Parameters
-        ----------
-        function : str
-            One that the client's half publishes.
-        template : template, optional
-            What every reply must look like; another one is refused.
-        **payload
-            Plain data.
+        The client's half publishes the function; the payload is plain data. A reply that does not
+        look like the template is refused.
         """
 
     def sum(
@@ -91,19 +85,9 @@ class Clients(Protocol):
         Sums of different clients belong to no common state: if a client is lost between two
         exchanges, the round is repeated from its first exchange, without that client.
 
-        Parameters
-        ----------
-        number : int
-        work : function
-            Makes the exchanges. It may be called again, so it changes nothing that outlives it.
-        draw : Draw, optional
-            The clients; by default all.
-
-        Returns
-        -------
-        result : what `work` returned
-        report : dict
-            For the run's events: whose replies counted, whose did not and why.
+        `work` makes the exchanges; it may be called again, so it changes nothing that outlives it.
+        Returns its result and a report for the run's events: whose replies counted, whose did not
+        and why.
         """
 
 

@@ -84,13 +84,7 @@ def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments
 
 
 def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
-    """Return the moments of the points of a half of the documents, or of all.
-
-    Raises
-    ------
-    StudyError
-        If there are no two different points.
-    """
+    """Return the moments of points; raise StudyError if there are no two different ones."""
     dimension = len(origin)
     template: Template = {"points": (dimension,), "products": (dimension, dimension)}
     reply = agreement.sum("moments", template, origin=origin, half=half)
@@ -104,13 +98,7 @@ def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
 
 
 def check_enough(weights: Numbers) -> None:
-    """Refuse sums to which no client contributed.
-
-    Raises
-    ------
-    StudyError
-        If no client has enough documents of any cluster.
-    """
+    """Raise StudyError if no client has enough documents of any cluster."""
     if not weights.any():
         raise StudyError(
             "No client has as many documents of any cluster as its policy asks for; ask for fewer "

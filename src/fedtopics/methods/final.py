@@ -26,15 +26,9 @@ def describe(
 ) -> TopicModel:
     """Sum the topics' shares and words over the clients, and choose how topics are read.
 
-    Parameters
-    ----------
-    agreement : Agreement
-    settings : TopicSettings
-    model : mapping
-        The trained model as the clients' functions take it.
-    make : function (vocabulary, shares, documents, word_sums) -> TopicModel
-    start : WarmStart, optional
-        A model whose documents these are added to, if they are new ones.
+    `model` is the trained model as the clients' functions take it, and `make` makes the TopicModel
+    of it with vocabulary, shares, documents and word_sums. If the documents are new ones, those of
+    the model in `start` are added.
     """
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
     template: Template = {"theta": (n_topics,)}

@@ -25,18 +25,14 @@ class Minibatches:
     Parameters
     ----------
     usable : int64 array
-        Rows of the documents to use.
+        Rows of the documents to use: in `training`, or held back in `held`. At a client with too
+        few documents these are the same.
     seed : sequence of int
         The study's seed and the client.
     validation_share : float
         Share of the documents held back.
     smallest : int
         Fewest documents of a minibatch, or of a validation.
-
-    Attributes
-    ----------
-    training, held : int64 arrays
-        Rows to train with, rows held back: the same ones at a client with too few documents.
 
     Raises
     ------

@@ -42,28 +42,12 @@ class Limits(Protocol):
 
 @dataclass(frozen=True)
 class Site:
-    """A client: its documents, its policy, and what its half may use of its computer.
-
-    Parameters
-    ----------
-    name : str
-    corpus : Corpus
-        The documents at the start.
-    policy : Limits
-    folder : path, optional
-        Where the half stores what it needs again after a restart of the client.
-    notify : function
-        Called with an event that only the client itself sees.
-    embedding_model : str, optional
-        Where this client has the study's model of embeddings: a name or a folder.
-    growing : Follow, optional
-        Reads the documents again where they grow during the study.
-    """
+    """A client: its documents, its policy, and what its half may use of its computer."""
 
     name: str
-    corpus: Corpus
+    corpus: Corpus  # the documents at the start
     policy: Limits
-    folder: Path | None = None
-    notify: Callable[[dict[str, Any]], None] = lambda _: None
-    embedding_model: str | None = None
-    growing: Follow | None = None
+    folder: Path | None = None  # where the half stores what it needs again after a restart
+    notify: Callable[[dict[str, Any]], None] = lambda _: None  # with events for the client itself
+    embedding_model: str | None = None  # name or folder of the study's model at this client
+    growing: Follow | None = None  # reads the documents again where they grow during the study

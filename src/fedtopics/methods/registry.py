@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedtopics.extras import Registry
@@ -25,36 +25,18 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Method:
-    """A federated method, as the other packages see it.
+    """A federated method, as the other packages see it."""
 
-    Parameters
-    ----------
-    name, title : str
-        In a study's ``[method]``, and for people.
-    settings, server, client : classes
-        The server's half is made of a `Plan`, a client's of a `Plan` and a `Site`.
-    version : int
-        Of what the client's functions take, return and compute.
-    shows : {"topics", "clusters"}
-        What its models have.
-    starts_from_models : bool
-        Whether a training can start from a model or topics.
-    takes_new_documents : bool
-        Whether a client's documents may grow while it runs.
-    inferences : sequence of classes
-        What finds topics or clusters by its models, besides networks; each has a `name`.
-    """
-
-    name: str
-    title: str
+    name: str  # in a study's ``[method]``
+    title: str  # for people
     settings: type[TopicSettings]
     server: type[Program[Any, Any]]
     client: type[TopicClient[Any]]
-    version: int = 1
+    version: int = 1  # of what the client's functions take, return and compute
     shows: Literal["topics", "clusters"] = "topics"
-    starts_from_models: bool = False
-    takes_new_documents: bool = False
-    inferences: Sequence[type[Any]] = field(default=())
+    starts_from_models: bool = False  # or from topics
+    takes_new_documents: bool = False  # of clients, while it runs
+    inferences: Sequence[type[Any]] = ()  # besides networks, of its models, by their `name`
 
     def exchanges(self, settings: TopicSettings) -> list[Exchange]:
         """Return what a study with these settings asks of a client."""
@@ -83,24 +65,12 @@ METHODS: Registry[Method] = Registry(
 
 
 def register(method: Method) -> Method:
-    """Register a method under its name.
-
-    Raises
-    ------
-    StudyError
-        If another method has this name.
-    """
+    """Register a method under its name; raise StudyError if another one has it."""
     return METHODS.register(method.name, method)
 
 
 def find_method(name: str) -> Method:
-    """Return the method of a name: one of ours, a registered one, or an installed package's.
-
-    Raises
-    ------
-    StudyError
-        If there is none.
-    """
+    """Return the method of a name: ours, registered, or of a package; StudyError if none has it."""
     return METHODS.find(name)
 
 

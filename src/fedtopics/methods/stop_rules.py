@@ -16,32 +16,16 @@ from fedtopics.extras import Registry
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a training after a round.
-
-    Parameters
-    ----------
-    round : int
-    loss : float
-        Mean over the documents of this round; NaN where there is none.
-    change : float
-        Of what is trained, relative to its norm; infinite where it is not measured.
-    validations_without_gain : int
-    best_loss : float
-        Of a validation.
-    idle : int
-        Rounds in a row without new documents.
-    coherence, coherence_before : float
-        Of the topics of this round and of the one before, where rounds score them.
-    """
+    """The progress of a training after a round."""
 
     round: int
-    loss: float = np.nan
-    change: float = np.inf
+    loss: float = np.nan  # mean over the documents of this round; NaN where there is none
+    change: float = np.inf  # of what is trained, relative to its norm; infinite if not measured
     validations_without_gain: int = 0
-    best_loss: float = np.inf
-    idle: int = 0
-    coherence: float = np.nan
-    coherence_before: float = np.nan
+    best_loss: float = np.inf  # of a validation
+    idle: int = 0  # rounds in a row without new documents
+    coherence: float = np.nan  # of the topics of this round, where rounds score them
+    coherence_before: float = np.nan  # of those of the round before
 
 
 StopRule = Callable[[Progress, float], str]

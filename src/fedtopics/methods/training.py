@@ -30,26 +30,15 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Step(Generic[State]):
-    """The result of a round.
-
-    Parameters
-    ----------
-    state : State
-    facts : mapping
-        For the round's event: with ``documents`` and ``loss`` where there are any.
-    change, idle, coherence, coherence_before
-        As of `Progress`.
-    files : mapping of name to plain data
-        To store in the run's folder.
-    """
+    """The result of a round; see `Progress` for its numbers."""
 
     state: State
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any]  # for the round's event: with documents and loss where there are any
     change: float = np.inf
     idle: int = 0
     coherence: float = np.nan
     coherence_before: float = np.nan
-    files: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Any] = field(default_factory=dict)  # plain data for the run's folder
 
     def progress(self, round_: int, **more: Any) -> Progress:
         """Return what stop rules look at."""
@@ -79,18 +68,9 @@ def iterate(
     numbers: Iterable[int],
     ends: Callable[[Step[State], int, Mapping[str, Any]], bool] | None = None,
 ) -> State:
-    """Repeat rounds; return the last state.
+    """Repeat rounds with these numbers from a first state; return the last state.
 
-    Parameters
-    ----------
-    agreement : Agreement
-    rounds : Rounds
-    state : State
-        The first one.
-    numbers : iterable of int
-        Of the rounds.
-    ends : function (step, number, report) -> bool, optional
-        Whether a round is the last; by default the stop rules decide.
+    `ends` decides after a round whether it is the last; by default the stop rules do.
     """
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))

@@ -29,7 +29,7 @@ class WarmStart:
     words : sequence of str
     topics : float array of shape (n_topics, n_words)
         p(topic, word); not negative.
-    model : TopicModel or None
+    model : TopicModel, optional
         The model with these topics.
     vocabulary : {"keep", "agree"}
         "keep" trains the model further: its vocabulary stays, so that no words leave the clients,

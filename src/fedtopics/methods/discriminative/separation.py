@@ -28,24 +28,12 @@ RAREST = 1e-3  # share of an even size below which a cluster's bias grows no mor
 
 @dataclass(frozen=True)
 class Split:
-    """Several clusterings of the same points, by their sums.
+    """Several clusterings of the same points, by their sums."""
 
-    Parameters
-    ----------
-    sums : float64 array of shape (n_starts, n_clusters, n_dimensions)
-        Points summed by their memberships.
-    weights : float64 array of shape (n_starts, n_clusters)
-        Summed memberships.
-    bias : float64 array of that shape
-    apart : float64 array of shape (n_starts,)
-        How far clusters are apart for their width: the trace of S_W^-1 S_B.
-    rounds : int
-    """
-
-    sums: Numbers
-    weights: Numbers
-    bias: Numbers
-    apart: Numbers
+    sums: Numbers  # of points by their memberships, shape (n_starts, n_clusters, n_dimensions)
+    weights: Numbers  # summed memberships, shape (n_starts, n_clusters)
+    bias: Numbers  # of that shape
+    apart: Numbers  # trace of S_W^-1 S_B of each clustering: its clusters' distance for their width
     rounds: int = 0
 
     @classmethod

@@ -54,10 +54,7 @@ class TopicPair:
 def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
     """Read the topics that clients sent from the folder of a run of F-LDA, a mapping a round.
 
-    Raises
-    ------
-    RunError
-        If it is not a run of F-LDA, or a file is damaged.
+    Raise RunError if it is not such a run, or a file is damaged.
     """
     files = sorted(Path(run).glob("topics-*.json"))
     if not files:
@@ -91,19 +88,8 @@ def sample_pairs(
 ) -> list[TopicPair]:
     """Draw pairs of topics of different clients and the same round, of all degrees of similarity.
 
-    Parameters
-    ----------
-    rounds : list of mappings of client name to its topics
-    n_pairs : int
-        Fewer are drawn if there are no more.
-    seed : int
-    n_words : int
-        Words of a topic that a person sees; the cosine is that of all its words.
-
-    Returns
-    -------
-    list of TopicPair
-        In random order, without labels.
+    At most `n_pairs`, in random order, without labels. A person sees the first `n_words` of a
+    topic; the cosine is that of all its words.
 
     Raises
     ------
@@ -156,10 +142,7 @@ def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.
 def read_pairs(path: str | Path) -> list[TopicPair]:
     """Read a CSV file of pairs; labels are 1 and 0, or yes, no, true, false or a first letter.
 
-    Raises
-    ------
-    DataError
-        If it does not exist, or is not such a file.
+    Raise DataError if it does not exist, or is not such a file.
     """
     path = Path(path)
     try:
@@ -210,13 +193,7 @@ def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
 
 
 def check_free(path: str | Path) -> None:
-    """Refuse to overwrite a file that has labels, or that is not one of pairs.
-
-    Raises
-    ------
-    DataError
-        If there is such a file.
-    """
+    """Raise DataError if there is a file that has labels, or that is not one of pairs."""
     path = Path(path)
     if not path.exists():
         return

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -62,18 +62,8 @@ def global_topics(
 ) -> list[tuple[dict[str, float], list[Place]]]:
     """Merge similar topics of different clients (Algorithm 1), and those guided by the same seed.
 
-    Parameters
-    ----------
-    local : mapping of client name to LocalTopics
-    threshold : float
-        The paper's gamma.
-    settings : FLDASettings
-        `linkage`, `absent_words`, `weighting`, `keep_unmatched`.
-    seed_ids : list of int
-
-    Returns
-    -------
-    list of (words with their weights, the client topics that were merged)
+    The threshold is the paper's gamma. Returns the words of each topic with their weights, and the
+    places of the client topics that were merged into it.
     """
     places = [(name, k) for name, sent in sorted(local.items()) for k in range(len(sent.topics))]
     together = [[at for at in places if local[at[0]].seeds[at[1]] == seed] for seed in seed_ids]
@@ -96,11 +86,7 @@ def optimal_topics(
     """Replace each of a client's topics T_i by the most similar one of M (Algorithm 2).
 
     A topic whose similarity to all of M is below the threshold is removed.
-
-    Returns
-    -------
-    list of int
-        Ids of M*, each once, in the order of M.
+    Returns the ids of M*, each once, in the order of M.
     """
     if not local or not topics:
         return []
@@ -232,11 +218,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
             return -1.0
         shown = min(SHOWN, *(len(topic.words) for topic in topics))
         words = [list(topic.words)[:shown] for topic in topics]
-        agreement, within = self._adopt(clients, topics), self.settings.coherence
-        assert within != "nothing"  # noqa: S101 - the settings refuse it
-        ask = partial(agreement.sum, "pairs")
-        scores = federated_coherence(ask, [words], within)[0]
-        return float(scores["c_v"].mean())
+        ask = partial(self._adopt(clients, topics).sum, "pairs")
+        within = cast(Literal["windows", "documents"], self.settings.coherence)
+        return float(federated_coherence(ask, [words], within)[0]["c_v"].mean())
 
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> TopicModel:
         """Make the model of the largest topics, with words counted by all clients."""

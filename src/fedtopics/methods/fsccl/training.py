@@ -74,17 +74,8 @@ def train(
 ) -> float:
     """Train weights in place on a round's minibatches; return the mean loss.
 
-    Parameters
-    ----------
-    weights : tensors
-        Of the network, and its centres; without gradients.
-    texts : Texts
-        At least one.
-    settings : FSCCLSettings
-    seed : sequence of int
-        The study's and the client's; with the round it decides minibatches and dropout.
-    round_ : int
-        From 1.
+    The weights are the network's and its centres, without gradients. Minibatches and dropout follow
+    from the seed, which is the study's and the client's, and the round (from 1).
     """
     parameters = [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
@@ -124,16 +115,8 @@ def contrast(weights: Tensors, represented: Tensor) -> Tensor:
 def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
     """Return the contrastive loss of a text's two views against all other views (NT-Xent).
 
-    Parameters
-    ----------
-    features : float tensor of shape (2 n, n_features)
-        One view of each text, then the other, in the same order.
-    temperature : float
-
-    Returns
-    -------
-    scalar tensor
-        Mean cross-entropy in nats; log(2 n - 1) where all views are alike.
+    Features, of shape (2 n, n_features), are one view of each text, then the other. The result is
+    the mean cross-entropy in nats; log(2 n - 1) where all views are alike.
     """
     unit = normalize(features)
     itself = torch.eye(len(unit), dtype=torch.bool)
@@ -144,16 +127,9 @@ def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
 def clustering_loss(near: Tensor) -> Tensor:
     """Return the divergence of memberships from sharper ones of clusters of more even sizes.
 
-    Parameters
-    ----------
-    near : float tensor of shape (n, n_clusters)
-        As of `log_student_t`; q is its softmax.
-
-    Returns
-    -------
-    scalar tensor
-        KL(p || q) / n in nats, where p = q^2 / f with rows that sum to 1 has no gradient, and f
-        sums q over the documents.
+    It is KL(p || q) / n in nats, where q is the softmax of `near`, of shape (n, n_clusters) as of
+    `log_student_t`, p = q^2 / f with rows that sum to 1 has no gradient, and f sums q over the
+    documents.
 
     References
     ----------

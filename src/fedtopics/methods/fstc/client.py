@@ -106,12 +106,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     ) -> dict[str, Any]:
         """Label the documents by the clusters of the start, and sum each label's points.
 
-        Parameters
-        ----------
-        vocabulary : str
-        origin : float64 array of shape (n_dimensions,)
-        start : mapping of name to array
-            Weights of `Centres` or of `Discriminants`.
+        `start` has the weights of `Centres` or of `Discriminants`, for points measured from the
+        origin, of shape (n_dimensions,).
         """
         self.check(vocabulary)
         if len(self.usable) == 0:
@@ -148,16 +144,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     ) -> dict[str, Any]:
         """Train the client's network for a round (Algorithm 3).
 
-        Parameters
-        ----------
-        vocabulary : str
-        round : int
-        centres : float64 array of shape (n_clusters, n_dimensions)
-            Of all clients' clusters.
-        counts : float64 array of shape (n_clusters,)
-            Their numbers of documents.
-        network : mapping of name to array
-            The mean of all clients' networks after a round that averages; else nothing.
+        Global centres have the shape (n_clusters, n_dimensions), their numbers of documents
+        (n_clusters,); `network` is the mean of all clients' after a round that averages, or empty.
         """
         self.check(vocabulary)
         self.expect(centres, (self.settings.n_components, self.n_dimensions), round)

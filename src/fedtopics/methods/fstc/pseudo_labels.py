@@ -125,16 +125,7 @@ def sharpen(plan: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Residuals of right pseudo-labels, which are Gaussian, and of wrong ones, uniform.
-
-    Parameters
-    ----------
-    prior : float
-        Probability that a pseudo-label is right: pi.
-    variances : float64 tensor of shape (n_clusters,)
-        Diagonal of the Gaussian's covariance matrix, Sigma. Its mean is 0.
-    log_uniform : float
-        Logarithm of the uniform density gamma.
+    """Residuals of right pseudo-labels, which are Gaussian with mean 0, and of wrong ones, uniform.
 
     References
     ----------
@@ -144,9 +135,9 @@ class Mixture:
     not cut off); variances and the uniform's width have lower bounds.
     """
 
-    prior: float
-    variances: Tensor
-    log_uniform: float
+    prior: float  # probability that a pseudo-label is right: pi
+    variances: Tensor  # diagonal of the covariance matrix Sigma, float64 of shape (n_clusters,)
+    log_uniform: float  # logarithm of the uniform density gamma
 
     @classmethod
     def begin(cls, n_clusters: int) -> Mixture:
@@ -163,16 +154,9 @@ class Mixture:
         A mixture that trusts none at all, as after quite different pseudo-labels, is replaced by
         that of `begin`: no later step could make it trust one again.
 
-        Parameters
-        ----------
-        residuals : float tensor of shape (n, n_clusters), n at least 1
-            Pseudo-labels less outputs, delta = Q - O.
-
-        Returns
-        -------
-        mixture : Mixture
-        responsibilities : float64 tensor of shape (n,)
-            Probability under the present mixture, not the new one, that a pseudo-label is right.
+        Residuals are pseudo-labels less outputs, delta = Q - O, of shape (n, n_clusters). Returns
+        the new mixture, and responsibilities of shape (n,): the probabilities under the present
+        mixture, not the new one, that pseudo-labels are right.
         """
         delta = residuals.detach().double()
         log_odds = self._log_odds(delta)
@@ -226,16 +210,8 @@ def weights(responsibilities: Tensor) -> Tensor:
 def weighted_error(targets: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
     """Return the mean squared distance of outputs from pseudo-labels, equation 14.
 
-    Parameters
-    ----------
-    targets, outputs : float tensors of shape (n, n_clusters)
-        Q and O. Only outputs have a gradient, and their precision is the result's.
-    weights : float tensor of shape (n,), not negative
-        If all are 0, the error and its gradient are 0.
-
-    Returns
-    -------
-    scalar tensor
+    Targets Q and outputs O have the shape (n, n_clusters), weights (n,). Only outputs have a
+    gradient, and their precision is the result's. If all weights are 0, so is the error.
     """
     fixed = weights.detach().to(outputs)
     distances = (targets.detach().to(outputs) - outputs).square().sum(1)
@@ -247,16 +223,7 @@ def schedule(total: int, times: int, first: int = 0) -> list[int]:
     """Return the steps, increasing, before which pseudo-labels are computed anew.
 
     These are first + (total - first) (i / times)^2 for i < times: often at first, then seldom, and
-    moved apart where they would be the same step.
-
-    Parameters
-    ----------
-    total : int
-        Steps of the whole training.
-    times : int
-        At most as many as there are steps.
-    first : int
-        After a warm-up.
+    moved apart where they would be the same step. `total` counts the steps of the whole training.
 
     Examples
     --------

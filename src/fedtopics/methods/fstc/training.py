@@ -121,38 +121,19 @@ def encoder_to_train(
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What the server sends a client in a round.
-
-    Parameters
-    ----------
-    round : int
-    centres : float64 array of shape (n_clusters, n_dimensions)
-        Of all clients' clusters.
-    present : bool array of shape (n_clusters,)
-        Whether any client has the cluster.
-    masses : float64 array of shape (n_clusters,)
-        Sizes of clusters for the transport.
-    """
+    """What the server sends a client in a round."""
 
     round: int
-    centres: Numbers
-    present: NDArray[np.bool_]
-    masses: Numbers
+    centres: Numbers  # of all clients' clusters, shape (n_clusters, n_dimensions)
+    present: NDArray[np.bool_]  # whether any client has the cluster, shape (n_clusters,)
+    masses: Numbers  # sizes of clusters for the transport, shape (n_clusters,)
 
 
 class Trainer:
     """One client's network and pseudo-labels.
 
-    Parameters
-    ----------
-    settings : FSTCSettings
-    inputs : FixedInputs
-    weights : tensors
-        The network's first weights, the same at each client.
-    labels : float array of shape (n_documents, n_clusters)
-        The first pseudo-labels.
-    seed : sequence of int
-        The study's and the client's.
+    The first weights are the same at each client, the first labels have the shape (n_documents,
+    n_clusters); the seed is the study's and the client's.
     """
 
     def __init__(

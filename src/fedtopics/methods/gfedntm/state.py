@@ -19,25 +19,13 @@ AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normali
 
 @dataclass
 class NetworkState:
-    """A network in training.
-
-    Parameters
-    ----------
-    network : NeuralTopicModel
-    shapes : Shapes
-        Of what its clients send.
-    weights : tensors
-    optimizer : ServerOptimizer
-        Changes the weights in place.
-    averages : mapping of stage name to float64 tensor
-        Running statistics.
-    """
+    """A network in training."""
 
     network: NeuralTopicModel
-    shapes: Shapes
+    shapes: Shapes  # of what its clients send
     weights: Tensors
-    optimizer: ServerOptimizer
-    averages: Tensors = field(default_factory=dict)
+    optimizer: ServerOptimizer  # which changes the weights in place
+    averages: Tensors = field(default_factory=dict)  # running statistics by stage, in float64
 
     def model_arrays(self) -> dict[str, NDArray[Any]]:
         """Copy what determines the model: weights and running statistics."""

@@ -32,13 +32,7 @@ MEANINGS = (
 
 
 def check_fits(model: TopicModel, settings: GFedNTMSettings) -> None:
-    """Refuse to train a network further if the study's is another one.
-
-    Raises
-    ------
-    StudyError
-        Naming what differs.
-    """
+    """Raise StudyError if a model's network is not the study's, so that it cannot go on."""
     network = settings.build(len(model.vocabulary))
     what = _differences(model, network)
     if model.inference.dtype != network.dtype:

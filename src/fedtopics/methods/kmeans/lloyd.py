@@ -5,7 +5,7 @@ The centres are those of k-means on pooled texts, from the same start, however t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -28,26 +28,13 @@ AT_REST = 1e-9  # centres that move by less, relative to their norm, have arrive
 
 @dataclass(frozen=True)
 class Partition:
-    """Several k-means clusterings of the same points, and the sums they were computed from.
+    """Several k-means clusterings of the same points, and the sums they were computed from."""
 
-    Parameters
-    ----------
-    centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
-    sums : float64 array of that shape
-        Of the points nearest to the previous centres.
-    counts : float64 array of shape (n_starts, n_clusters)
-    starts : int64 array of shape (n_starts,)
-        The number of each clustering's start.
-    distances : float64 array of shape (n_starts,)
-        Squared, to the nearest of the previous centres, summed over points.
-    rounds : int
-    """
-
-    centres: Numbers
-    sums: Numbers
-    counts: Numbers
-    starts: NDArray[np.int64]
-    distances: Numbers
+    centres: Numbers  # of shape (n_starts, n_clusters, n_dimensions)
+    sums: Numbers  # of that shape: of the points nearest to the previous centres
+    counts: Numbers  # of shape (n_starts, n_clusters)
+    starts: NDArray[np.int64]  # the number of each clustering's start
+    distances: Numbers  # squared, to the nearest of the previous centres, summed over points
     rounds: int = 0
 
     @classmethod
@@ -123,8 +110,8 @@ def start_with_kmeans(
     documents, and do not depend on how documents are spread over clients.
     """
     first = Partition.first(draw_centres(settings, moments, seed))
-    numbers: Iterable[int] = repeat(0, settings.start_rounds)
-    return iterate(agreement, Lloyd(origin, finalists, half), first, numbers).best(finalists)
+    rounds = repeat(0, settings.start_rounds)
+    return iterate(agreement, Lloyd(origin, finalists, half), first, rounds).best(finalists)
 
 
 def calls_of_start(settings: ClusterSettings) -> dict[str, str]:
@@ -137,10 +124,7 @@ def calls_of_start(settings: ClusterSettings) -> dict[str, str]:
 def draw_centres(settings: ClusterSettings, moments: Moments, seed: int) -> Numbers:
     """Draw the starts, shape (n_starts, n_clusters, n_dimensions).
 
-    Raises
-    ------
-    StudyError
-        If there are fewer documents than clusters.
+    Raise StudyError if there are fewer documents than clusters.
     """
     if moments.count < settings.n_components:
         raise StudyError(
