@@ -69,12 +69,8 @@ class Agreement:
 def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
     """Agree with all clients on a vocabulary, or reuse that of a resumed run.
 
-    No words leave the clients where a model is trained further with its vocabulary.
-
-    Raises
-    ------
-    StudyError
-        If the vocabulary has fewer words than `least_words`.
+    No words leave the clients where a model is trained further with its vocabulary. Raise
+    StudyError if the vocabulary has fewer words than `least_words`.
     """
     draw = plan.settings.draw(plan.seed)
     agreed = run.recall("agreement")

@@ -298,7 +298,7 @@ class ClusterClient(TopicClient[Settings]):
         } != wanted or not all(
             array.dtype.kind == "f" and np.isfinite(array).all() for array in weights.values()
         ):  # fmt: skip
-            raise self._invalid_clusters()
+            raise _invalid_clusters(self.name)
         return weights
 
     def _inference(
@@ -315,10 +315,11 @@ class ClusterClient(TopicClient[Settings]):
             want in (None, length) for want, length in zip(shape, sizes, strict=True)
         )
         if not (fits and array.dtype == np.float64 and np.isfinite(array).all()):
-            raise self._invalid_clusters(f" in round {round_}")
+            raise _invalid_clusters(self.name, f" in round {round_}")
 
-    def _invalid_clusters(self, when: str = "") -> StudyError:
-        return StudyError(
-            f"Client {self.name!r} received invalid clusters from the server{when}; ask its "
-            "operator what it runs."
-        )
+
+def _invalid_clusters(client: str, when: str = "") -> StudyError:
+    return StudyError(
+        f"Client {client!r} received invalid clusters from the server{when}; ask its operator what "
+        "it runs."
+    )

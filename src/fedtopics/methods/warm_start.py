@@ -49,11 +49,8 @@ class WarmStart:
     def of(cls, source: Any, vocabulary: Words = "agree", once: bool = False) -> WarmStart:
         """Start from a TopicModel of any method that finds topics, or from a pair (beta, words).
 
-        Raises
-        ------
-        StudyError
-            If it is neither, beta and words do not fit together, the model has clusters instead of
-            topics, or a pair has no vocabulary to keep.
+        Raise StudyError if it is neither, beta and words do not fit together, the model has
+        clusters instead of topics, or a pair has no vocabulary to keep.
         """
         if isinstance(source, cls):
             return source

@@ -43,11 +43,11 @@ class Split:
         An empty cluster gets a tiny part of a document at its centre: two of them would be, and
         stay, the same otherwise.
         """
-        none = np.zeros_like(clusters.counts)
+        no_bias = np.zeros_like(clusters.counts)
         counts = np.where(clusters.counts > 0, clusters.counts, LITTLE)
         empty = clusters.counts[..., None] == 0
         sums = np.where(empty, LITTLE * clusters.centres, clusters.sums)
-        return cls(sums, counts, none, np.zeros(len(none)))
+        return cls(sums, counts, no_bias, np.zeros(len(no_bias)))
 
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""

@@ -89,12 +89,7 @@ def sample_pairs(
     """Draw pairs of topics of different clients and the same round, of all degrees of similarity.
 
     At most `n_pairs`, in random order, without labels. A person sees the first `n_words` of a
-    topic; the cosine is that of all its words.
-
-    Raises
-    ------
-    RunError
-        If no two clients have topics in the same round.
+    topic; the cosine is that of all its words. Raise RunError if there is no such pair.
     """
     blocks = [
         (sent[one], sent[other], cosines(sent[one], sent[other]))

@@ -95,8 +95,8 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_from_preset(cls, given: Any) -> Any:
-        return fill_from(FLDA_PRESETS, given)
+    def _fill_from_preset(cls, settings: Any) -> Any:
+        return fill_from(FLDA_PRESETS, settings)
 
     @model_validator(mode="after")
     def _seeds_fit(self) -> FLDASettings:

@@ -46,13 +46,9 @@ class Curve:
 def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
     """Fit by logistic regression how probable it is that two topics are the same, by their cosine.
 
-    The threshold of the curve is the paper's gamma. Pairs without a label do not count.
-
-    Raises
-    ------
-    DataError
-        If there are fewer than ten labels, all of them are alike, the probability does not rise
-        with the cosine, or it is one half at no cosine from 0 to 1.
+    The threshold of the curve is the paper's gamma. Pairs without a label do not count. Raise
+    DataError if there are fewer than ten labels, all of them are alike, the probability does not
+    rise with the cosine, or it is one half at no cosine from 0 to 1.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -75,8 +75,8 @@ class FSTCSettings(SeparationSettings, NetworkTraining, FSTCChoice):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_from_preset(cls, given: Any) -> Any:
-        return fill_from(FSTC_PRESETS, given)
+    def _fill_from_preset(cls, settings: Any) -> Any:
+        return fill_from(FSTC_PRESETS, settings)
 
     @property
     def stops(self) -> dict[str, float]:

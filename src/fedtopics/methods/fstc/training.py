@@ -96,14 +96,8 @@ def encoder_to_train(
 ) -> EncoderNetwork:
     """Load the study's encoder, which the client may have elsewhere, to train it on its texts.
 
-    Raises
-    ------
-    StudyError
-        If the model cannot be loaded or trained, or has another dimension than the study says.
-    DataError
-        If documents have embeddings and no text.
-    FedTopicsError
-        If sentence-transformers is not installed.
+    Raise StudyError if it cannot be loaded or trained, or has another dimension than the study
+    says; DataError if documents have embeddings and no text.
     """
     model, dimension = local_model or settings.embedding.model, settings.embedding.dimension
     encoder = encoder_network(model, settings.max_length)

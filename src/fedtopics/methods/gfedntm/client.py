@@ -36,10 +36,7 @@ from fedtopics.networks.passes import (
 class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
     """The client's half: gradients of minibatches, whose noise is a function of (seed, round).
 
-    Raises
-    ------
-    DataError
-        If the network sees embeddings and the documents have none.
+    Raise DataError if the network sees embeddings and the documents have none.
     """
 
     @staticmethod

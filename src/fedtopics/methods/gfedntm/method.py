@@ -39,13 +39,8 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     """The server's half.
 
     A model that is trained further keeps its weights, running statistics and number of rounds; the
-    moments of Adam are no part of a model.
-
-    Raises
-    ------
-    StudyError
-        If the plan starts from another number of topics, or trains a model of another network
-        further.
+    moments of Adam are no part of a model. Raise StudyError if the plan starts from another number
+    of topics, or trains a model of another network further.
     """
 
     def __init__(self, plan: Plan[GFedNTMSettings]) -> None:

@@ -101,10 +101,10 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_from_preset(cls, given: Any) -> Any:
+    def _fill_from_preset(cls, settings: Any) -> Any:
         # Behind statistics that lag, a long momentum overshoots until all documents share a topic.
-        lags = isinstance(given, dict) and given.get("norm") == "server"
-        return fill_from(PRESETS, given, {"layer_norm": True, "beta1": 0.9} if lags else {})
+        lags = isinstance(settings, dict) and settings.get("norm") == "server"
+        return fill_from(PRESETS, settings, {"layer_norm": True, "beta1": 0.9} if lags else {})
 
     @model_validator(mode="after")
     def _fits(self) -> GFedNTMSettings:

@@ -72,10 +72,7 @@ def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str
 def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -> None:
     """Replace a state's first weights by those of a model or of topics, in place.
 
-    Raises
-    ------
-    StudyError
-        If the start has none of the agreed words, or the network cannot start from topics.
+    Raise StudyError if the start has no agreed word, or the network cannot start from topics.
     """
     network, topics = state.network, start.on(words)
     model = start.model

@@ -127,12 +127,7 @@ def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> 
 
     To the first client's centres, those farthest from the chosen ones are added until there are
     enough. Then each is the mean of the clients' centres nearest to it, weighted by their documents
-    (in k-FED with equal weights).
-
-    Raises
-    ------
-    StudyError
-        If there are fewer centres than clusters.
+    (in k-FED with equal weights). Raise StudyError if there are fewer centres than clusters.
     """
     centres = np.concatenate([replies[name]["centres"] for name in sorted(replies)])
     counts = np.concatenate([replies[name]["counts"] for name in sorted(replies)])

@@ -39,5 +39,5 @@ class KMeansSettings(ClusterSettings, KMeansChoice):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_from_preset(cls, given: Any) -> Any:
-        return fill_from(KMEANS_PRESETS, given)
+    def _fill_from_preset(cls, settings: Any) -> Any:
+        return fill_from(KMEANS_PRESETS, settings)

@@ -38,11 +38,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
     """The server's half.
 
     The rounds of a model that is trained further count on: stochastic ones weigh less and less.
-
-    Raises
-    ------
-    StudyError
-        If the plan starts from another number of topics.
+    Raise StudyError if the plan starts from another number of topics.
     """
 
     def __init__(self, plan: Plan[LDASettings]) -> None:
