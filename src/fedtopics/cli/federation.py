@@ -141,6 +141,7 @@ def client(
     """
     from fedtopics.federation.policy import Policy
     from fedtopics.federation.server import GrpcParticipation
+    from fedtopics.methods.events import Unreadable
     from fedtopics.text.arrivals import Follow
     from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
@@ -150,10 +151,12 @@ def client(
     columns = Columns(text=text, tokens=tokens, id=identifier, embedding=embedding, rounds=rounds)
     news = ClientNews(who)
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
-    grown = Follow(data, columns, tell) if follow else None
-    corpus = grown() if grown else Corpus.read(data, columns)
+    growing = (
+        Follow(data, columns, lambda reason: tell(Unreadable(reason).plain())) if follow else None
+    )
+    corpus = growing() if growing else Corpus.read(data, columns)
     part = GrpcParticipation(
-        address, identity, corpus, rules, out, who, tell, dry_run, embedding_model, grown
+        address, identity, corpus, rules, out, who, tell, dry_run, embedding_model, growing
     )
     with news:
         if not as_json:

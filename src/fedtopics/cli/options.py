@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from fedtopics.methods.events import OnEvent
+
 FOLDER = click.Path(path_type=Path)
-OnEvent = Callable[[dict[str, Any]], None]
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 vocabulary_option = click.option(

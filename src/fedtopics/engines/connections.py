@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.methods.events import StatusChange
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,7 @@ class CallFailed:
     bad: bool  # the client's fault, not the network's
 
 
-@dataclass(frozen=True)
-class StatusChange:
-    """A client came, went or was refused; its kind is one of those in docs/deployment.md."""
-
-    kind: str
-    name: str
-    reason: str = ""
-
-
-Event = ReplyArrived | CallFailed | StatusChange
+Incoming = ReplyArrived | CallFailed | StatusChange
 
 # Kinds of failure that a client sends, as the server says them; the reason stays with the client.
 FAILURES = {
@@ -73,7 +65,7 @@ class Member(Protocol):
 class Inbox(Protocol):
     """Events in the order in which they happened."""
 
-    def get(self, *, timeout: float) -> Event:
+    def get(self, *, timeout: float) -> Incoming:
         """Take the next; raise `queue.Empty` if nothing happens for so many seconds."""
 
 

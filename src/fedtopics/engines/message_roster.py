@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import CallFailed, Event, StatusChange
+from fedtopics.engines.connections import CallFailed, Incoming
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.messages import Carrier, to_message
 from fedtopics.errors import FederationError
+from fedtopics.methods.events import StatusChange
 
 LOOK = 1.0  # seconds between two looks at who is there
 OFFER_AGAIN = 5.0  # seconds, where an offer was lost
@@ -71,7 +72,7 @@ class Roster:
 
     def __init__(self, proposal: Proposal, names: Iterable[str], carrier: Carrier) -> None:
         self.members = {name: MessageMember(name) for name in sorted(names)}
-        self.events: deque[Event] = deque()
+        self.events: deque[Incoming] = deque()
         self.standing: dict[str, tuple[int, bytes]] = {}  # function to id and message
         self._proposal = proposal
         self._carrier = carrier

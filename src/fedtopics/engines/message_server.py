@@ -12,7 +12,7 @@ from queue import Empty
 from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import FAILURES, CallFailed, Event, ReplyArrived
+from fedtopics.engines.connections import FAILURES, CallFailed, Incoming, ReplyArrived
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.message_roster import LOOK, MessageMember, Roster
 from fedtopics.engines.messages import Carrier, from_message, to_message
@@ -56,7 +56,7 @@ class MessageServer:
         """Itself: see `get`."""
         return self
 
-    def get(self, *, timeout: float) -> Event:
+    def get(self, *, timeout: float) -> Incoming:
         """Take the next event; raise `Empty` if nothing happens for so many seconds."""
         events = self._roster.events
         ends = time.monotonic() + timeout

@@ -29,11 +29,11 @@ from fedtopics.engines.rounds import RemoteClients
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.doctor import why_not
-from fedtopics.federation.participant import OnEvent, Participation
+from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.files import write_durably
+from fedtopics.methods.events import Allowed, Finished, Listening, OnEvent
 from fedtopics.methods.registry import versions
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
@@ -89,7 +89,7 @@ def serve(
     def open_door(run: RunFolder) -> None:
         port = server.start()
         at = join_address(split_address(listen)[0], port)
-        run.event("listening", address=at, clients=list(study.clients))
+        run.event(Listening(at, list(study.clients)))
         if on_listen is not None:
             on_listen(server)
 
@@ -146,16 +146,12 @@ def _conduct(
     run = RunFolder(out, study.identity(begun), study.checkpoint_every, resume, on_event, pause)
     reason, again = "", False
     try:
-        write_durably(out / "study.toml", study.to_toml().encode())
-        run.event("study", **study.described)
-        if begun is not None and begun.model is not None and not resume:
-            run.event("continued", **begun.origin)
+        run.describe(study, begun)
         open_door(run)
         model = half.train(RemoteClients(connections, _rules(study), run.event), run)
-        model = model if begun is None else begun.credited(model)
-        model = run.save(model)
+        model = run.save(model if begun is None else begun.credited(model))
         received = connections.send_model(_files(model), MODEL_PATIENCE)
-        run.event("finished", received=received)
+        run.event(Finished(received))
         return model
     except FedTopicsError as error:
         again = isinstance(error, FederationError)  # too few clients
@@ -254,9 +250,9 @@ class GrpcParticipation(Participation):
         try:
             if self._dry_run:
                 self.look(look(*who))
-                self.tell("allowed")
+                self.notify(Allowed())
             else:
-                Client(*who, self, self.tell).run()
+                Client(*who, self, self.notify).run()
         finally:
             self.close()
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,12 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
+from fedtopics.methods.events import Embedding, Event, Finished, OnEvent
 from fedtopics.methods.plan import Site
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.corpus import Corpus
-
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 def train(
@@ -86,32 +86,22 @@ def train(
     folder = None if out is None else Path(out)
     half = study.server_half(begun)
     run = RunFolder(folder, study.identity(begun), study.checkpoint_every, resume, on_event)
-    run.event("study", **study.described)
-    if begun is not None and begun.model is not None and not resume:
-        run.event("continued", **begun.origin)
-    if folder is not None:
-        (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
-    ledgers = {
-        name: Ledger(study.method.method_name, study.fingerprint, ledger_path(folder, name))
-        for name in documents
-    }
-    try:
+    with ExitStack() as files:
+        files.callback(run.close)
+        run.describe(study, begun)
+        ledgers = {name: _ledger(study, name, folder) for name in documents}
+        for ledger in ledgers.values():
+            files.callback(ledger.close)
         if folder is not None:
             _check_documents(run, documents)
         doors = {}
         for name, corpus in documents.items():
-            own = None if folder is None else client_folder(folder, name)
             policy = rules.get(name, Policy())
-            doors[name] = _door(study, name, corpus, policy, ledgers[name], own, on_event)
+            doors[name] = _door(study, name, corpus, policy, ledgers[name], folder, on_event)
         model = half.train(LocalClients(doors), run)
-        model = model if begun is None else begun.credited(model)
-        model = run.save(model)
-        run.event("finished")
+        model = run.save(model if begun is None else begun.credited(model))
+        run.event(Finished())
         return model
-    finally:
-        run.close()
-        for ledger in ledgers.values():
-            ledger.close()
 
 
 def corpora_by_name(clients: Any) -> dict[str, Corpus]:
@@ -174,21 +164,14 @@ def _digest(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def ledger_path(folder: Path | None, client: str) -> Path | None:
-    """Where a client's ledger is in a simulation's run folder."""
-    return None if folder is None else client_folder(folder, client) / "ledger.jsonl"
-
-
 def client_folder(folder: Path, client: str) -> Path:
-    """Where a client keeps what is its own in a simulation's run folder."""
+    """Where a client keeps its files in a simulation's run folder."""
     return folder / "clients" / client
 
 
-def _corpus(name: str, data: Any) -> Corpus:
-    try:
-        return Corpus.of(data)
-    except InputError as error:
-        raise type(error)(f"Client {name!r}: {error}") from None
+def _ledger(study: Study, client: str, folder: Path | None) -> Ledger:
+    path = None if folder is None else client_folder(folder, client) / "ledger.jsonl"
+    return Ledger(study.method.method_name, study.fingerprint, path)
 
 
 def _door(
@@ -200,15 +183,18 @@ def _door(
     folder: Path | None,
     on_event: OnEvent | None,
 ) -> Door:
-    notify = on_event or (lambda _: None)
-    embedding_model = study.clients[name].embedding_model
+    def notify(event: Event) -> None:
+        if on_event is not None:
+            on_event(event.plain())
 
     def on_progress(done: int, documents: int) -> None:
-        notify({"event": "embedding", "client": name, "done": done, "documents": documents})
+        notify(Embedding(done, documents, name))
 
+    embedding_model = study.clients[name].embedding_model
     try:
         corpus = study.embedded(corpus, embedding_model, on_progress)
     except InputError as error:
         raise type(error)(f"Client {name!r}: {error}") from None
-    site = Site(name, corpus, policy, folder, notify, embedding_model)
+    place = None if folder is None else client_folder(folder, name)
+    site = Site(name, corpus, policy, place, notify, embedding_model)
     return Door(name, study.client_half(site), policy, ledger)

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from fedtopics.extras import require
+from fedtopics.methods.events import OnEvent
 
 Event = Mapping[str, Any]
-OnEvent = Callable[[dict[str, Any]], None]
 WRITTEN = ("round", "validation", "vocabulary", "candidate", "finished")
 AT_FIRST = ("vocabulary", "candidate")  # a resumed run tells them again
 FLUSH = 5.0  # seconds between two messages to MLflow

@@ -170,7 +170,7 @@ class _Client:
 
         part = Participation.of(name, data, out, _Log(name, out))
         versions = VERSION, method_versions()
-        self.answer = MessageClient(name, part, versions, part.tell, folder / "journal").answer
+        self.answer = MessageClient(name, part, versions, part.notify, folder / "journal").answer
         self.close = part.close
 
 

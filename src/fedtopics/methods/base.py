@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import Template
+from fedtopics.methods.events import Event, RoundReport
 from fedtopics.model.topic_model import TopicModel
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class Clients(Protocol):
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
-    ) -> tuple[T, dict[str, Any]]:
+    ) -> tuple[T, RoundReport]:
         """Do a round's exchanges, all of them with the same clients.
 
         A client that is lost between two exchanges leaves sums that belong to no common state:
@@ -112,8 +113,8 @@ class Clients(Protocol):
         Returns
         -------
         result : what `work` returned
-        report : dict
-            For the run's events: whose replies counted, whose did not and why.
+        report : RoundReport
+            Whose replies counted, whose did not and why.
         """
 
 
@@ -162,5 +163,5 @@ class Run(Protocol):
     def checkpoint(self, state: Checkpoint) -> None:
         """Keep a state."""
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, event: Event) -> None:
         """Write down what happened."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from fedtopics.methods.events import Event
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
@@ -75,6 +76,6 @@ class Site:
     corpus: Corpus
     policy: Limits
     folder: Path | None = None
-    notify: Callable[[dict[str, Any]], None] = lambda _: None
+    notify: Callable[[Event], None] = lambda _: None
     embedding_model: str | None = None
     growing: Follow | None = None

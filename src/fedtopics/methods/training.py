@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Checkpoint, Clients, Run
+from fedtopics.methods.events import RoundEnded, RoundFacts, RoundReport, Stopped, Validation
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.stop_rules import Progress, why_stop
@@ -34,8 +35,7 @@ class Step(Generic[State]):
     Parameters
     ----------
     state : State
-    facts : mapping
-        For the round's event: with ``documents`` and ``loss`` where there are any.
+    facts : RoundFacts
     change : float
         Of what is trained, relative to its norm; infinite where it is not measured.
     idle, coherence, coherence_before
@@ -45,7 +45,7 @@ class Step(Generic[State]):
     """
 
     state: State
-    facts: Mapping[str, Any]
+    facts: RoundFacts
     change: float = np.inf
     idle: int = 0
     coherence: float = np.nan
@@ -78,7 +78,7 @@ def iterate(
     rounds: Rounds[State],
     state: State,
     numbers: Iterable[int],
-    ends: Callable[[Step[State], int, Mapping[str, Any]], bool] | None = None,
+    ends: Callable[[Step[State], int, RoundReport], bool] | None = None,
 ) -> State:
     """Go through rounds; return the last state.
 
@@ -242,7 +242,7 @@ class Program(ABC, Generic[Settings, State]):
         course: Course,
         step: Step[State],
         round_: int,
-        report: Mapping[str, Any],
+        report: RoundReport,
     ) -> bool:
         """Write a round down; say whether it is the last."""
         course.round = round_
@@ -251,7 +251,7 @@ class Program(ABC, Generic[Settings, State]):
             raise StudyError(f"The loss of round {round_} is no number; lower learning_rate.")
         for name, content in step.files.items():
             run.keep(name, content)
-        run.event("round", **{"round": round_, **step.facts, **report})
+        run.event(RoundEnded(round_, step.facts, report))
         self._validate(agreement, run, course, step.state)
         waited = {"validations_without_gain": course.waited, "best_loss": course.best_loss}
         reason = why_stop(step.progress(round_, **waited), self.stops)
@@ -259,7 +259,7 @@ class Program(ABC, Generic[Settings, State]):
         if self.saves_every_round or reason or run.due(round_):
             self._save(run, course, step.state)
         if reason:
-            run.event("stopped", round=round_, reason=reason)
+            run.event(Stopped(round_, reason))
         return course.stopped
 
     def _validate(self, agreement: Agreement, run: Run, course: Course, state: State) -> None:
@@ -267,7 +267,7 @@ class Program(ABC, Generic[Settings, State]):
         if found is None:
             return
         loss, documents = found
-        run.event("validation", round=course.round, loss=loss, documents=documents)
+        run.event(Validation(course.round, loss, documents))
         if loss < course.best_loss:
             course.best, course.best_loss, course.waited = self.best(state), loss, 0
         else:

@@ -14,6 +14,7 @@ from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.clusters import moments_about
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.discriminative.settings import SeparationSettings
+from fedtopics.methods.events import Candidate, Event
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.training import iterate
 
@@ -26,7 +27,7 @@ def with_number(
     settings: Settings,
     origin: Numbers,
     seed: int,
-    notify: Callable[..., None],
+    notify: Callable[[Event], None],
 ) -> Settings:
     """Choose the number of clusters by how well those of two halves of the documents agree.
 
@@ -35,8 +36,8 @@ def with_number(
 
     Parameters
     ----------
-    notify : function ("candidate", n_components=, agreement=)
-        Called with the agreement of each number, from 0 (by chance) to 1.
+    notify : function (Event)
+        Called with a `Candidate` for each number.
 
     Returns
     -------
@@ -61,7 +62,7 @@ def with_number(
             split = iterate(agreement, separation, Split.of(first), numbers).best()
             clusterings.append(separation.direct(split).weights())
         scores[number] = _agreement(agreement, origin, *clusterings)
-        notify("candidate", n_components=number, agreement=scores[number])
+        notify(Candidate(number, scores[number]))
     best = max(scores, key=lambda number: scores[number], default=settings.n_components)
     return settings.model_copy(update={"n_components": best})
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
 from fedtopics.metrics import cosines
@@ -54,7 +55,7 @@ class FLDAState:
     coherence: float = -1.0
     threshold: float = 0.0
     seen: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[RoundFacts] = field(default_factory=list)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Turn into an array of JSON."""
@@ -187,7 +188,7 @@ def _first(words: Mapping[str, float], n_words: int) -> dict[str, float]:
 
 def what_happened(
     before: FLDAState, after: FLDAState, local: Mapping[str, Local], n_topics: int
-) -> dict[str, Any]:
+) -> RoundFacts:
     """Return a round as its event and the history of a model have it: its largest topics.
 
     New is what is among them and was not there at all; vanished, what was and is not any more.

@@ -27,6 +27,7 @@ from fedtopics.inference.clusters import AdapterShape, Contrastive
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.clusters import ClusterProgram, find_moments
+from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.fsccl.training import Trained, network
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
@@ -62,7 +63,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         mean: dict[str, NDArray[Any]] = {
             name: total / documents for name, total in found["weights"].items()
         }
-        facts = {"loss": found["loss"] / documents, "documents": documents}
+        facts: RoundFacts = {"loss": found["loss"] / documents, "documents": documents}
         return Step({"origin": state["origin"], **mean}, facts)
 
     def save(self, state: Arrays) -> Arrays:

@@ -34,6 +34,7 @@ from fedtopics.methods.base import Run
 from fedtopics.methods.clusters import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.method import start_separation
+from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
 from fedtopics.methods.fstc.network import network_of, shape_of
 from fedtopics.methods.fstc.settings import FSTCSettings
@@ -82,7 +83,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
 
     def exchange(
         self, agreement: Agreement, state: Arrays, round_: int
-    ) -> tuple[Arrays, dict[str, Any]]:
+    ) -> tuple[Arrays, RoundFacts]:
         """Let the clients train (Algorithm 2, steps 4 to 9); return what the next round needs."""
         network = {n.removeprefix("network/"): a for n, a in state.items() if "network/" in n}
         reply = agreement.sum(
@@ -105,7 +106,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         self,
         agreement: Agreement,
         state: Arrays,
-        found: tuple[Arrays, dict[str, Any]],
+        found: tuple[Arrays, RoundFacts],
         round_: int,
     ) -> Step[Arrays]:
         """Take the mean centres."""

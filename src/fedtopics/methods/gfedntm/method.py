@@ -19,6 +19,7 @@ import numpy as np
 from fedtopics.methods.aggregation import ServerOptimizer
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
+from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.final import describe
 from fedtopics.methods.gfedntm.exchange import client_weights, exchange_of, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
@@ -88,7 +89,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
             part = max(1 - done / self.settings.max_rounds, SLOWEST)
         state.optimizer.step(found.gradients, found.documents, part)
         state.average(found.sums, found.documents)
-        facts = {"loss": found.loss / found.documents, "documents": found.documents}
+        facts: RoundFacts = {"loss": found.loss / found.documents, "documents": found.documents}
         if not measured:
             return Step(state, facts)
         moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())
