@@ -66,6 +66,7 @@ def server(
     """
     from fedtopics.federation.server import serve
     from fedtopics.federation.study import Study
+    from fedtopics.methods.warm_start import usual_words
     from fedtopics.model.topic_model import TopicModel
 
     if insecure == (authority is not None):
@@ -74,7 +75,9 @@ def server(
         raise click.UsageError("--vocabulary goes with --start MODEL.")
     plan = Study.read(study)
     known = None if started is None else TopicModel.from_pretrained(started)
-    words: Words = "agree" if known is None else vocabulary or plan.usual_words(known)
+    words: Words = (
+        "agree" if known is None else vocabulary or usual_words(known, plan.method, plan.text)
+    )
     identity = None if authority is None else _server_identity(authority)
     folder = out or Path("runs") / plan.name
     with ServerNews() as news, tracked(track, folder, _print_event if as_json else news) as tell:

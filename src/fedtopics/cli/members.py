@@ -178,8 +178,9 @@ class ClientNews:
 
     def _offer(self, event: dict[str, Any]) -> None:
         study = event["study"]
+        network = f" with {study.method.network}" if hasattr(study.method, "network") else ""
         say(
-            f"The server's study {study.fingerprint}: {study.title}, "
+            f"The server's study {study.fingerprint}: {study.registration.name}{network}, "
             f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
         )
         table = Table(title="What it asks for", title_justify="left", show_lines=True)

@@ -41,13 +41,16 @@ def continue_(
     """
     from fedtopics.federation.simulation import train
     from fedtopics.federation.study import Study
+    from fedtopics.methods.warm_start import usual_words
     from fedtopics.model.topic_model import TopicModel
 
     plan = Study.read(study)
-    plan = plan if rounds is None else plan.with_rounds(rounds)
+    if rounds is not None:
+        method = plan.method.model_copy(update={"max_rounds": rounds})
+        plan = plan.model_copy(update={"method": method})
     known = TopicModel.from_pretrained(model)
     folder = out or Path("runs") / f"{plan.name}-continued"
-    words = vocabulary or plan.usual_words(known)
+    words = vocabulary or usual_words(known, plan.method, plan.text)
     with RoundProgress() as display, tracked(track, folder, display) as tell:
         found = train(plan, out=folder, resume=resume, on_event=tell, start=known, vocabulary=words)
     print_topics(found, 8)

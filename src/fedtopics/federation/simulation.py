@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -60,13 +61,9 @@ def train(
     start : TopicModel, (beta, words) or WarmStart, optional
         A model or topics to begin with, if the method can.
     vocabulary : {"agree", "keep"}
-        Of a model to begin with. "keep": it is trained further as it is, with its own words; no
-        words leave the clients, and its rounds count on. "agree": the clients agree on words anew,
-        and its topics are carried over word by word. See docs/models-live-on.md.
-
-    Returns
-    -------
-    TopicModel
+        Of a model to begin with. "keep": it is trained further with its own words, none leave the
+        clients, and its rounds count on. "agree": the clients agree on words anew, and its topics
+        are carried over word by word. See docs/models-live-on.md.
 
     Raises
     ------
@@ -77,31 +74,65 @@ def train(
     if resume and out is None:
         raise RunError("There is no folder of a run to resume; name it with out.")
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
-    rules = policies if policies is not None else study.policies()
-    study = study.with_clients(documents)
-    asked = study.method.method_name, study.method.max_rounds
-    for name, corpus in documents.items():
-        rules.get(name, Policy()).check_study(name, *asked, len(corpus))
+    policies = study.policies() if policies is None else policies
+    rules = {name: policies.get(name, Policy()) for name in documents}
+    simulation = _Simulation(study.with_clients(documents), documents, rules, on_event)
     begun = None if start is None else WarmStart.of(start, vocabulary)
-    folder = None if out is None else Path(out)
-    half = study.server_half(begun)
-    run = RunFolder(folder, study.identity(begun), study.checkpoint_every, resume, on_event)
-    with ExitStack() as files:
-        files.callback(run.close)
-        run.describe(study, begun)
-        ledgers = {name: _ledger(study, name, folder) for name in documents}
-        for ledger in ledgers.values():
-            files.callback(ledger.close)
-        if folder is not None:
-            _check_documents(run, documents)
-        doors = {}
-        for name, corpus in documents.items():
-            policy = rules.get(name, Policy())
-            doors[name] = _door(study, name, corpus, policy, ledgers[name], folder, on_event)
-        model = half.train(LocalClients(doors), run)
-        model = run.save(model if begun is None else begun.credited(model))
-        run.event(Finished())
-        return model
+    return simulation.train(None if out is None else Path(out), resume, begun)
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """A study and its clients' documents, all in this process."""
+
+    study: Study
+    documents: Mapping[str, Corpus]
+    policies: Mapping[str, Policy]
+    on_event: OnEvent | None
+
+    def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
+        """Do the rounds; write what a run's folder has."""
+        study, method = self.study, self.study.method
+        for name, corpus in self.documents.items():
+            asked = method.method_name, method.max_rounds, len(corpus)
+            self.policies[name].check_study(name, *asked)
+        half = study.server_half(start)
+        identity = study.identity(start)
+        run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
+        with ExitStack() as files:
+            files.callback(run.close)
+            run.describe(study, start)
+            ledgers = {name: self._ledger(name, folder) for name in self.documents}
+            for ledger in ledgers.values():
+                files.callback(ledger.close)
+            if folder is not None:
+                _check_documents(run, self.documents)
+            doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
+            model = half.train(LocalClients(doors), run)
+            model = run.save(model if start is None else start.credited(model))
+            run.event(Finished())
+            return model
+
+    def _ledger(self, name: str, folder: Path | None) -> Ledger:
+        path = None if folder is None else client_folder(folder, name) / "ledger.jsonl"
+        return Ledger(self.study.method.method_name, self.study.fingerprint, path)
+
+    def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
+        def on_progress(done: int, documents: int) -> None:
+            self._notify(Embedding(done, documents, name))
+
+        embedding_model = self.study.clients[name].embedding_model
+        try:
+            corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
+        except InputError as error:
+            raise type(error)(f"Client {name!r}: {error}") from None
+        policy, place = self.policies[name], folder and client_folder(folder, name)
+        site = Site(name, corpus, policy, place, self._notify, embedding_model)
+        return Door(name, self.study.client_half(site), policy, ledger)
+
+    def _notify(self, event: Event) -> None:
+        if self.on_event is not None:
+            self.on_event(event.plain())
 
 
 def corpora_by_name(clients: Any) -> dict[str, Corpus]:
@@ -167,34 +198,3 @@ def _digest(corpus: Corpus) -> str:
 def client_folder(folder: Path, client: str) -> Path:
     """Where a client keeps its files in a simulation's run folder."""
     return folder / "clients" / client
-
-
-def _ledger(study: Study, client: str, folder: Path | None) -> Ledger:
-    path = None if folder is None else client_folder(folder, client) / "ledger.jsonl"
-    return Ledger(study.method.method_name, study.fingerprint, path)
-
-
-def _door(
-    study: Study,
-    name: str,
-    corpus: Corpus,
-    policy: Policy,
-    ledger: Ledger,
-    folder: Path | None,
-    on_event: OnEvent | None,
-) -> Door:
-    def notify(event: Event) -> None:
-        if on_event is not None:
-            on_event(event.plain())
-
-    def on_progress(done: int, documents: int) -> None:
-        notify(Embedding(done, documents, name))
-
-    embedding_model = study.clients[name].embedding_model
-    try:
-        corpus = study.embedded(corpus, embedding_model, on_progress)
-    except InputError as error:
-        raise type(error)(f"Client {name!r}: {error}") from None
-    place = None if folder is None else client_folder(folder, name)
-    site = Site(name, corpus, policy, place, notify, embedding_model)
-    return Door(name, study.client_half(site), policy, ledger)

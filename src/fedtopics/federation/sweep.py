@@ -179,8 +179,8 @@ class _Trainings:
         self._folder = out / "models" / self._identity
         self._training, self._tested = {}, {}
         for name, corpus in documents.items():
-            own_model = self._study.clients[name].embedding_model
-            embedded = self._study.embedded(corpus, own_model)
+            embedding_model = self._study.clients[name].embedding_model
+            embedded = self._study.embedded(corpus, embedding_model)
             rows, held_out = _held_out(study, name, corpus)
             self._training[name] = embedded.take(rows)
             self._tested[name] = embedded.take(held_out)

@@ -93,7 +93,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
             return document_embeddings(
                 Corpus.of(list(shorten(texts, self.settings.deletion, view))),
                 self.settings.embedding,
-                own_model=self.site.embedding_model,
+                embedding_model=self.site.embedding_model,
                 on_progress=on_progress,
             )
         except FedTopicsError as error:

@@ -65,7 +65,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._encoder: EncoderNetwork | None = None
         if self.settings.fine_tune:
             try:
-                self._encoder = encoder_to_train(self._corpus, self.settings, self._own_model)
+                self._encoder = encoder_to_train(self._corpus, self.settings, self._embedding_model)
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
 
@@ -206,19 +206,19 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         """Return what represents documents to the server's model; the last are kept."""
         settings = self.settings
         own = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
-        model = self._own_model or settings.embedding.model
+        model = self._embedding_model or settings.embedding.model
         encoder = TunedEncoder(model, settings.max_length, own)
         key = encoder.fingerprint, weights["origin"].tobytes()
         if self._tuned[0] != key:
             texts = replace(self._corpus, embeddings=None)
             embedded = document_embeddings(
-                texts, settings.embedding, own_model=self._own_model, encoder=encoder
+                texts, settings.embedding, embedding_model=self._embedding_model, encoder=encoder
             )
             self._tuned = key, centred(embedded[self.known], weights["origin"])
         return self._tuned[1]
 
     @property
-    def _own_model(self) -> str | None:
+    def _embedding_model(self) -> str | None:
         return self.site.embedding_model
 
     @property

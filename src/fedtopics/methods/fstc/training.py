@@ -120,7 +120,7 @@ class EncodedInputs:
 
 
 def encoder_to_train(
-    corpus: Corpus, settings: FSTCSettings, own_model: str | None
+    corpus: Corpus, settings: FSTCSettings, embedding_model: str | None
 ) -> EncoderNetwork:
     """Load the encoder that is to be trained on a client's texts, or say why it cannot be.
 
@@ -129,7 +129,7 @@ def encoder_to_train(
     corpus : Corpus
         With the embeddings of the untrained encoder.
     settings : FSTCSettings
-    own_model : str, optional
+    embedding_model : str, optional
         Where the client has the study's model.
 
     Raises
@@ -141,7 +141,7 @@ def encoder_to_train(
     FedTopicsError
         If sentence-transformers is not installed.
     """
-    model, dimension = own_model or settings.embedding.model, settings.embedding.dimension
+    model, dimension = embedding_model or settings.embedding.model, settings.embedding.dimension
     encoder = encoder_network(model, settings.max_length)
     if encoder.dimension != dimension:
         raise StudyError(
