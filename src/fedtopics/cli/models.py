@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedtopics.cli.display import RoundProgress, print_json, print_topics, say
-from fedtopics.cli.options import FOLDER, as_json, tracked, tracked_option, vocabulary_option
-from fedtopics.cli.report import write_beside
+from fedtopics.cli import options
+from fedtopics.cli.display import RoundProgress, print_json, say
+from fedtopics.cli.options import FOLDER
+from fedtopics.cli.report import show_run
 
 if TYPE_CHECKING:
     from fedtopics.methods.warm_start import Words
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 @click.argument("model", type=FOLDER)
 @click.option("--study", type=FOLDER, required=True, help="The study file.")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds more.  [default: as the study says]")
-@vocabulary_option
+@options.vocabulary
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME-continued]")
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
-@tracked_option
+@options.resume
+@options.track
 def continue_(
     model: Path,
     study: Path,
@@ -51,30 +52,24 @@ def continue_(
     known = TopicModel.from_pretrained(model)
     folder = out or Path("runs") / f"{plan.name}-continued"
     words = vocabulary or usual_words(known, plan.method, plan.text)
-    with RoundProgress() as display, tracked(track, folder, display) as tell:
-        found = train(plan, out=folder, resume=resume, on_event=tell, start=known, vocabulary=words)
-    print_topics(found, 8)
-    say(f"\nThe run is in {folder}.")
-    write_beside(folder)
+    with RoundProgress() as display, options.tracked(track, folder, display) as on_event:
+        found = train(
+            plan, out=folder, resume=resume, on_event=on_event, start=known, vocabulary=words
+        )
+    show_run(found, folder)
     say(f"What changed:  fedtopics compare {model} {folder}/model")
 
 
 @click.command()
 @click.argument("model_a", type=FOLDER)
 @click.argument("model_b", type=FOLDER)
-@click.option(
-    "--words",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="First words of a topic that are shown, and told apart.",
-)
+@options.words
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, min_open=True),
     help="Cosine from which topics are the same.  [default: found from the models]",
 )
-@as_json
+@options.as_json
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
 ) -> None:

@@ -7,11 +7,17 @@ from typing import Any
 
 import click
 
+from fedtopics.cli import options
 from fedtopics.cli.display import print_json, say
-from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.cli.options import FOLDER
 
 pki_folder = click.option(
-    "--pki", "folder", type=FOLDER, default="pki", show_default=True, help="The authority's folder."
+    "--pki",
+    "folder",
+    type=FOLDER,
+    default="pki",
+    show_default=True,
+    help="The authority's folder.",
 )
 days = click.option(
     "--days",
@@ -152,7 +158,7 @@ def sign(request_path: Path, folder: Path, days: int) -> None:
 
 @group.command()
 @click.argument("folder", type=FOLDER)
-@as_json
+@options.as_json
 def show(folder: Path, as_json: bool) -> None:
     """Say whose identity a folder is, until when, and its fingerprints.
 

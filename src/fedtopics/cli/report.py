@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from fedtopics.cli.display import say, status
+from fedtopics.cli.display import print_topics, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import FedTopicsError
+
+if TYPE_CHECKING:
+    from fedtopics.model.topic_model import TopicModel
 
 
 @click.command()
@@ -44,6 +48,14 @@ def report(
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
         say("It has beginnings of documents: do not share it.")
+
+
+def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
+    """Show what a run that is done has led to; write its report."""
+    if not quiet:
+        print_topics(model, 8)
+        say(f"\nThe run is in {folder}, the model in {folder}/model.")
+    write_beside(folder, quiet)
 
 
 def write_beside(run: Path, quiet: bool = False) -> None:

@@ -48,9 +48,9 @@ def server_app(study: str | Path) -> ServerApp:
     from flwr.serverapp import ServerApp
 
     def work(grid: Grid, context: Context) -> None:
-        from fedtopics.cli.display import print_topics, say
+        from fedtopics.cli.display import say
         from fedtopics.cli.members import ServerNews
-        from fedtopics.cli.report import write_beside
+        from fedtopics.cli.report import show_run
         from fedtopics.federation.server import lead
         from fedtopics.federation.study import Study
 
@@ -63,9 +63,7 @@ def server_app(study: str | Path) -> ServerApp:
         except FedTopicsError as error:
             say(f"fedtopics: {error}")
             raise
-        print_topics(model, 8)
-        say(f"\nThe run is in {out}, the model in {out}/model.")
-        write_beside(out)
+        show_run(model, out)
 
     app = ServerApp()
     app.main()(work)

@@ -216,11 +216,13 @@ class WarmStart:
         return topics
 
 
-def usual_words(model: TopicModel, settings: TopicSettings, text: TextRules) -> Words:
-    """Return whether a model to start from keeps its words, if nobody says so.
+def usual_words(model: TopicModel | None, settings: TopicSettings, text: TextRules) -> Words:
+    """Return whether a model to start from, if there is one, keeps its words by default.
 
     It does if the study has its method, and its rules by which texts become words.
     """
+    if model is None:
+        return "agree"
     same = model.info.get("method") == settings.method_name and model.text == text
     return "keep" if same else "agree"
 
