@@ -46,9 +46,7 @@ def continue_(
     from fedtopics.model.topic_model import TopicModel
 
     plan = Study.read(study)
-    if rounds is not None:
-        method = plan.method.model_copy(update={"max_rounds": rounds})
-        plan = plan.model_copy(update={"method": method})
+    plan = plan if rounds is None else plan.with_rounds(rounds)
     known = TopicModel.from_pretrained(model)
     folder = out or Path("runs") / f"{plan.name}-continued"
     words = vocabulary or usual_words(known, plan.method, plan.text)

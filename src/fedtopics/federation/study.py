@@ -161,6 +161,11 @@ class Study(BaseModel):
         content = json.dumps(self.agreed, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
+    def with_rounds(self, rounds: int) -> Study:
+        """Return the study of so many rounds."""
+        method = self.method.model_copy(update={"max_rounds": rounds})
+        return self.model_copy(update={"method": method})
+
     def identity(self, start: WarmStart | None = None) -> str:
         """Return what identifies a run: it is resumed with the same study and start alone."""
         return self.fingerprint + ("" if start is None else f"-{start.fingerprint}")
