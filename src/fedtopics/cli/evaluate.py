@@ -68,7 +68,7 @@ def evaluate(
     from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
 
-    found = TopicModel.from_pretrained(model)
+    loaded = TopicModel.from_pretrained(model)
     corpus = Corpus.read(data, Columns(**columns))
     if columns["label"] is None:
         corpus = replace(corpus, labels=None)  # a column that happens to be called so
@@ -82,7 +82,12 @@ def evaluate(
             shown.update(f"Embeddings of {done:,} of {documents:,} documents")
 
         scores = score(
-            found, corpus, by=by, lambda_=lambda_, embedding_model=embedding_model, on_progress=tell
+            loaded,
+            corpus,
+            by=by,
+            lambda_=lambda_,
+            embedding_model=embedding_model,
+            on_progress=tell,
         )
     if as_json:
         print_json(scores)

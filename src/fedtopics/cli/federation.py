@@ -75,8 +75,8 @@ def server(
     if vocabulary is not None and started is None:
         raise click.UsageError("--vocabulary goes with --start MODEL.")
     plan = Study.read(study)
-    known = None if started is None else TopicModel.from_pretrained(started)
-    words = vocabulary or usual_words(known, plan.method, plan.text)
+    start = None if started is None else TopicModel.from_pretrained(started)
+    words = vocabulary or usual_words(start, plan.method, plan.text)
     identity = None if authority is None else _server_identity(authority)
     folder = out or Path("runs") / plan.name
     news = ServerNews()
@@ -89,7 +89,7 @@ def server(
             resume=resume,
             on_event=on_event,
             on_listen=None if as_json else news.watch,
-            start=known,
+            start=start,
             vocabulary=words,
         )
     show_run(model, folder, quiet=as_json)
@@ -138,21 +138,22 @@ def client(
     from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
 
-    who = _client_name(identity, name, insecure)
+    client_name = _client_name(identity, name, insecure)
     rules = Policy.read(policy) if policy else Policy()
     kinds = Columns(rounds=columns.pop("round"), **columns)
-    news = ClientNews(who)
+    news = ClientNews(client_name)
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
     growing = (
         Follow(data, kinds, lambda reason: tell(Unreadable(reason).plain())) if follow else None
     )
     corpus = growing() if growing else Corpus.read(data, kinds)
     part = GrpcParticipation(
-        address, identity, corpus, rules, out, who, tell, dry_run, embedding_model, growing
+        address, identity, corpus, rules, out, client_name, tell, dry_run, embedding_model, growing
     )
     with news:
         if not as_json:
-            say(f"{who}: {len(corpus):,} documents, {corpus.n_empty:,} of them empty; they stay.")
+            empty = f"{corpus.n_empty:,} of them empty"
+            say(f"{client_name}: {len(corpus):,} documents, {empty}; they stay.")
         part.run()
         if not dry_run:
             write_beside(part.out, quiet=as_json)

@@ -126,23 +126,23 @@ def topics(
 
     if as_json and format_ not in (None, "json"):
         raise click.UsageError(f"--json and --format {format_} exclude each other.")
-    found = TopicModel.from_pretrained(model)
+    loaded = TopicModel.from_pretrained(model)
     by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
     chosen = "json" if as_json else format_ or by_name
     if chosen == "table" and out is None:
-        print_topics(found, words, lambda_)
+        print_topics(loaded, words, lambda_)
         return
     if chosen == "table":
-        text = "".join(f"{line}\n" for line, _ in topic_lines(found, words, lambda_))
+        text = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
     elif chosen == "json":
-        text = json_text(found.get_topic_info(words, lambda_))
+        text = json_text(loaded.get_topic_info(words, lambda_))
     else:
-        text = (as_csv if chosen == "csv" else as_markdown)(found, words, lambda_)
+        text = (as_csv if chosen == "csv" else as_markdown)(loaded, words, lambda_)
     if out is None:
         click.echo(text, nl=False)
     else:
         out.write_text(text, encoding="utf-8")
-        say(f"{found.n_topics} topics are in {out}.")
+        say(f"{loaded.n_topics} topics are in {out}.")
 
 
 @click.command()
@@ -166,14 +166,14 @@ def transform(
     from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
 
-    found = TopicModel.from_pretrained(model)
+    loaded = TopicModel.from_pretrained(model)
     corpus = Corpus.read(file, Columns(**columns))
     with status("Finding topics") as shown:
 
         def tell(done: int, documents: int) -> None:
             shown.update(f"Embeddings of {done:,} of {documents:,} documents")
 
-        unknown = found.write_theta(found.embedded(corpus, embedding_model, tell), out)
+        unknown = loaded.write_theta(loaded.embedded(corpus, embedding_model, tell), out)
     say(
         f"{len(corpus):,} documents to {out}; {unknown:,} have nothing that the "
         f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."

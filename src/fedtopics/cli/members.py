@@ -38,7 +38,7 @@ class ServerNews:
         self._rounds = 0
         self._counted: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
-        self._told = 0.0
+        self._last_line = 0.0
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
 
     def __enter__(self) -> ServerNews:
@@ -59,13 +59,13 @@ class ServerNews:
         if kind == "round":
             self._round = event
             self._counted.update(event["clients"])
-            self._tell_round(event)
+            self._show_round(event)
         elif kind == "training":
             self._rounds = event["rounds"]
         elif sentence := _sentence(event):
             say(sentence)
 
-    def _tell_round(self, event: dict[str, Any]) -> None:
+    def _show_round(self, event: dict[str, Any]) -> None:
         for client, reason in event["missing"].items():
             if self._missing.get(client) != reason:
                 say(f"round {event['round']} without {client}: {reason}")
@@ -74,8 +74,8 @@ class ServerNews:
             say(topic_news(event))
             return
         last = event["round"] == self._rounds
-        if not console.is_terminal and (last or time.monotonic() - self._told > QUIET):
-            self._told = time.monotonic()
+        if not console.is_terminal and (last or time.monotonic() - self._last_line > QUIET):
+            self._last_line = time.monotonic()
             say(f"round {event['round']:,} of {self._rounds:,}: loss {event['loss']:.2f}")
 
     def _table(self) -> Table:
@@ -112,7 +112,7 @@ def _sentence(event: dict[str, Any]) -> str:
         return f"waiting for {away}"
     if kind == "repeated":
         lost = ", ".join(f"{name} ({why})" for name, why in event["missing"].items())
-        return f"round {event['round']} is worked again without {lost}"
+        return f"round {event['round']} is repeated without {lost}"
     if kind == "vocabulary":
         return f"agreed on {event['words']:,} words of {event['documents']:,} documents"
     if kind == "finished":

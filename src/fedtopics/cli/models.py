@@ -47,14 +47,14 @@ def continue_(
 
     plan = Study.read(study)
     plan = plan if rounds is None else plan.with_rounds(rounds)
-    known = TopicModel.from_pretrained(model)
+    start = TopicModel.from_pretrained(model)
     folder = out or Path("runs") / f"{plan.name}-continued"
-    words = vocabulary or usual_words(known, plan.method, plan.text)
+    words = vocabulary or usual_words(start, plan.method, plan.text)
     with RoundProgress() as display, options.tracked(track, folder, display) as on_event:
-        found = train(
-            plan, out=folder, resume=resume, on_event=on_event, start=known, vocabulary=words
+        trained = train(
+            plan, out=folder, resume=resume, on_event=on_event, start=start, vocabulary=words
         )
-    show_run(found, folder)
+    show_run(trained, folder)
     say(f"What changed:  fedtopics compare {model} {folder}/model")
 
 
@@ -80,30 +80,31 @@ def compare(
     from fedtopics.model.topic_model import TopicModel
 
     a, b = (TopicModel.from_pretrained(folder) for folder in (model_a, model_b))
-    found = compared(a, b, words, threshold)
+    comparison = compared(a, b, words, threshold)
     if as_json:
-        print_json(found.plain())
+        print_json(comparison.plain())
     else:
-        _print(found)
+        _print(comparison)
 
 
-def _print(found: Comparison) -> None:
+def _print(comparison: Comparison) -> None:
     say(
-        f"{len(found.pairs)} topics are the same, from a cosine of {found.threshold:.2f} on"
-        + (f"; on average {found.similarity:.2f}" if found.pairs else "")
-        + f". {len(found.new)} are new in B, {len(found.gone)} of A are gone.\n"
-        f"Words: {found.words_common:,} of both, {found.words_new:,} new, "
-        f"{found.words_gone:,} gone.\n"
+        f"{len(comparison.pairs)} topics are the same, "
+        f"from a cosine of {comparison.threshold:.2f} on"
+        + (f"; on average {comparison.similarity:.2f}" if comparison.pairs else "")
+        + f". {len(comparison.new)} are new in B, {len(comparison.gone)} of A are gone.\n"
+        f"Words: {comparison.words_common:,} of both, {comparison.words_new:,} new, "
+        f"{comparison.words_gone:,} gone.\n"
     )
-    if found.pairs:
+    if comparison.pairs:
         say("  A    B  cosine   share of A   of B  words; + new among the first, - gone", "bold")
-    for pair in found.pairs:
+    for pair in comparison.pairs:
         changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.gone]
         say(
             f"{pair.a:>3}  {pair.b:>3}  {pair.similarity:>6.2f}   {pair.share_a:>10.1%} "
             f"{pair.share_b:>6.1%}  {' '.join([*pair.common, *changed])}"
         )
-    for title, topics in (("new in B", found.new), ("gone from A", found.gone)):
+    for title, topics in (("new in B", comparison.new), ("gone from A", comparison.gone)):
         if topics:
             say(f"\n{title}", "bold")
         for topic in topics:

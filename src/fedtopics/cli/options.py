@@ -92,8 +92,8 @@ def tracked(names: Sequence[str], folder: Path, shown: OnEvent) -> Iterator[OnEv
         if name == "tensorboard":
             trackers.append(TensorBoard(folder / "tensorboard", complain))
             continue
-        own = f"sqlite:///{(folder / 'mlflow' / 'mlflow.db').absolute()}"
-        uri = None if os.environ.get("MLFLOW_TRACKING_URI") else own
+        default_uri = f"sqlite:///{(folder / 'mlflow' / 'mlflow.db').absolute()}"
+        uri = None if os.environ.get("MLFLOW_TRACKING_URI") else default_uri
         trackers.append(MLflow(tracking_uri=uri, on_failure=complain))
     with ExitStack() as stack:
         for tracker in trackers:

@@ -66,8 +66,8 @@ def write_beside(run: Path, quiet: bool = False) -> None:
     try:
         news = f"The report:             {write(run)}"
     except Exception as error:
-        known = isinstance(error, (FedTopicsError, OSError))
-        reason = str(error) if known else f"a defect of fedtopics, {type(error).__name__}."
+        expected = isinstance(error, (FedTopicsError, OSError))
+        reason = str(error) if expected else f"a defect of fedtopics, {type(error).__name__}."
         news = f"There is no report: {reason} Try again with: fedtopics report {run}"
     if not quiet:
         say(news)

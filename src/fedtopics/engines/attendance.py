@@ -123,15 +123,15 @@ class Attendance:
         members = self._connections.members
         ends = time.perf_counter() + seconds
         reported: list[str] = []
-        while len(there := self._available(left_out)) < wanted:
+        while len(present := self._available(left_out)) < wanted:
             # Clients left out of a round are taken back when it is not possible without them.
-            if len(there) + len(left_out) >= wanted:
+            if len(present) + len(left_out) >= wanted:
                 left_out.clear()
                 continue
-            away = {name: m.state for name, m in members.items() if name not in there}
+            away = {name: m.state for name, m in members.items() if name not in present}
             if list(away.values()) != reported:
                 reported = list(away.values())
-                self._notify(Waiting(number, there, away))
+                self._notify(Waiting(number, present, away))
             self.next_event(min(ends, time.perf_counter() + 1))
             possible = sum(not member.excluded for member in members.values())
             if time.perf_counter() > ends or possible < wanted:

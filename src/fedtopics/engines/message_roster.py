@@ -76,13 +76,13 @@ class Roster:
         if now < self._looked + LOOK:
             return
         self._looked = now
-        there = set(self._carrier.addresses())
+        reachable = set(self._carrier.addresses())
         for member in self.members.values():
-            if member.address and member.address not in there:
+            if member.address and member.address not in reachable:
                 self.leave(member)
         offer = self._proposal.offer(run=self._run)
-        self._next_offer = {a: at for a, at in self._next_offer.items() if a in there}
-        for address in sorted(there):
+        self._next_offer = {a: at for a, at in self._next_offer.items() if a in reachable}
+        for address in sorted(reachable):
             if self._next_offer.get(address, 0.0) <= now:
                 self._next_offer[address] = float("inf")
                 self._carrier.send(address, to_message(wire.Frame(offer=offer)))

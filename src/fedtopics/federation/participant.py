@@ -131,8 +131,8 @@ class Participation:
         self.notify(Offer(study, leaves))
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
-        asked = study.method.method_name, study.method.max_rounds
-        self.policy.check_study(self.name, *asked, documents)
+        requested = study.method.method_name, study.method.max_rounds
+        self.policy.check_study(self.name, *requested, documents)
         needed = study.method.needed_embedding
         if needed is not None:
             check_embeddings(self.corpus, needed, self._embedding_model)

@@ -100,17 +100,17 @@ class RunFolder:
         if not self._resume:
             self.event(Started(self._study))
             return
-        begun = self._check_study(events)
+        started = self._check_study(events)
         cut_half_line(events)
         self._events = events.open("ab", buffering=0)
-        self.event(Resumed(self._study, begun))
+        self.event(Resumed(self._study, started))
 
     def _check_study(self, events: Path) -> float:
         """Refuse a run of another study; return when it began."""
         try:
             with events.open(encoding="utf-8") as file:
                 line = json.loads(file.readline())
-            first, begun = line["study"], float(line["time"])
+            first, started = line["study"], float(line["time"])
         except (ValueError, KeyError, TypeError):
             raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
         if first != self._study:
@@ -119,7 +119,7 @@ class RunFolder:
                 "resume with the study.toml in the run's folder, and with the model that it began "
                 "with, if with one."
             )
-        return begun
+        return started
 
     def describe(self, study: Study, start: WarmStart | None) -> None:
         """Write down which study the run is of, and which model it starts from."""
@@ -145,12 +145,12 @@ class RunFolder:
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
         try:
-            found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
-            if not isinstance(found, dict):
+            content: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
+            if not isinstance(content, dict):
                 raise ValueError
         except ValueError:
             raise RunError(f"{self.folder / name}.json is damaged; begin a new run.") from None
-        return found
+        return content
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left, with a pause between two."""
@@ -232,9 +232,9 @@ class RunFolder:
             return model
         place = self.folder / "model"
         with suppress(ModelError):  # none yet, or half of one
-            known = TopicModel.from_pretrained(place)
-            if np.array_equal(known.beta, model.beta):
-                model = replace(model, labels=known.labels)
+            earlier = TopicModel.from_pretrained(place)
+            if np.array_equal(earlier.beta, model.beta):
+                model = replace(model, labels=earlier.labels)
         model.save_pretrained(place)
         return model
 

@@ -140,16 +140,16 @@ def _conduct(
     open_door: Callable[[RunFolder], None] = lambda _: None,
 ) -> TopicModel:
     """Do the rounds with whoever is connected; send the model."""
-    pause = study.federation.pause
-    begun = None if start is None else WarmStart.of(start, vocabulary)
-    half = study.server_half(begun)
-    run = RunFolder(out, study.identity(begun), study.checkpoint_every, resume, on_event, pause)
+    warm_start = None if start is None else WarmStart.of(start, vocabulary)
+    half = study.server_half(warm_start)
+    identity, pause = study.identity(warm_start), study.federation.pause
+    run = RunFolder(out, identity, study.checkpoint_every, resume, on_event, pause)
     reason, again = "", False
     try:
-        run.describe(study, begun)
+        run.describe(study, warm_start)
         open_door(run)
         model = half.train(RemoteClients(connections, _rules(study), run.event), run)
-        model = run.save(model if begun is None else begun.credited(model))
+        model = run.save(model if warm_start is None else warm_start.credited(model))
         received = connections.send_model(_files(model), MODEL_PATIENCE)
         run.event(Finished(received))
         return model
@@ -235,8 +235,8 @@ class GrpcParticipation(Participation):
             check_loopback(address)
             credentials = None
         else:
-            known = Identity.load(identity, "client")
-            name, credentials = known.name, channel_credentials(known)
+            loaded = Identity.load(identity, "client")
+            name, credentials = loaded.name, channel_credentials(loaded)
         out = None if dry_run else out  # it writes nothing, so no folder is in its way
         super().__init__(name, corpus, policy, out, on_event, embedding_model, growing)
         self._address = join_address(*split_address(address))
@@ -246,13 +246,13 @@ class GrpcParticipation(Participation):
 
     def run(self) -> None:
         """Take part until the model is here; see `Client.run` for what it raises."""
-        who = (self._address, self._credentials, self.name, (VERSION, versions()))
+        connection = (self._address, self._credentials, self.name, (VERSION, versions()))
         try:
             if self._dry_run:
-                self.look(look(*who))
+                self.look(look(*connection))
                 self.notify(Allowed())
             else:
-                Client(*who, self, self.notify).run()
+                Client(*connection, self, self.notify).run()
         finally:
             self.close()
 

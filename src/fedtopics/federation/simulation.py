@@ -77,8 +77,8 @@ def train(
     policies = study.policies() if policies is None else policies
     rules = {name: policies.get(name, Policy()) for name in documents}
     simulation = _Simulation(study.with_clients(documents), documents, rules, on_event)
-    begun = None if start is None else WarmStart.of(start, vocabulary)
-    return simulation.train(None if out is None else Path(out), resume, begun)
+    warm_start = None if start is None else WarmStart.of(start, vocabulary)
+    return simulation.train(None if out is None else Path(out), resume, warm_start)
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class _Simulation:
         """Do the rounds; write what a run's folder has."""
         study, method = self.study, self.study.method
         for name, corpus in self.documents.items():
-            asked = method.method_name, method.max_rounds, len(corpus)
-            self.policies[name].check_study(name, *asked)
+            requested = method.method_name, method.max_rounds, len(corpus)
+            self.policies[name].check_study(name, *requested)
         half = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)

@@ -126,8 +126,8 @@ def _simulate(plan: Study, folder: Path, resume: bool) -> None:
     try:
         simulate(job, list(plan.clients), workspace)
     except FederationError as error:
-        said = [_said_by(name, _read(place / FAILURE)) for name, place in folders.items()]
-        reason = " ".join(filter(None, said)) or _read(folder / FAILURE)
+        sentences = [_sentence_of(name, _read(place / FAILURE)) for name, place in folders.items()]
+        reason = " ".join(filter(None, sentences)) or _read(folder / FAILURE)
         if not reason:  # FLARE's logs are all that there is
             raise
         shutil.rmtree(workspace, ignore_errors=True)
@@ -178,7 +178,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
         )
 
 
-def _said_by(name: str, sentence: str) -> str:
+def _sentence_of(name: str, sentence: str) -> str:
     return sentence if not sentence or repr(name) in sentence else f"Client {name!r}: {sentence}"
 
 
