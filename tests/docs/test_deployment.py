@@ -86,9 +86,15 @@ def test_every_key_of_the_federation_is_explained() -> None:
         assert default is None or float(re.sub(r"[, s]", "", shown)) == default, key
 
 
+def events(kind: type[Event]) -> Iterator[type[Event]]:
+    for event in kind.__subclasses__():
+        yield event
+        yield from events(event)
+
+
 def kinds_and_keys() -> Iterator[tuple[str, set[str]]]:
     """Each kind of event, with its keys."""
-    for event in Event.__subclasses__():
+    for event in events(Event):
         keys = set(get_type_hints(event)) - {"kind"}
         if event is StatusChange:
             for kind in get_args(get_type_hints(event)["status"]):

@@ -29,6 +29,24 @@ _SENTENCES = {
 }
 
 
+# Of a client
+_PROGRESS = {
+    "call": "round {round}",
+    "arrived": "round {round:,}: {documents:,} documents",
+    "embedding": "embeddings of {done:,} of {documents:,} documents",
+}
+_NEWS = {
+    "unreadable": "the documents cannot be read now: {reason}",
+    "joined": "joined study {fingerprint}",
+    "reconnecting": "{reason}; trying again in {seconds:.0f} s",
+    "allowed": "the policy allows this; nothing has left. Join with the same command without "
+    "--dry-run.",
+    "defect": "round {round}: {function} failed with {error}; nothing was sent",
+    "model": "the model is in {folder}; the topics of {documents:,} documents ({unknown:,} with "
+    "nothing that it knows) in theta.parquet beside it",
+}
+
+
 class ServerNews:
     """A live table of the clients on a terminal; elsewhere a line for what is worth one."""
 
@@ -138,43 +156,16 @@ class ClientNews:
     def __call__(self, event: dict[str, Any]) -> None:
         """Show an event."""
         kind = event["event"]
+        if kind == "reconnecting":
+            event = event | {"seconds": max(1, event["seconds"])}
         if kind == "offer":
             self._offer(event)
-        elif kind == "call":
-            self._status.update(f"{self._name}: round {event['round']}")
         elif kind == "skipped":
             say(skipped(event))
-        elif kind == "unreadable":
-            say(f"{self._name}: the documents cannot be read now: {event['reason']}")
-        elif kind == "arrived":
-            new = f"round {event['round']:,}: {event['documents']:,} documents"
-            self._status.update(f"{self._name}: {new}")
-        elif kind == "embedding":
-            self._status.update(
-                f"{self._name}: embeddings of {event['done']:,} of {event['documents']:,} documents"
-            )
-        elif kind == "joined":
-            say(f"{self._name}: joined study {event['fingerprint']}")
-        elif kind == "reconnecting":
-            say(
-                f"{self._name}: {event['reason']}; trying again in {max(1, event['seconds']):.0f} s"
-            )
-        elif kind == "allowed":
-            say(
-                f"{self._name}: the policy allows this; nothing has left. Join with the same "
-                "command without --dry-run."
-            )
-        elif kind == "defect":
-            say(
-                f"{self._name}: round {event['round']}: {event['function']} failed with "
-                f"{event['error']}; nothing was sent"
-            )
-        elif kind == "model":
-            say(
-                f"{self._name}: the model is in {event['folder']}; the topics of "
-                f"{event['documents']:,} documents ({event['unknown']:,} with nothing that it "
-                "knows) in theta.parquet beside it"
-            )
+        elif kind in _PROGRESS:
+            self._status.update(f"{self._name}: {_PROGRESS[kind].format_map(event)}")
+        elif kind in _NEWS:
+            say(f"{self._name}: {_NEWS[kind].format_map(event)}")
 
     def _offer(self, event: dict[str, Any]) -> None:
         study = event["study"]

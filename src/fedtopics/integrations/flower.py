@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,20 +92,26 @@ def client_app(study: str | Path) -> ClientApp:
     from flwr.clientapp import ClientApp
 
     def reply(message: Message, context: Context) -> Message:
-        try:
-            content = _reply(study, context, unwrapped(message))
-        except (FedTopicsError, OSError) as error:
-            print(f"fedtopics: {error}", flush=True)
-            content = b""
-        except Exception as error:
-            # Flower would send its text to the server, and that could quote a document.
-            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
-            content = b""
+        content = _without_errors(lambda: _reply(study, context, unwrapped(message)))
         return answer(message, content) if content else failure(message, FAILED)
 
     app = ClientApp()
     app.query()(reply)
     return app
+
+
+def _without_errors(work: Callable[[], bytes]) -> bytes:
+    """Return an answer, empty if there is an error, which this machine's log alone has.
+
+    Flower would send its text to the server, and that of a defect could quote a document.
+    """
+    try:
+        return work()
+    except (FedTopicsError, OSError) as error:
+        print(f"fedtopics: {error}", flush=True)
+    except Exception as error:
+        print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
+    return b""
 
 
 def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
@@ -140,22 +146,18 @@ def main(settings: str) -> None:
     name, _, seconds = _node_settings(config)
     clients: list[_Client] = []
 
-    def answer_one(message: bytes) -> bytes:
-        try:
-            if not clients:
-                clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
-            return clients[0].answer(message)
-        except (FedTopicsError, OSError) as error:
-            print(f"fedtopics: {error}", flush=True)
-        except Exception as error:
-            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
-        return b""
+    def respond(message: bytes) -> bytes:
+        if not clients:
+            clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
+        return clients[0].answer(message)
 
     def close() -> None:
         for client in clients:
             client.close()
 
-    answer_messages(Path(folder), answer_one, close, seconds)
+    answer_messages(
+        Path(folder), lambda message: _without_errors(lambda: respond(message)), close, seconds
+    )
 
 
 class _Client:

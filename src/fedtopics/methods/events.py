@@ -37,10 +37,9 @@ class Started(Event, kind="started"):
     study: str  # fingerprint, and that of the model to start from
 
 
-class Resumed(Event, kind="resumed"):
+class Resumed(Started, kind="resumed"):
     """A run goes on after an interruption."""
 
-    study: str
     begun: float  # when it started, seconds since 1970
 
 
@@ -197,12 +196,8 @@ class BadReply(Event, kind="bad reply"):
     reason: str
 
 
-class Excluded(Event, kind="excluded"):
+class Excluded(BadReply, kind="excluded"):
     """A client sent too many bad replies, and takes part no more."""
-
-    client: str
-    round: int
-    reason: str
 
 
 # Of a client, for its operator
@@ -278,13 +273,8 @@ class Arrived(Event, kind="arrived"):
     least: int  # documents below which the client skips a round
 
 
-class Skipped(Event, kind="skipped"):
+class Skipped(Arrived, kind="skipped"):
     """A client has too few new documents for a round."""
-
-    client: str
-    round: int
-    documents: int
-    least: int
 
 
 class Unreadable(Event, kind="unreadable"):

@@ -56,17 +56,8 @@ def create(folder: str | Path, servers: Sequence[str], days: int = 365) -> Path:
 def renew_server(folder: str | Path, servers: Sequence[str] = (), days: int = 365) -> Path:
     """Make a new certificate for the server's key, of the same hosts unless others are given.
 
-    Parameters
-    ----------
-    folder : path
-        The authority's folder.
-    servers, days
-        As in `create`.
-
-    Returns
-    -------
-    Path
-        The server's identity folder; only its ``server.crt`` is new.
+    Parameters are those of `create`. In the server's identity folder, which is returned, only
+    ``server.crt`` is new.
 
     Raises
     ------
