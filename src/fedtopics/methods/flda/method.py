@@ -189,7 +189,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
             scored = {}
         facts = what_happened(state, after, local, self.settings.n_components)
         if scored:
-            facts["coherence"] = after.coherence
+            facts["coherence"] = scored["coherence"]
         after = replace(after, history=[*state.history, facts])
         files = {f"topics-{round_:05d}": {name: asdict(sent) for name, sent in local.items()}}
         return Step(after, facts, files=files, **progress)
