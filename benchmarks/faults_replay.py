@@ -25,6 +25,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.base import EVERYONE, Draw, T
+from fedtopics.methods.events import RoundReport
 from fedtopics.methods.plan import Site
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
@@ -51,7 +52,7 @@ class _Counted(LocalClients):
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
-    ) -> tuple[T, dict[str, Any]]:
+    ) -> tuple[T, RoundReport]:
         return super().round(number, work, _Named(None, 0, tuple(self._rounds[number])))
 
 

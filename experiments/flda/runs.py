@@ -26,9 +26,10 @@ from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import OnEvent, train
+from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import Rows, digest
+from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel

@@ -20,10 +20,11 @@ from experiments.report import require
 from fedtopics import __version__
 from fedtopics.datasets import split_clients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import OnEvent, train
+from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import Rows, digest
 from fedtopics.inference.points import unit_rows
+from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import represent

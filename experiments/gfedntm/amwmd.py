@@ -29,9 +29,10 @@ from experiments.settings import FileSettings
 from fedtopics import __version__
 from fedtopics.errors import DataError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.simulation import OnEvent, train
+from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import digest
+from fedtopics.methods.events import OnEvent
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus

@@ -14,9 +14,9 @@ import pytest
 
 from fedtopics import __version__
 from fedtopics.cli import display
-from fedtopics.engines.connections import StatusChange
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
+from fedtopics.methods.events import StatusChange
 from fedtopics.methods.registry import versions
 from fedtopics.text.embeddings import EmbeddingSettings
 from tests.cli.test_cli import fedtopics

@@ -51,7 +51,7 @@ def test_more_rounds(trained: Path, typed: Typed) -> None:
     print_ = fingerprint_of(known)
     assert f"goes on with model {print_} of gfedntm after 12 rounds, with its words" in out
     assert "topic, its share of all documents, its words" in out
-    assert "The run is in runs/study-continued." in out
+    assert "The run is in runs/study-continued, the model in" in out
     assert "What changed:  fedtopics compare out/model runs/study-continued/model" in out
     more = TopicModel.from_pretrained("runs/study-continued/model")
     assert more.info["rounds"] == 17

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import StatusChange
 from fedtopics.engines.grpc import admission, client, roster
 from fedtopics.engines.grpc.frames import CHUNK, SERVICE, chunks
 from fedtopics.engines.grpc.members import Budget
@@ -29,6 +28,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.aggregation import add_up
 from fedtopics.methods.base import EVERYONE, Draw
+from fedtopics.methods.events import StatusChange
 from fedtopics.methods.plan import Site
 from tests.helpers.federation import assert_same, study, subjects
 from tests.helpers.grpc_federation import (
@@ -908,8 +908,8 @@ def test_strangers_are_refused() -> None:
         refused = []
         while not f.server.inbox.empty():
             refused.append(f.server.inbox.get())
-        assert all(isinstance(note, StatusChange) and note.kind == "refused" for note in refused)
-        assert [note.name for note in refused].count("a") == 5
+        assert all(isinstance(note, StatusChange) and note.status == "refused" for note in refused)
+        assert [note.client for note in refused].count("a") == 5
 
 
 def test_looking_joins_nothing() -> None:

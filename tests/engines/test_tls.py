@@ -68,7 +68,7 @@ class Guarded:
         assert all(member.stream is None for member in self.f.server.members.values())
         while not self.f.server.inbox.empty():
             note = self.f.server.inbox.get()
-            assert getattr(note, "kind", "") == "refused", note
+            assert getattr(note, "status", "") == "refused", note
 
     def all_is_well(self) -> None:
         """An honest federation still works, on the same server."""

@@ -15,6 +15,7 @@ import pytest
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
 from fedtopics.methods.base import Checkpoint
+from fedtopics.methods.events import Finished, RoundEnded, VocabularyAgreed
 from fedtopics.model.topic_model import TopicModel
 from tests.model.test_exports import made
 
@@ -157,7 +158,7 @@ def test_resume_before_the_first_checkpoint(tmp_path: Path) -> None:
 
 def test_what_failed_before_training_is_no_run(tmp_path: Path) -> None:
     run = RunFolder(tmp_path, "study1")
-    run.event("vocabulary")
+    run.event(VocabularyAgreed(9, "words1", 20, 1))
     run.close()
     assert not (tmp_path / "events.jsonl").exists()
     RunFolder(tmp_path, "study2").close()
@@ -195,7 +196,7 @@ def test_events(tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
     run = RunFolder(tmp_path / "deep" / "run", "study1", on_event=seen.append)
     assert list(run.rounds(2, 4)) == [3, 4]
-    run.event("round", round=4, loss=1.5)
+    run.event(RoundEnded(4, {"loss": 1.5}, {}))
     run.close()
     again = RunFolder(tmp_path / "deep" / "run", "study1", resume=True, on_event=seen.append)
     again.close()
@@ -226,7 +227,7 @@ def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run.checkpoint(state(1))
     assert run.restore() is None
     assert list(run.rounds(0, 2)) == [1, 2]
-    run.event("finished")
+    run.event(Finished())
     run.close()
     assert [event["event"] for event in seen] == ["training", "finished"]
     assert list(tmp_path.iterdir()) == []
@@ -383,10 +384,10 @@ def test_events_survive_a_full_disk(tmp_path: Path) -> None:
     handle = run._events.fileno()
     room, always_full = os.dup(handle), os.open("/dev/full", os.O_WRONLY)
     for first, last in ((2, 300), (301, 302)):
-        run.event("round", round=first - 1)
+        run.event(RoundEnded(first - 1, {}, {}))
         os.dup2(always_full, handle)
         for number in range(first, last):
-            run.event("round", round=number, padding="x" * 100)
+            run.event(RoundEnded(number, {}, {"clients": ["x" * 100]}))
         os.dup2(room, handle)
     run.close()
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
@@ -403,6 +404,6 @@ def test_a_disk_that_stays_full_ends_no_run(tmp_path: Path) -> None:
     assert run._events is not None
     always_full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(always_full, run._events.fileno())
-    run.event("finished")
+    run.event(Finished())
     run.close()
     os.close(always_full)

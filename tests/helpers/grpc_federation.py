@@ -36,6 +36,7 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import GrpcParticipation, serve
 from fedtopics.federation.study import Study
+from fedtopics.methods.events import Event
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
@@ -60,8 +61,8 @@ def until(true: Callable[[], object], seconds: float = PATIENCE) -> None:
 class Notes(list[dict[str, Any]]):
     """What a run or a client was told, in order."""
 
-    def __call__(self, kind: str, **fields: Any) -> None:
-        self.append({"event": kind, **fields})
+    def __call__(self, event: Event) -> None:
+        self.append(event.plain())
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [note for note in self if note["event"] == kind]

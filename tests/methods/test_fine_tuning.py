@@ -400,7 +400,7 @@ def test_a_saved_model_of_other_shapes_is_refused(run: Run, tmp_path: Path) -> N
 def test_another_model_of_that_name_is_refused(run: Run, tmp_path: Path) -> None:
     other = make_encoder(tmp_path / "tiny", dimension=16)
     with pytest.raises(StudyError, match=r"is not the one that was trained.*Give the model"):
-        run.model.embedded(Corpus.of(["apple1"]), own_model=str(other))
+        run.model.embedded(Corpus.of(["apple1"]), embedding_model=str(other))
 
 
 # What is asked of clients

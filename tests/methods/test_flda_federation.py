@@ -167,7 +167,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
             for name, path in files.items():
                 path.write_text("text\n")
                 notes = Notes()
-                follow = Follow(path, Columns(), notes.append)
+                follow = Follow(path, Columns(), lambda reason: None)
                 part = GrpcParticipation(
                     event["address"], None, follow(), Policy(), tmp_path / name, name,
                     notes.append, growing=follow,

@@ -249,8 +249,8 @@ class Growing:
 
     def __init__(self, path: Path, folder: Path | None = None, **columns: str) -> None:
         self.path = path
-        self.events: list[dict[str, Any]] = []
-        self.follow = Follow(path, Columns(**columns), self.events.append)
+        self.reasons: list[str] = []
+        self.follow = Follow(path, Columns(**columns), self.reasons.append)
         self.came = arrivals(self.follow(), growing=self.follow, folder=folder)
 
     def add(self, content: str) -> Growing:
@@ -274,7 +274,7 @@ def test_a_csv_that_grows(tmp_path: Path) -> None:
     assert grown.add("ent1,b").there() == [0]
     assert grown.add("\n").there() == [0, 1]
     assert grown.came.once
-    assert grown.events == []
+    assert grown.reasons == []
 
 
 def test_rounds_of_a_csv_that_grows(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_jsonl_that_grows(tmp_path: Path) -> None:
     assert grown.add('{"text": "document1"}\n{"text": "docu').there() == [0, 1]
     assert grown.take(1) == [0, 1]
     assert grown.add('ment2"}\n').take(2) == [2]
-    assert grown.events == []
+    assert grown.reasons == []
 
 
 def test_a_folder_that_grows(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_folder_that_grows(tmp_path: Path) -> None:
 def test_a_path_that_is_not_there_yet(tmp_path: Path) -> None:
     grown = Growing(tmp_path / "none.csv")
     assert len(grown.came.take(1, 1)) == len(grown.came.used()) == 0
-    assert grown.events == []
+    assert grown.reasons == []
 
 
 @pytest.mark.parametrize(
@@ -354,13 +354,13 @@ def test_what_cannot_be_read_is_told_and_read_later(
     path.write_bytes(spoilt)
     assert grown.there() == [0]
     assert grown.take(1) == [0]
-    assert [event["event"] for event in grown.events] == ["unreadable"] * 2
-    reason = grown.events[0]["reason"]
+    assert len(grown.reasons) == 2
+    reason = grown.reasons[0]
     assert str(path) in reason
     assert CANARY not in reason
     path.write_bytes(first)
     assert grown.there() == [0]
-    assert len(grown.events) == 2
+    assert len(grown.reasons) == 2
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     assert grown.there() == []
     path = tmp_path / "a.csv"
     reason = f"There is no column 'body' in {path}; it has: text, id."
-    assert grown.events == [{"event": "unreadable", "reason": reason}]
+    assert grown.reasons == [reason]
 
 
 def test_a_file_that_shrank(tmp_path: Path) -> None:

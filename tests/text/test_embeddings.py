@@ -155,9 +155,9 @@ def test_the_last_part_of_a_name_is_the_model() -> None:
 def test_another_model_is_refused_with_both_names() -> None:
     corpus = given(np.zeros((2, 384)))
     with pytest.raises(StudyError, match=r"model 'all-MiniLM-L6-v2' .* own model is '/m/other'"):
-        document_embeddings(corpus, EmbeddingSettings(), own_model="/m/other")
+        document_embeddings(corpus, EmbeddingSettings(), embedding_model="/m/other")
     own = f"/m/{PACKAGED}"
-    assert document_embeddings(corpus, EmbeddingSettings(), own_model=own).shape == (2, 384)
+    assert document_embeddings(corpus, EmbeddingSettings(), embedding_model=own).shape == (2, 384)
 
 
 def test_a_model_of_another_dimension_is_refused() -> None:

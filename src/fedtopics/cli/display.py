@@ -112,13 +112,13 @@ def continued(event: Mapping[str, Any]) -> str:
 
 def topic_news(event: Mapping[str, Any]) -> str:
     """Say what a round of F-LDA brought."""
-    known = {topic["id"]: topic for topic in event["topics"]}
+    by_id = {topic["id"]: topic for topic in event["topics"]}
     names = {
-        "new": [known[id_] for id_ in event["new"]],
+        "new": [by_id[id_] for id_ in event["new"]],
         "vanished": event["vanished"],
     }
     lines = [
-        f"round {event['round']:,}: {len(known)} topics of {event['documents']:,} documents; the "
+        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; the "
         f"same from a cosine of {event['threshold']:.2f}"
     ]
     if "bytes_received" in event:
@@ -149,7 +149,7 @@ def print_topics(model: TopicModel, words: int, lambda_: float | None = None) ->
 def topic_lines(
     model: TopicModel, words: int, lambda_: float | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Hand out the lines that show topics, each with its style."""
+    """Yield the lines that show topics, each with its style."""
     yield (
         "topic, its share of all documents, its words; below, its share of each client's documents",
         "",

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import click
 from rich.table import Table
 
+from fedtopics.cli import options
 from fedtopics.cli.display import console, print_json, say, status
-from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError
 
 GROUPS = {
@@ -35,16 +36,9 @@ GROUPS = {
 @click.command()
 @click.argument("model", type=FOLDER)
 @click.option("--data", type=FOLDER, required=True, help="The documents.")
-@click.option("--text", help="Column of the text.")
-@click.option("--tokens", help="Column of lists of words, taken as they are.")
-@click.option(
-    "--label", help="Column of labels: adds purity, accuracy and NMI of the largest topics."
-)
-@click.option("--embedding", help="Column of embeddings, for networks that see them.")
-@click.option("--embedding-model", help="The model of that column, or a folder with the network's.")
-@click.option(
-    "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
-)
+@options.columns("text", "tokens", "label", "embedding")
+@options.embedding_model
+@options.lambda_
 @click.option(
     "--by",
     type=click.Choice(["windows", "documents"]),
@@ -52,14 +46,11 @@ GROUPS = {
     show_default=True,
     help="Where words occur together; documents if the order of words is lost.",
 )
-@as_json
+@options.as_json
 def evaluate(
     model: Path,
     data: Path,
-    text: str | None,
-    tokens: str | None,
-    label: str | None,
-    embedding: str | None,
+    columns: dict[str, str | None],
     embedding_model: str | None,
     lambda_: float | None,
     by: Literal["windows", "documents"],
@@ -77,19 +68,26 @@ def evaluate(
     from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
 
-    found = TopicModel.from_pretrained(model)
-    corpus = Corpus.read(data, Columns(text=text, tokens=tokens, label=label, embedding=embedding))
-    if label is None:
+    loaded = TopicModel.from_pretrained(model)
+    corpus = Corpus.read(data, Columns(**columns))
+    if columns["label"] is None:
         corpus = replace(corpus, labels=None)  # a column that happens to be called so
     elif corpus.labels is None:
-        raise DataError(f"{data} has no columns, so no labels {label!r}; give a table with them.")
+        raise DataError(
+            f"{data} has no columns, so no labels {columns['label']!r}; give a table with them."
+        )
     with status(f"Scoring {len(corpus):,} documents") as shown:
 
         def tell(done: int, documents: int) -> None:
             shown.update(f"Embeddings of {done:,} of {documents:,} documents")
 
         scores = score(
-            found, corpus, by=by, lambda_=lambda_, embedding_model=embedding_model, on_progress=tell
+            loaded,
+            corpus,
+            by=by,
+            lambda_=lambda_,
+            embedding_model=embedding_model,
+            on_progress=tell,
         )
     if as_json:
         print_json(scores)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedtopics.cli.display import console, print_json, print_topics, say
+from fedtopics.cli import options
+from fedtopics.cli.display import console, print_json, say
 from fedtopics.cli.members import ClientNews, ServerNews
-from fedtopics.cli.options import FOLDER, tracked, tracked_option, vocabulary_option
-from fedtopics.cli.report import write_beside
+from fedtopics.cli.options import FOLDER
+from fedtopics.cli.report import show_run, write_beside
 from fedtopics.errors import FederationError
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ insecure_option = click.option(
     metavar="HOST:PORT",
     help="Where to wait for clients.",
 )
-@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@options.out
+@options.resume
 @click.option("--start", "started", type=FOLDER, metavar="MODEL", help="Begin with a model.")
-@vocabulary_option
-@tracked_option
+@options.vocabulary
+@options.track
 @insecure_option
 @json_lines
 def server(
@@ -66,6 +67,7 @@ def server(
     """
     from fedtopics.federation.server import serve
     from fedtopics.federation.study import Study
+    from fedtopics.methods.warm_start import usual_words
     from fedtopics.model.topic_model import TopicModel
 
     if insecure == (authority is not None):
@@ -73,40 +75,34 @@ def server(
     if vocabulary is not None and started is None:
         raise click.UsageError("--vocabulary goes with --start MODEL.")
     plan = Study.read(study)
-    known = None if started is None else TopicModel.from_pretrained(started)
-    words: Words = "agree" if known is None else vocabulary or plan.usual_words(known)
+    start = None if started is None else TopicModel.from_pretrained(started)
+    words = vocabulary or usual_words(start, plan.method, plan.text)
     identity = None if authority is None else _server_identity(authority)
     folder = out or Path("runs") / plan.name
-    with ServerNews() as news, tracked(track, folder, _print_event if as_json else news) as tell:
+    news = ServerNews()
+    with news, options.tracked(track, folder, _print_event if as_json else news) as on_event:
         model = serve(
             plan,
             identity,
             listen,
             folder,
             resume=resume,
-            on_event=tell,
+            on_event=on_event,
             on_listen=None if as_json else news.watch,
-            start=known,
+            start=start,
             vocabulary=words,
         )
-    if not as_json:
-        print_topics(model, 8)
-        say(f"\nThe run is in {folder}, the model in {folder}/model.")
-    write_beside(folder, quiet=as_json)
+    show_run(model, folder, quiet=as_json)
 
 
 @click.command()
 @server_option
 @click.option("--identity", type=FOLDER, help="Folder with this client's certificate.")
 @click.option("--data", type=FOLDER, required=True, help="The documents, which stay here.")
-@click.option("--text", help="Column of the text.")
-@click.option("--tokens", help="Column of lists of words, taken as they are.")
-@click.option("--id", "identifier", help="Column of identifiers.")
-@click.option("--embedding", help="Column of embeddings, for studies that need them.")
-@click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
-@click.option("--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]")
+@options.columns("text", "tokens", "id", "embedding", "round")
+@options.embedding_model
+@options.policy
 @click.option("--out", type=FOLDER, help="Folder of what it keeps.  [default: runs/CLIENT/STUDY]")
-@click.option("--round", "rounds", help="Column of rounds or times, for studies that use them.")
 @click.option("--follow", is_flag=True, help="Each round takes what was added to --data since.")
 @click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join.")
 @click.option("--name", help="This client's name, with --insecure.")
@@ -116,14 +112,10 @@ def client(
     address: str,
     identity: Path | None,
     data: Path,
-    text: str | None,
-    tokens: str | None,
-    identifier: str | None,
-    embedding: str | None,
+    columns: dict[str, str | None],
     embedding_model: str | None,
     policy: Path | None,
     out: Path | None,
-    rounds: str | None,
     follow: bool,
     dry_run: bool,
     name: str | None,
@@ -141,23 +133,27 @@ def client(
     """
     from fedtopics.federation.policy import Policy
     from fedtopics.federation.server import GrpcParticipation
+    from fedtopics.methods.events import Unreadable
     from fedtopics.text.arrivals import Follow
     from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
 
-    who = _client_name(identity, name, insecure)
+    client_name = _client_name(identity, name, insecure)
     rules = Policy.read(policy) if policy else Policy()
-    columns = Columns(text=text, tokens=tokens, id=identifier, embedding=embedding, rounds=rounds)
-    news = ClientNews(who)
+    kinds = Columns(rounds=columns.pop("round"), **columns)
+    news = ClientNews(client_name)
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
-    grown = Follow(data, columns, tell) if follow else None
-    corpus = grown() if grown else Corpus.read(data, columns)
+    growing = (
+        Follow(data, kinds, lambda reason: tell(Unreadable(reason).plain())) if follow else None
+    )
+    corpus = growing() if growing else Corpus.read(data, kinds)
     part = GrpcParticipation(
-        address, identity, corpus, rules, out, who, tell, dry_run, embedding_model, grown
+        address, identity, corpus, rules, out, client_name, tell, dry_run, embedding_model, growing
     )
     with news:
         if not as_json:
-            say(f"{who}: {len(corpus):,} documents, {corpus.n_empty:,} of them empty; they stay.")
+            empty = f"{corpus.n_empty:,} of them empty"
+            say(f"{client_name}: {len(corpus):,} documents, {empty}; they stay.")
         part.run()
         if not dry_run:
             write_beside(part.out, quiet=as_json)

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from fedtopics.cli import options
 from fedtopics.cli.display import print_json, say
-from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 
 ANSWERS = ("yes", "no", "skip", "quit")
@@ -40,9 +41,7 @@ def group() -> None:
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
 )
-@click.option(
-    "--words", type=click.IntRange(1), default=10, show_default=True, help="Shown of each topic."
-)
+@options.words
 def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> None:
     """Draw pairs of topics of different clients, for a person to label.
 
@@ -108,7 +107,7 @@ def _answer(typed: str) -> str:
     "--compare", type=click.FloatRange(0, 1), help="Another threshold to hold against it."
 )
 @click.option("--plot", type=FOLDER, help="Picture to draw: .png, .svg or .pdf.")
-@as_json
+@options.as_json
 def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bool) -> None:
     """Find from which cosine on topics are the same, by the labels of PAIRS.
 
@@ -152,7 +151,7 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
 
 @group.command()
 @click.argument("model", metavar="RUN_OR_MODEL", type=FOLDER)
-@as_json
+@options.as_json
 def rounds(model: Path, as_json: bool) -> None:
     """Print a model's topics over rounds: which came, which went, how large they were.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fedtopics.cli import options
 from fedtopics.cli.display import (
     RoundProgress,
     json_text,
@@ -16,8 +17,8 @@ from fedtopics.cli.display import (
     status,
     topic_lines,
 )
-from fedtopics.cli.options import FOLDER, as_json, tracked, tracked_option
-from fedtopics.cli.report import write_beside
+from fedtopics.cli.options import FOLDER
+from fedtopics.cli.report import show_run
 from fedtopics.errors import RunError
 from fedtopics.methods.registry import METHODS, find_method
 
@@ -45,17 +46,11 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
         say(f"client {name}: {len(corpus):,} documents, which stay with it")
-    method = {
-        "n_components": topics,
-        "max_rounds": rounds,
-        "batch_size": 64 * clients,
-    }
+    method = {"n_components": topics, "max_rounds": rounds, "batch_size": 64 * clients}
     study = Study.make(name="demo", method=method)
     with RoundProgress() as display:
         model = train(study, corpora, out=folder, on_event=display)
-    print_topics(model, 8)
-    say(f"\nThe run is in {folder}.")
-    write_beside(folder)
+    show_run(model, folder)
     say(
         f"What left each client:  fedtopics ledger {folder}\n"
         f"More of the topics:     fedtopics topics {folder}/model --words 20"
@@ -64,8 +59,8 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
 
 @click.command()
 @click.argument("study", type=FOLDER, required=False)
-@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@options.out
+@options.resume
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option(
     "--method",
@@ -73,7 +68,7 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
     default="gfedntm",
     help="Of the example.",
 )
-@tracked_option
+@options.track
 def run(
     study: Path | None,
     out: Path | None,
@@ -94,11 +89,9 @@ def run(
 
     plan = Study.read(study)
     folder = out or Path("runs") / plan.name
-    with RoundProgress() as display, tracked(track, folder, display) as tell:
-        model = train(plan, out=folder, resume=resume, on_event=tell)
-    print_topics(model, 8)
-    say(f"\nThe run is in {folder}.")
-    write_beside(folder)
+    with RoundProgress() as display, options.tracked(track, folder, display) as on_event:
+        model = train(plan, out=folder, resume=resume, on_event=on_event)
+    show_run(model, folder)
 
 
 FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
@@ -106,12 +99,8 @@ FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
 
 @click.command()
 @click.argument("model", type=FOLDER)
-@click.option(
-    "--words", type=click.IntRange(1), default=10, show_default=True, help="Of each topic."
-)
-@click.option(
-    "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
-)
+@options.words
+@options.lambda_
 @click.option(
     "--format",
     "format_",
@@ -119,7 +108,7 @@ FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
     help="By default as the name of FILE ends, else a table.",
 )
 @click.option("--out", "-o", type=FOLDER, metavar="FILE", help="Write there instead.")
-@as_json
+@options.as_json
 def topics(
     model: Path,
     words: int,
@@ -137,40 +126,36 @@ def topics(
 
     if as_json and format_ not in (None, "json"):
         raise click.UsageError(f"--json and --format {format_} exclude each other.")
-    found = TopicModel.from_pretrained(model)
+    loaded = TopicModel.from_pretrained(model)
     by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
     chosen = "json" if as_json else format_ or by_name
     if chosen == "table" and out is None:
-        print_topics(found, words, lambda_)
+        print_topics(loaded, words, lambda_)
         return
     if chosen == "table":
-        text = "".join(f"{line}\n" for line, _ in topic_lines(found, words, lambda_))
+        text = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
     elif chosen == "json":
-        text = json_text(found.get_topic_info(words, lambda_))
+        text = json_text(loaded.get_topic_info(words, lambda_))
     else:
-        text = (as_csv if chosen == "csv" else as_markdown)(found, words, lambda_)
+        text = (as_csv if chosen == "csv" else as_markdown)(loaded, words, lambda_)
     if out is None:
         click.echo(text, nl=False)
     else:
         out.write_text(text, encoding="utf-8")
-        say(f"{found.n_topics} topics are in {out}.")
+        say(f"{loaded.n_topics} topics are in {out}.")
 
 
 @click.command()
 @click.argument("model", type=FOLDER)
 @click.argument("file", type=FOLDER)
 @click.option("--out", "-o", type=FOLDER, required=True, help="Parquet file to write.")
-@click.option("--text", help="Column of the text.")
-@click.option("--tokens", help="Column of lists of words, taken as they are.")
-@click.option("--embedding", help="Column of embeddings, for models that need them.")
-@click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
+@options.columns("text", "tokens", "embedding")
+@options.embedding_model
 def transform(
     model: Path,
     file: Path,
     out: Path,
-    text: str | None,
-    tokens: str | None,
-    embedding: str | None,
+    columns: dict[str, str | None],
     embedding_model: str | None,
 ) -> None:
     """Find the topics of documents: a row a document, in their order, empty ones included.
@@ -181,14 +166,14 @@ def transform(
     from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
 
-    found = TopicModel.from_pretrained(model)
-    corpus = Corpus.read(file, Columns(text=text, tokens=tokens, embedding=embedding))
+    loaded = TopicModel.from_pretrained(model)
+    corpus = Corpus.read(file, Columns(**columns))
     with status("Finding topics") as shown:
 
         def tell(done: int, documents: int) -> None:
             shown.update(f"Embeddings of {done:,} of {documents:,} documents")
 
-        unknown = found.write_theta(found.embedded(corpus, embedding_model, tell), out)
+        unknown = loaded.write_theta(loaded.embedded(corpus, embedding_model, tell), out)
     say(
         f"{len(corpus):,} documents to {out}; {unknown:,} have nothing that the "
         f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."
@@ -197,7 +182,7 @@ def transform(
 
 @click.command()
 @click.argument("run", type=FOLDER)
-@as_json
+@options.as_json
 def ledger(run: Path, as_json: bool) -> None:
     """Print what left each client: which numbers, how often, how many bytes.
 

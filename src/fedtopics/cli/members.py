@@ -29,6 +29,24 @@ _SENTENCES = {
 }
 
 
+# Of a client
+_PROGRESS = {
+    "call": "round {round}",
+    "arrived": "round {round:,}: {documents:,} documents",
+    "embedding": "embeddings of {done:,} of {documents:,} documents",
+}
+_NEWS = {
+    "unreadable": "the documents cannot be read now: {reason}",
+    "joined": "joined study {fingerprint}",
+    "reconnecting": "{reason}; trying again in {seconds:.0f} s",
+    "allowed": "the policy allows this; nothing has left. Join with the same command without "
+    "--dry-run.",
+    "defect": "round {round}: {function} failed with {error}; nothing was sent",
+    "model": "the model is in {folder}; the topics of {documents:,} documents ({unknown:,} with "
+    "nothing that it knows) in theta.parquet beside it",
+}
+
+
 class ServerNews:
     """A live table of the clients on a terminal; elsewhere a line for what is worth one."""
 
@@ -38,7 +56,7 @@ class ServerNews:
         self._rounds = 0
         self._counted: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
-        self._told = 0.0
+        self._last_line = 0.0
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
 
     def __enter__(self) -> ServerNews:
@@ -59,13 +77,13 @@ class ServerNews:
         if kind == "round":
             self._round = event
             self._counted.update(event["clients"])
-            self._tell_round(event)
+            self._show_round(event)
         elif kind == "training":
             self._rounds = event["rounds"]
         elif sentence := _sentence(event):
             say(sentence)
 
-    def _tell_round(self, event: dict[str, Any]) -> None:
+    def _show_round(self, event: dict[str, Any]) -> None:
         for client, reason in event["missing"].items():
             if self._missing.get(client) != reason:
                 say(f"round {event['round']} without {client}: {reason}")
@@ -74,8 +92,8 @@ class ServerNews:
             say(topic_news(event))
             return
         last = event["round"] == self._rounds
-        if not console.is_terminal and (last or time.monotonic() - self._told > QUIET):
-            self._told = time.monotonic()
+        if not console.is_terminal and (last or time.monotonic() - self._last_line > QUIET):
+            self._last_line = time.monotonic()
             say(f"round {event['round']:,} of {self._rounds:,}: loss {event['loss']:.2f}")
 
     def _table(self) -> Table:
@@ -112,7 +130,7 @@ def _sentence(event: dict[str, Any]) -> str:
         return f"waiting for {away}"
     if kind == "repeated":
         lost = ", ".join(f"{name} ({why})" for name, why in event["missing"].items())
-        return f"round {event['round']} is worked again without {lost}"
+        return f"round {event['round']} is repeated without {lost}"
     if kind == "vocabulary":
         return f"agreed on {event['words']:,} words of {event['documents']:,} documents"
     if kind == "finished":
@@ -138,48 +156,22 @@ class ClientNews:
     def __call__(self, event: dict[str, Any]) -> None:
         """Show an event."""
         kind = event["event"]
+        if kind == "reconnecting":
+            event = event | {"seconds": max(1, event["seconds"])}
         if kind == "offer":
             self._offer(event)
-        elif kind == "call":
-            self._status.update(f"{self._name}: round {event['round']}")
         elif kind == "skipped":
             say(skipped(event))
-        elif kind == "unreadable":
-            say(f"{self._name}: the documents cannot be read now: {event['reason']}")
-        elif kind == "arrived":
-            new = f"round {event['round']:,}: {event['documents']:,} documents"
-            self._status.update(f"{self._name}: {new}")
-        elif kind == "embedding":
-            self._status.update(
-                f"{self._name}: embeddings of {event['done']:,} of {event['documents']:,} documents"
-            )
-        elif kind == "joined":
-            say(f"{self._name}: joined study {event['fingerprint']}")
-        elif kind == "reconnecting":
-            say(
-                f"{self._name}: {event['reason']}; trying again in {max(1, event['seconds']):.0f} s"
-            )
-        elif kind == "allowed":
-            say(
-                f"{self._name}: the policy allows this; nothing has left. Join with the same "
-                "command without --dry-run."
-            )
-        elif kind == "defect":
-            say(
-                f"{self._name}: round {event['round']}: {event['function']} failed with "
-                f"{event['error']}; nothing was sent"
-            )
-        elif kind == "model":
-            say(
-                f"{self._name}: the model is in {event['folder']}; the topics of "
-                f"{event['documents']:,} documents ({event['unknown']:,} with nothing that it "
-                "knows) in theta.parquet beside it"
-            )
+        elif kind in _PROGRESS:
+            self._status.update(f"{self._name}: {_PROGRESS[kind].format_map(event)}")
+        elif kind in _NEWS:
+            say(f"{self._name}: {_NEWS[kind].format_map(event)}")
 
     def _offer(self, event: dict[str, Any]) -> None:
         study = event["study"]
+        network = f" with {study.method.network}" if hasattr(study.method, "network") else ""
         say(
-            f"The server's study {study.fingerprint}: {study.title}, "
+            f"The server's study {study.fingerprint}: {study.registration.name}{network}, "
             f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
         )
         table = Table(title="What it asks for", title_justify="left", show_lines=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedtopics.cli.display import RoundProgress, print_json, print_topics, say
-from fedtopics.cli.options import FOLDER, as_json, tracked, tracked_option, vocabulary_option
-from fedtopics.cli.report import write_beside
+from fedtopics.cli import options
+from fedtopics.cli.display import RoundProgress, print_json, say
+from fedtopics.cli.options import FOLDER
+from fedtopics.cli.report import show_run
 
 if TYPE_CHECKING:
     from fedtopics.methods.warm_start import Words
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 @click.argument("model", type=FOLDER)
 @click.option("--study", type=FOLDER, required=True, help="The study file.")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds more.  [default: as the study says]")
-@vocabulary_option
+@options.vocabulary
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME-continued]")
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
-@tracked_option
+@options.resume
+@options.track
 def continue_(
     model: Path,
     study: Path,
@@ -41,37 +42,32 @@ def continue_(
     """
     from fedtopics.federation.simulation import train
     from fedtopics.federation.study import Study
+    from fedtopics.methods.warm_start import usual_words
     from fedtopics.model.topic_model import TopicModel
 
     plan = Study.read(study)
     plan = plan if rounds is None else plan.with_rounds(rounds)
-    known = TopicModel.from_pretrained(model)
+    start = TopicModel.from_pretrained(model)
     folder = out or Path("runs") / f"{plan.name}-continued"
-    words = vocabulary or plan.usual_words(known)
-    with RoundProgress() as display, tracked(track, folder, display) as tell:
-        found = train(plan, out=folder, resume=resume, on_event=tell, start=known, vocabulary=words)
-    print_topics(found, 8)
-    say(f"\nThe run is in {folder}.")
-    write_beside(folder)
+    words = vocabulary or usual_words(start, plan.method, plan.text)
+    with RoundProgress() as display, options.tracked(track, folder, display) as on_event:
+        trained = train(
+            plan, out=folder, resume=resume, on_event=on_event, start=start, vocabulary=words
+        )
+    show_run(trained, folder)
     say(f"What changed:  fedtopics compare {model} {folder}/model")
 
 
 @click.command()
 @click.argument("model_a", type=FOLDER)
 @click.argument("model_b", type=FOLDER)
-@click.option(
-    "--words",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="First words of a topic that are shown, and told apart.",
-)
+@options.words
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, min_open=True),
     help="Cosine from which topics are the same.  [default: found from the models]",
 )
-@as_json
+@options.as_json
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
 ) -> None:
@@ -84,30 +80,31 @@ def compare(
     from fedtopics.model.topic_model import TopicModel
 
     a, b = (TopicModel.from_pretrained(folder) for folder in (model_a, model_b))
-    found = compared(a, b, words, threshold)
+    comparison = compared(a, b, words, threshold)
     if as_json:
-        print_json(found.plain())
+        print_json(comparison.plain())
     else:
-        _print(found)
+        _print(comparison)
 
 
-def _print(found: Comparison) -> None:
+def _print(comparison: Comparison) -> None:
     say(
-        f"{len(found.pairs)} topics are the same, from a cosine of {found.threshold:.2f} on"
-        + (f"; on average {found.similarity:.2f}" if found.pairs else "")
-        + f". {len(found.new)} are new in B, {len(found.gone)} of A are gone.\n"
-        f"Words: {found.words_common:,} of both, {found.words_new:,} new, "
-        f"{found.words_gone:,} gone.\n"
+        f"{len(comparison.pairs)} topics are the same, "
+        f"from a cosine of {comparison.threshold:.2f} on"
+        + (f"; on average {comparison.similarity:.2f}" if comparison.pairs else "")
+        + f". {len(comparison.new)} are new in B, {len(comparison.gone)} of A are gone.\n"
+        f"Words: {comparison.words_common:,} of both, {comparison.words_new:,} new, "
+        f"{comparison.words_gone:,} gone.\n"
     )
-    if found.pairs:
+    if comparison.pairs:
         say("  A    B  cosine   share of A   of B  words; + new among the first, - gone", "bold")
-    for pair in found.pairs:
+    for pair in comparison.pairs:
         changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.gone]
         say(
             f"{pair.a:>3}  {pair.b:>3}  {pair.similarity:>6.2f}   {pair.share_a:>10.1%} "
             f"{pair.share_b:>6.1%}  {' '.join([*pair.common, *changed])}"
         )
-    for title, topics in (("new in B", found.new), ("gone from A", found.gone)):
+    for title, topics in (("new in B", comparison.new), ("gone from A", comparison.gone)):
         if topics:
             say(f"\n{title}", "bold")
         for topic in topics:

@@ -5,27 +5,72 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from fedtopics.methods.events import OnEvent
+
 FOLDER = click.Path(path_type=Path)
-OnEvent = Callable[[dict[str, Any]], None]
+
+COLUMNS = {
+    "text": "Column of the text.",
+    "tokens": "Column of lists of words, taken as they are.",
+    "id": "Column of identifiers.",
+    "label": "Column of labels: adds purity, accuracy and NMI of the largest topics.",
+    "embedding": "Column of embeddings, where they are needed.",
+    "round": "Column of rounds or times, for studies that use them.",
+}
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-vocabulary_option = click.option(
+out = click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
+resume = click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+policy = click.option(
+    "--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]"
+)
+embedding_model = click.option(
+    "--embedding-model", help="The model of that column, or a folder with the model it is to be."
+)
+lambda_ = click.option(
+    "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
+)
+words = click.option(
+    "--words",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="First words of each topic that are shown.",
+)
+vocabulary = click.option(
     "--vocabulary",
     type=click.Choice(["keep", "agree"]),
     help="The model's own words, or such as clients agree on anew.  [default: keep, if the study "
     "has its method and rules of text]",
 )
-tracked_option = click.option(
+track = click.option(
     "--track",
     multiple=True,
     type=click.Choice(["tensorboard", "mlflow"]),
     help="Write the run's numbers there as well; can be given twice.",
 )
+
+
+def columns(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option for each column of the documents; the command gets them as `columns`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**arguments: Any) -> None:
+            command(columns={name: arguments.pop(name) for name in names}, **arguments)
+
+        for name in reversed(names):
+            click.option(f"--{name}", help=COLUMNS[name])(called)
+        return called
+
+    return decorate
 
 
 @contextmanager
@@ -47,8 +92,8 @@ def tracked(names: Sequence[str], folder: Path, shown: OnEvent) -> Iterator[OnEv
         if name == "tensorboard":
             trackers.append(TensorBoard(folder / "tensorboard", complain))
             continue
-        own = f"sqlite:///{(folder / 'mlflow' / 'mlflow.db').absolute()}"
-        uri = None if os.environ.get("MLFLOW_TRACKING_URI") else own
+        default_uri = f"sqlite:///{(folder / 'mlflow' / 'mlflow.db').absolute()}"
+        uri = None if os.environ.get("MLFLOW_TRACKING_URI") else default_uri
         trackers.append(MLflow(tracking_uri=uri, on_failure=complain))
     with ExitStack() as stack:
         for tracker in trackers:

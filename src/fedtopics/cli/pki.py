@@ -7,11 +7,17 @@ from typing import Any
 
 import click
 
+from fedtopics.cli import options
 from fedtopics.cli.display import print_json, say
-from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.cli.options import FOLDER
 
 pki_folder = click.option(
-    "--pki", "folder", type=FOLDER, default="pki", show_default=True, help="The authority's folder."
+    "--pki",
+    "folder",
+    type=FOLDER,
+    default="pki",
+    show_default=True,
+    help="The authority's folder.",
 )
 days = click.option(
     "--days",
@@ -132,19 +138,19 @@ def sign(request_path: Path, folder: Path, days: int) -> None:
     from fedtopics.pki.files import certificate_fingerprint, read_certificate
 
     target = pki.sign(folder, request_path, days)
-    wanted = pki.Request.load(request_path)
+    request = pki.Request.load(request_path)
     until = _last_day(target / "client.crt")
     authority = certificate_fingerprint(read_certificate(target / "ca.crt"))
     say(
-        f'The certificate of client "{wanted.name}" is in {target}, until '
+        f'The certificate of client "{request.name}" is in {target}, until '
         f"{until}.\n\n"
-        f'Before you send it, call the organisation "{wanted.name}" and compare these SHA-256 '
+        f'Before you send it, call the organisation "{request.name}" and compare these SHA-256 '
         "fingerprints. Its key, which fedtopics pki request printed there:\n"
-        f"{wanted.fingerprint}\n"
+        f"{request.fingerprint}\n"
         "Your authority, which fedtopics pki show will print there:\n"
         f"{authority}\n"
         f"If its key differs, delete {target} and send nothing.\n\n"
-        f'{target}/ca.crt and {target}/client.crt go to the organisation "{wanted.name}", which '
+        f'{target}/ca.crt and {target}/client.crt go to the organisation "{request.name}", which '
         "puts them beside its client.key. They are not secret.\n"
         f"{folder}/ca.key stays with you and goes to nobody."
     )
@@ -152,25 +158,25 @@ def sign(request_path: Path, folder: Path, days: int) -> None:
 
 @group.command()
 @click.argument("folder", type=FOLDER)
-@as_json
+@options.as_json
 def show(folder: Path, as_json: bool) -> None:
     """Say whose identity a folder is, until when, and its fingerprints.
 
     FOLDER is an identity folder, or the file of a request.
     """
-    found = _describe(folder)
+    described = _describe(folder)
     if as_json:
-        print_json(found)
+        print_json(described)
         return
-    say(f"name         {found['name']}\nrole         {found['role']}")
-    if found["hosts"]:
-        say(f"hosts        {', '.join(found['hosts'])}")
-    if found["valid_until"]:
-        say(f"valid until  {found['valid_until']}")
-    for what, digest in found["sha256"].items():
+    say(f"name         {described['name']}\nrole         {described['role']}")
+    if described["hosts"]:
+        say(f"hosts        {', '.join(described['hosts'])}")
+    if described["valid_until"]:
+        say(f"valid until  {described['valid_until']}")
+    for what, digest in described["sha256"].items():
         say(f"SHA-256 of the {what.replace('_', ' ')}\n  {digest}")
-    if found["problem"]:
-        say(found["problem"])
+    if described["problem"]:
+        say(described["problem"])
 
 
 def _describe(folder: Path) -> dict[str, Any]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from fedtopics.cli.display import say, status
+from fedtopics.cli.display import print_topics, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import FedTopicsError
+
+if TYPE_CHECKING:
+    from fedtopics.model.topic_model import TopicModel
 
 
 @click.command()
@@ -46,6 +50,14 @@ def report(
         say("It has beginnings of documents: do not share it.")
 
 
+def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
+    """Show what a run that is done has led to; write its report."""
+    if not quiet:
+        print_topics(model, 8)
+        say(f"\nThe run is in {folder}, the model in {folder}/model.")
+    write_beside(folder, quiet)
+
+
 def write_beside(run: Path, quiet: bool = False) -> None:
     """Write the report of a run that is done, into its folder, and say where it is.
 
@@ -54,8 +66,8 @@ def write_beside(run: Path, quiet: bool = False) -> None:
     try:
         news = f"The report:             {write(run)}"
     except Exception as error:
-        known = isinstance(error, (FedTopicsError, OSError))
-        reason = str(error) if known else f"a defect of fedtopics, {type(error).__name__}."
+        expected = isinstance(error, (FedTopicsError, OSError))
+        reason = str(error) if expected else f"a defect of fedtopics, {type(error).__name__}."
         news = f"There is no report: {reason} Try again with: fedtopics report {run}"
     if not quiet:
         say(news)

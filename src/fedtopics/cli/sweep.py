@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.table import Table
 
+from fedtopics.cli import options
 from fedtopics.cli.display import RoundProgress, console, print_json, say
 from fedtopics.cli.options import FOLDER
 
@@ -40,7 +41,7 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
     help="Trainings of each number, which differ in their seed.",
 )
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:
     """Train a study with several numbers of topics, and say which serve best.
 

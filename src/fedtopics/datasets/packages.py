@@ -47,17 +47,17 @@ def package_documentation(n_clients: int = 5) -> dict[str, Corpus]:
 
 def _read_package(name: str) -> Corpus:
     root = _root(name)
-    found: dict[str, str] = {}
+    names_by_text: dict[str, str] = {}
     for path in sorted(root.rglob("*.py")):
         inside = path.relative_to(root)
         if SKIPPED & {*inside.parts} or any(part.startswith("test_") for part in inside.parts):
             continue
         for qualified, text in _documentation(path, inside):
             if len(WORD.findall(text)) >= SHORTEST:
-                found.setdefault(text, qualified)
+                names_by_text.setdefault(text, qualified)
     return Corpus(
-        pa.chunked_array([list(found.values())], pa.large_string()),
-        pa.chunked_array([list(found)], pa.large_string()),
+        pa.chunked_array([list(names_by_text.values())], pa.large_string()),
+        pa.chunked_array([list(names_by_text)], pa.large_string()),
     )
 
 

@@ -105,14 +105,14 @@ def synthetic_lda(
     >>> drawn.beta.shape, drawn.topics["client1"].tolist()
     ((4, 30), [0, 1, 3])
     """
-    own = _own_topics(n_clients, n_topics, shared_topics)
+    private = _own_topics(n_clients, n_topics, shared_topics)
     rng = np.random.default_rng(seed)
     words = tuple(f"term{number}" for number in range(n_words))
     beta = rng.dirichlet(np.full(n_words, eta), n_topics)
     training, validation, topics = {}, {}, {}
     for number in range(n_clients):
-        name, first = f"client{number}", shared_topics + number * own
-        topics[name] = np.concatenate([np.arange(shared_topics), np.arange(first, first + own)])
+        name, first = f"client{number}", shared_topics + number * private
+        topics[name] = np.concatenate([np.arange(shared_topics), np.arange(first, first + private)])
         prior = np.full(n_topics, FOREIGN)
         prior[topics[name]] = alpha
         training[name] = _draw(rng, beta, prior, n_documents, lengths, words)
@@ -122,14 +122,14 @@ def synthetic_lda(
 
 def _own_topics(n_clients: int, n_topics: int, shared_topics: int) -> int:
     """Return how many topics each client has alone."""
-    own, rest = divmod(n_topics - shared_topics, n_clients)
+    private, rest = divmod(n_topics - shared_topics, n_clients)
     if rest or not 0 <= shared_topics <= n_topics:
         raise StudyError(
             f"{n_topics} topics of which {shared_topics} are shared leave "
             f"{n_topics - shared_topics}, which {n_clients} clients cannot have in equal parts; "
             "change shared_topics."
         )
-    return own
+    return private
 
 
 def _draw(

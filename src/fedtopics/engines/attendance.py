@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from queue import Empty
 
 from fedtopics.engines.call_handler import Notify
-from fedtopics.engines.connections import Connections, Event, StatusChange
+from fedtopics.engines.connections import Connections, Incoming
 from fedtopics.errors import FederationError
 from fedtopics.methods.base import Draw
+from fedtopics.methods.events import StatusChange, Waiting
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Attendance:
     ----------
     connections : Connections
     rules : Rules
-    notify : function (kind, **fields)
+    notify : function (Event)
         Called with each event.
     """
 
@@ -104,14 +105,14 @@ class Attendance:
         counts = [member.bytes for member in self._connections.members.values()]
         return sum(sent for sent, _ in counts), sum(received for _, received in counts)
 
-    def next_event(self, ends: float) -> Event | None:
+    def next_event(self, ends: float) -> Incoming | None:
         """Take the next event, None when time is over; pass on a change of a client's status."""
         try:
             event = self._connections.inbox.get(timeout=max(0.0, ends - time.perf_counter()))
         except Empty:
             return None
         if isinstance(event, StatusChange):
-            self._notify(event.kind, client=event.name, reason=event.reason)
+            self._notify(event)
         return event
 
     def _available(self, left_out: dict[str, str]) -> list[str]:
@@ -122,15 +123,15 @@ class Attendance:
         members = self._connections.members
         ends = time.perf_counter() + seconds
         reported: list[str] = []
-        while len(there := self._available(left_out)) < wanted:
+        while len(present := self._available(left_out)) < wanted:
             # Clients left out of a round are taken back when it is not possible without them.
-            if len(there) + len(left_out) >= wanted:
+            if len(present) + len(left_out) >= wanted:
                 left_out.clear()
                 continue
-            away = {name: m.state for name, m in members.items() if name not in there}
+            away = {name: m.state for name, m in members.items() if name not in present}
             if list(away.values()) != reported:
                 reported = list(away.values())
-                self._notify("waiting", round=number, clients=there, missing=away)
+                self._notify(Waiting(number, present, away))
             self.next_event(min(ends, time.perf_counter() + 1))
             possible = sum(not member.excluded for member in members.values())
             if time.perf_counter() > ends or possible < wanted:

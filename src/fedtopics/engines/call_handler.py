@@ -14,9 +14,10 @@ from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.handshake import WIRE_VERSION, Proposal
 from fedtopics.engines.values import Packed, from_value, pack, unpack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
+from fedtopics.methods.events import CallStarted, Defect, Event
 
 LARGEST_CALL = 1 << 31  # bytes of a call
-Notify = Callable[..., None]
+Notify = Callable[[Event], None]
 Versions = tuple[str, Mapping[str, int]]
 """Of fedtopics, and of the methods it has."""
 
@@ -63,7 +64,7 @@ class CallHandler:
     ----------
     participant : Participant
     versions : (str, mapping of method to version)
-    notify : function (kind, **fields)
+    notify : function (Event)
         Called with each event.
     """
 
@@ -101,7 +102,7 @@ class CallHandler:
     def handle(self, call: wire.Call, buffer: memoryview) -> Answer:
         """Execute a call; pack its reply, or say what kind of failure keeps it."""
         before = time.perf_counter()
-        self._notify("call", function=call.function, round=call.round, attempt=call.attempt)
+        self._notify(CallStarted(call.function, call.round, call.attempt))
         try:
             packed = pack(self._open_door.call(call.function, unpack(call.body, buffer)))
         except (FedTopicsError, OSError, MemoryError) as error:
@@ -112,8 +113,7 @@ class CallHandler:
             return _failed(call, kind, error)
         except Exception as error:
             # Its type alone: its text could quote a document.
-            name = type(error).__name__
-            self._notify("defect", function=call.function, round=call.round, error=name)
+            self._notify(Defect(call.function, call.round, type(error).__name__))
             return _failed(call, "defect", None)
         reply = wire.Reply(
             id=call.id,

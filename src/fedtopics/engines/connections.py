@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.methods.events import StatusChange
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,7 @@ class CallFailed:
     bad: bool  # the client's fault, not the network's
 
 
-@dataclass(frozen=True)
-class StatusChange:
-    """A client came, went or was refused; its kind is one of those in docs/deployment.md."""
-
-    kind: str
-    name: str
-    reason: str = ""
-
-
-Event = ReplyArrived | CallFailed | StatusChange
+Incoming = ReplyArrived | CallFailed | StatusChange
 
 # Kinds of failure that a client sends, as the server says them; the reason stays with the client.
 FAILURES = {
@@ -50,30 +43,54 @@ FAILURES = {
 }
 
 
-class Member(Protocol):
-    """A client of the study, here or not."""
+@dataclass
+class Member(ABC):
+    """A client of the study, connected or not."""
+
+    name: str
+    answered: set[int] = field(default_factory=set)  # ids of standing calls
+    ready: bool = False  # has answered all standing calls
+    late: int | None = None  # id of a call whose reply is still to come, and counts for nothing
+    excluded: str = ""  # why it was sent away for good
+
+    @property
+    @abstractmethod
+    def connected(self) -> bool:
+        """Whether there is a way to it."""
+
+    @property
+    @abstractmethod
+    def working(self) -> bool:
+        """Whether it has a call to answer."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> tuple[int, int]:
+        """Bytes sent to it and received from it."""
 
     @property
     def available(self) -> bool:
         """Whether it can be called."""
+        return self.state == "ready"
 
     @property
     def state(self) -> str:
         """What a person would say of it."""
-
-    @property
-    def excluded(self) -> str:
-        """Why it was sent away for good, or nothing."""
-
-    @property
-    def bytes(self) -> tuple[int, int]:
-        """Bytes sent to it and received from it."""
+        if self.excluded:
+            return f"excluded: {self.excluded}"
+        if not self.connected:
+            return "not connected"
+        if self.late is not None and self.ready:
+            return "still busy with an earlier call"
+        if not self.ready:
+            return "starting"
+        return "working" if self.working else "ready"
 
 
 class Inbox(Protocol):
     """Events in the order in which they happened."""
 
-    def get(self, *, timeout: float) -> Event:
+    def get(self, *, timeout: float) -> Incoming:
         """Take the next; raise `queue.Empty` if nothing happens for so many seconds."""
 
 

@@ -58,18 +58,18 @@ class Proposal:
         methods : mapping of method name to version
             The methods it has.
         """
-        theirs = methods.get(self.method, 0)
-        found = (
+        version = methods.get(self.method, 0)
+        comparisons = (
             ("fedtopics", product, self.product, _minor(product) == _minor(self.product)),
             ("the wire format", wire, WIRE_VERSION, wire == WIRE_VERSION),
             (
                 f"the method {self.method!r}",
-                theirs,
+                version,
                 self.method_version,
-                theirs == self.method_version,
+                version == self.method_version,
             ),
         )
-        for what, client, server, same in found:
+        for what, client, server, same in comparisons:
             if not same:
                 return (
                     f"The client has version {client or 'none'} of {what}, the server {server}; "

@@ -11,6 +11,7 @@ from typing import Any
 from fedtopics.engines.call_handler import Door
 from fedtopics.methods.aggregation import RunningSum, Template
 from fedtopics.methods.base import EVERYONE, Draw, T
+from fedtopics.methods.events import RoundReport
 
 
 class LocalClients:
@@ -53,7 +54,7 @@ class LocalClients:
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
-    ) -> tuple[T, dict[str, Any]]:
+    ) -> tuple[T, RoundReport]:
         """Do a round's exchanges; whoever is drawn counts in all of them."""
         self._asked = draw.members(number, self.names, self._doors)
         try:

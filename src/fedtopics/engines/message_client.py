@@ -15,6 +15,7 @@ from fedtopics.engines.call_handler import CallHandler, Notify, Participant, Ver
 from fedtopics.engines.messages import from_message, to_message
 from fedtopics.engines.values import unpack
 from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.methods.events import Declined, Joined, Refused
 
 
 class MessageClient:
@@ -26,7 +27,7 @@ class MessageClient:
         Of the client; the server trusts the engine that no other client uses it.
     participant : Participant
     versions : (str, mapping of method to version)
-    notify : function (kind, **fields)
+    notify : function (Event)
         Called with each event; nothing else says why a study was declined.
     journal : path, optional
         Folder for the messages that a later process has to repeat.
@@ -57,7 +58,7 @@ class MessageClient:
             return self._call(frame.call, buffer, message)
         if kind == "result":
             return self._receive(unpack(frame.result.body, buffer))
-        self._notify("refused", reason=frame.refusal.reason, again=frame.refusal.again)
+        self._notify(Refused(frame.refusal.reason, frame.refusal.again))
         return to_message(wire.Frame(received=wire.Received()))
 
     def _join(self, offer: wire.Offer, message: bytes) -> bytes:
@@ -67,12 +68,12 @@ class MessageClient:
         except FedTopicsError as error:
             return self._declined(error)
         self._journal.begin(message)
-        self._notify("joined", fingerprint=self._handler.fingerprint)
+        self._notify(Joined(self._handler.fingerprint))
         accept = wire.Accept(fingerprint=self._handler.fingerprint, name=self._name)
         return to_message(wire.Frame(accept=accept))
 
     def _declined(self, error: FedTopicsError) -> bytes:
-        self._notify("declined", reason=str(error))
+        self._notify(Declined(str(error)))
         # The name alone: the sentence is for the client's own eyes.
         return to_message(wire.Frame(refusal=wire.Refusal(reason=self._name)))
 
@@ -86,7 +87,7 @@ class MessageClient:
                 return self._declined(error)
         answer = self._handler.handle(call, buffer)
         if answer.error is not None:
-            self._notify("declined", reason=str(answer.error))
+            self._notify(Declined(str(answer.error)))
         elif answer.packed is not None:
             self._journal.add(call, message)
         self._last = call.id, to_message(answer.frame, answer.packed)

@@ -6,51 +6,38 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import CallFailed, Event, StatusChange
+from fedtopics.engines.connections import CallFailed, Incoming, Member
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.messages import Carrier, to_message
 from fedtopics.errors import FederationError
+from fedtopics.methods.events import StatusChange
 
 LOOK = 1.0  # seconds between two looks at who is there
 OFFER_AGAIN = 5.0  # seconds, where an offer was lost
 
 
 @dataclass
-class MessageMember:
-    """A client of the study, here or not."""
+class MessageMember(Member):
+    """A client of the study, and its address if it can be reached."""
 
-    name: str
     address: str = ""
-    answered: set[int] = field(default_factory=set)  # ids of standing calls
     call: int | None = None  # not answered yet
-    late: int | None = None  # id of a call whose reply is still to come, and counts for nothing
-    excluded: str = ""
-    ready: bool = False  # has answered all standing calls
     has_model: bool = False
     sent: int = 0
     received: int = 0
 
     @property
-    def available(self) -> bool:
-        """Whether it can be called."""
-        idle = self.call is None and self.late is None
-        return bool(self.address) and self.ready and idle and not self.excluded
+    def connected(self) -> bool:
+        """Whether it has an address."""
+        return bool(self.address)
 
     @property
-    def state(self) -> str:
-        """What a person would say of it."""
-        if self.excluded:
-            return f"excluded: {self.excluded}"
-        if not self.address:
-            return "not connected"
-        if self.late is not None:
-            return "still busy with an earlier call"
-        if not self.ready:
-            return "starting"
-        return "working" if self.call is not None else "ready"
+    def working(self) -> bool:
+        """Whether it has a call to answer."""
+        return self.call is not None
 
     @property
     def bytes(self) -> tuple[int, int]:
@@ -71,7 +58,7 @@ class Roster:
 
     def __init__(self, proposal: Proposal, names: Iterable[str], carrier: Carrier) -> None:
         self.members = {name: MessageMember(name) for name in sorted(names)}
-        self.events: deque[Event] = deque()
+        self.events: deque[Incoming] = deque()
         self.standing: dict[str, tuple[int, bytes]] = {}  # function to id and message
         self._proposal = proposal
         self._carrier = carrier
@@ -89,13 +76,13 @@ class Roster:
         if now < self._looked + LOOK:
             return
         self._looked = now
-        there = set(self._carrier.addresses())
+        reachable = set(self._carrier.addresses())
         for member in self.members.values():
-            if member.address and member.address not in there:
+            if member.address and member.address not in reachable:
                 self.leave(member)
         offer = self._proposal.offer(run=self._run)
-        self._next_offer = {a: at for a, at in self._next_offer.items() if a in there}
-        for address in sorted(there):
+        self._next_offer = {a: at for a, at in self._next_offer.items() if a in reachable}
+        for address in sorted(reachable):
             if self._next_offer.get(address, 0.0) <= now:
                 self._next_offer[address] = float("inf")
                 self._carrier.send(address, to_message(wire.Frame(offer=offer)))

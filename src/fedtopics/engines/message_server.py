@@ -12,7 +12,7 @@ from queue import Empty
 from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import FAILURES, CallFailed, Event, ReplyArrived
+from fedtopics.engines.connections import FAILURES, CallFailed, Incoming, ReplyArrived
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.message_roster import LOOK, MessageMember, Roster
 from fedtopics.engines.messages import Carrier, from_message, to_message
@@ -56,7 +56,7 @@ class MessageServer:
         """Itself: see `get`."""
         return self
 
-    def get(self, *, timeout: float) -> Event:
+    def get(self, *, timeout: float) -> Incoming:
         """Take the next event; raise `Empty` if nothing happens for so many seconds."""
         events = self._roster.events
         ends = time.monotonic() + timeout
@@ -123,14 +123,14 @@ class MessageServer:
         """Send the final model to all clients that are there; return who has it."""
         packed = pack(files)
         message = to_message(wire.Frame(result=wire.Result(body=packed.header)), packed)
-        there = [m for m in self.members.values() if m.address and not m.excluded]
-        for member in there:
+        receivers = [m for m in self.members.values() if m.address and not m.excluded]
+        for member in receivers:
             self._roster.send(member, message)
         ends = time.monotonic() + patience
-        while any(m.address and not m.has_model for m in there) and time.monotonic() < ends:
+        while any(m.address and not m.has_model for m in receivers) and time.monotonic() < ends:
             self._roster.look()
             self._receive(LOOK)
-        return [member.name for member in there if member.has_model]
+        return [member.name for member in receivers if member.has_model]
 
     def stop(self, reason: str = "", again: bool = False) -> None:
         """Say to all clients why the study failed, if it did."""
@@ -163,8 +163,8 @@ class MessageServer:
         if kind == "accept":
             self._roster.join(address, frame.accept)
         elif kind == "refusal":
-            said = frame.refusal.reason if member is None else member.name
-            name = said if said in self.members else address
+            name_in_reply = frame.refusal.reason if member is None else member.name
+            name = name_in_reply if name_in_reply in self.members else address
             self._roster.decline(name, member, "its policy or its settings keep it from joining")
         elif member is None:
             return  # an answer to a refusal, or of a client that was given up

@@ -9,10 +9,11 @@ from typing import Any
 
 from fedtopics.engines.attendance import Attempt, Attendance
 from fedtopics.engines.call_handler import Notify
-from fedtopics.engines.connections import CallFailed, Connections, ReplyArrived, StatusChange
+from fedtopics.engines.connections import CallFailed, Connections, ReplyArrived
 from fedtopics.engines.values import unpack
 from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import RunningSum, Template, find_fault
+from fedtopics.methods.events import BadReply, Excluded, StatusChange
 
 BAD_REPLIES = 3  # after these a client is excluded
 LAST = "~"  # after all names
@@ -30,7 +31,7 @@ class Replies:
     attendance : Attendance
     deadline : float
         Seconds that clients get again after it was given up to wait for the others.
-    notify : function (kind, **fields)
+    notify : function (Event)
         Called with each event.
     """
 
@@ -106,8 +107,8 @@ class Replies:
         if not bad:
             return
         self._bad[name] += 1
-        self._notify("bad reply", client=name, round=attempt.round, reason=reason)
+        self._notify(BadReply(name, attempt.round, reason))
         if self._bad[name] == BAD_REPLIES:
             reason = f"{BAD_REPLIES} bad replies, the last: {reason}"
             self._connections.exclude(name, reason)
-            self._notify("excluded", client=name, round=attempt.round, reason=reason)
+            self._notify(Excluded(name, attempt.round, reason))

@@ -19,6 +19,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
 from fedtopics.errors import FederationError
+from fedtopics.files import write_durably
 
 IDLE = 300.0  # seconds without a message, after which it ends
 LOOK = 0.05  # seconds between two attempts to reach it
@@ -80,7 +81,8 @@ def answer_messages(
         os._exit(0)
 
     with Listener(("127.0.0.1", 0), authkey=key) as listener:
-        _write(note, {"port": listener.address[1], "process": os.getpid(), "key": key.hex()})
+        content = {"port": listener.address[1], "process": os.getpid(), "key": key.hex()}
+        write_durably(note, json.dumps(content).encode(), private=True)
         while True:
             timer = threading.Timer(idle, end)
             timer.daemon = True
@@ -102,11 +104,3 @@ def _connect(folder: Path) -> Connection | None:
         return Client(("127.0.0.1", note["port"]), authkey=bytes.fromhex(note["key"]))
     except (OSError, EOFError, AuthenticationError, ValueError, KeyError):
         return None
-
-
-def _write(path: Path, content: dict[str, int | str]) -> None:
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(content, file)
-    part.replace(path)

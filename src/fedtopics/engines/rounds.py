@@ -17,6 +17,7 @@ from fedtopics.engines.connections import Connections
 from fedtopics.engines.replies import Replies
 from fedtopics.methods.aggregation import RunningSum, Template
 from fedtopics.methods.base import EVERYONE, Draw, T
+from fedtopics.methods.events import Repeated, RoundReport
 
 
 class _RepeatRoundError(Exception):
@@ -30,7 +31,7 @@ class RemoteClients:
     ----------
     connections : Connections
     rules : Rules
-    notify : function (kind, **fields)
+    notify : function (Event)
         Called with what happens to clients, for the run's events.
     """
 
@@ -76,7 +77,7 @@ class RemoteClients:
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
-    ) -> tuple[T, dict[str, Any]]:
+    ) -> tuple[T, RoundReport]:
         """Do a round's exchanges, all of them with the same clients; see `Clients.round`."""
         left_out: dict[str, str] = {}
         limit = math.inf
@@ -89,7 +90,7 @@ class RemoteClients:
             except _RepeatRoundError:
                 # Everyone counts in the agreement; a later round goes on without who was lost.
                 left_out = {} if number == 0 else left_out | attempt.missing
-                self._notify("repeated", round=number, missing=attempt.missing)
+                self._notify(Repeated(number, attempt.missing))
                 if len(attempt.members) < self._rules.min_clients:
                     limit = min(limit, time.perf_counter() + self._rules.wait)
                 if time.perf_counter() > limit:  # who is always too late is as good as away
@@ -133,7 +134,7 @@ class RemoteClients:
     def _post(self, attempt: Attempt, function: str, payload: dict[str, Any], **how: bool) -> int:
         return self._connections.post(function, payload, attempt.members, attempt.number, **how)
 
-    def _report(self, attempt: Attempt, sent: int, received: int) -> dict[str, Any]:
+    def _report(self, attempt: Attempt, sent: int, received: int) -> RoundReport:
         now_sent, now_received = self._attendance.bytes()
         return {
             "clients": attempt.members,

@@ -215,10 +215,10 @@ class _Reader:
         if kind == "texts":
             return list(structure.texts.values)
         if kind == "map":
-            found = {entry.name: self.value(entry.value) for entry in structure.map.entries}
-            if len(found) < len(structure.map.entries):
+            entries = {entry.name: self.value(entry.value) for entry in structure.map.entries}
+            if len(entries) < len(structure.map.entries):
                 raise ValueError
-            return found
+            return entries
         if kind == "tensor":
             rows, present = self._rows(structure.tensor)
             return rows if present is None else _spread(rows, present)

@@ -110,9 +110,9 @@ def bytes_by_round(path: Path) -> dict[int, int]:
     RunError
         If a line is not what `Ledger` writes.
     """
-    found: Counter[int] = Counter()
-    _read_ledger(path, lambda line: found.update({int(line["round"]): int(line["bytes"])}))
-    return dict(found)
+    sizes: Counter[int] = Counter()
+    _read_ledger(path, lambda line: sizes.update({int(line["round"]): int(line["bytes"])}))
+    return dict(sizes)
 
 
 def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
@@ -145,7 +145,7 @@ def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
 
 
 def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Hand out a reply's values by dotted names, maps and sparse rows in their parts."""
+    """Yield a reply's values under dotted names, maps and sparse rows in their parts."""
     for name, value in reply.items():
         if isinstance(value, Mapping):
             yield from flat_fields(value, f"{prefix}{name}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,13 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.files import cut_half_line, write_durably
+from fedtopics.methods.events import Embedding, Event, ModelReceived, Offer, OnEvent
 from fedtopics.methods.plan import Site
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import check_embeddings
 from fedtopics.text.encoders import sentence_encoder
-
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 class Participation:
@@ -105,13 +104,15 @@ class Participation:
         if ledger.exists():
             cut_half_line(ledger)
         self._ledger = Ledger(study.registration.name, study.fingerprint, ledger)
-        self.corpus = study.embedded(self.corpus, self._embedding_model, self._tell_embedding)
+        self.corpus = study.embedded(
+            self.corpus, self._embedding_model, lambda *done: self.notify(Embedding(*done))
+        )
         site = Site(
             self.name,
             self.corpus,
             self.policy,
             self.out,
-            self._arrived,
+            self.notify,
             self._embedding_model,
             self._growing,
         )
@@ -126,29 +127,18 @@ class Participation:
                 f"{study.fingerprint}; ask its operator, and use one version of fedtopics."
             )
         exchanges = study.registration.exchanges(study.method)
-        self.tell(
-            "offer",
-            study=study,
-            leaves={
-                each.function: {"often": each.often, "what": each.leaves} for each in exchanges
-            },
-        )
+        leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
+        self.notify(Offer(study, leaves))
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
-        asked = study.method.method_name, study.method.max_rounds
-        self.policy.check_study(self.name, *asked, documents)
+        requested = study.method.method_name, study.method.max_rounds
+        self.policy.check_study(self.name, *requested, documents)
         needed = study.method.needed_embedding
         if needed is not None:
             check_embeddings(self.corpus, needed, self._embedding_model)
             if self.corpus.embeddings is None:
                 sentence_encoder(self._embedding_model or needed.model)
         return study
-
-    def _tell_embedding(self, done: int, documents: int) -> None:
-        self.tell("embedding", done=done, documents=documents)
-
-    def _arrived(self, event: dict[str, Any]) -> None:
-        self.tell(event.pop("event"), **event)
 
     def _place(self, study: Study) -> Path:
         """Return the folder of this study; refuse one with the ledger and model of another."""
@@ -176,16 +166,16 @@ class Participation:
         self.corpus = self._growing() if self._growing else self.corpus
         corpus = model.embedded(self.corpus, self._embedding_model)
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
-        self.tell("model", folder=str(folder), documents=len(self.corpus), unknown=unknown)
+        self.notify(ModelReceived(str(folder), len(self.corpus), unknown))
 
     def diagnose(self) -> str:
         """Say why the server cannot be reached, if it is known."""
         return ""
 
-    def tell(self, kind: str, **fields: Any) -> None:
-        """Tell what happened."""
+    def notify(self, event: Event) -> None:
+        """Pass on what happened."""
         if self._on_event is not None:
-            self._on_event({"event": kind, **fields})
+            self._on_event(event.plain())
 
 
 def _may_hold(folder: Path, study: Study) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from io import FileIO
@@ -21,11 +21,23 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from fedtopics.errors import ModelError, RunError
+from fedtopics.federation.study import Study
 from fedtopics.files import cut_half_line, write_durably
 from fedtopics.methods.base import Checkpoint
+from fedtopics.methods.events import (
+    CheckpointFailed,
+    Continued,
+    Described,
+    Event,
+    OnEvent,
+    Resumed,
+    RoundEnded,
+    Started,
+    TrainingStarted,
+)
+from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 
-Event = dict[str, Any]
 KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
 
@@ -59,7 +71,7 @@ class RunFolder:
         study: str,
         checkpoint_every: int = 50,
         resume: bool = False,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: OnEvent | None = None,
         pause: float = 0.0,
     ) -> None:
         self.folder = folder
@@ -86,19 +98,19 @@ class RunFolder:
             )
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         if not self._resume:
-            self.event("started", study=self._study)
+            self.event(Started(self._study))
             return
-        begun = self._check_study(events)
+        started = self._check_study(events)
         cut_half_line(events)
         self._events = events.open("ab", buffering=0)
-        self.event("resumed", study=self._study, begun=begun)
+        self.event(Resumed(self._study, started))
 
     def _check_study(self, events: Path) -> float:
         """Refuse a run of another study; return when it began."""
         try:
             with events.open(encoding="utf-8") as file:
                 line = json.loads(file.readline())
-            first, begun = line["study"], float(line["time"])
+            first, started = line["study"], float(line["time"])
         except (ValueError, KeyError, TypeError):
             raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
         if first != self._study:
@@ -107,7 +119,15 @@ class RunFolder:
                 "resume with the study.toml in the run's folder, and with the model that it began "
                 "with, if with one."
             )
-        return begun
+        return started
+
+    def describe(self, study: Study, start: WarmStart | None) -> None:
+        """Write down which study the run is of, and which model it starts from."""
+        if self.folder is not None:
+            write_durably(self.folder / "study.toml", study.to_toml().encode())
+        self.event(Described(**study.described))
+        if start is not None and start.model is not None and not self._resume:
+            self.event(Continued(**start.origin))
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep what was agreed once, as JSON."""
@@ -125,18 +145,18 @@ class RunFolder:
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
         try:
-            found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
-            if not isinstance(found, dict):
+            content: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
+            if not isinstance(content, dict):
                 raise ValueError
         except ValueError:
             raise RunError(f"{self.folder / name}.json is damaged; begin a new run.") from None
-        return found
+        return content
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left, with a pause between two."""
         if self.folder is not None and self._events is None:
             self._events = (self.folder / "events.jsonl").open("ab", buffering=0)
-        self.event("training", done=done, rounds=last)
+        self.event(TrainingStarted(done, last))
         self._last = self._saved = time.perf_counter()
         for round_ in range(done + 1, last + 1):
             if self._pause and round_ > done + 1:
@@ -167,7 +187,7 @@ class RunFolder:
         except OSError as error:
             # The run is worth more than one of its checkpoints; those before are untouched.
             path.unlink(missing_ok=True)
-            self.event("checkpoint failed", round=state.round, reason=error.strerror)
+            self.event(CheckpointFailed(state.round, str(error.strerror)))
             return
         self._saved = time.perf_counter()
         for old in sorted(folder.glob("*.safetensors"))[:-KEPT_CHECKPOINTS]:
@@ -212,23 +232,24 @@ class RunFolder:
             return model
         place = self.folder / "model"
         with suppress(ModelError):  # none yet, or half of one
-            known = TopicModel.from_pretrained(place)
-            if np.array_equal(known.beta, model.beta):
-                model = replace(model, labels=known.labels)
+            earlier = TopicModel.from_pretrained(place)
+            if np.array_equal(earlier.beta, model.beta):
+                model = replace(model, labels=earlier.labels)
         model.save_pretrained(place)
         return model
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, event: Event) -> None:
         """Write down what happened, with the time and the seconds since the round before."""
         now = time.perf_counter()
-        event = {"event": kind, "time": time.time(), "seconds": now - self._last, **fields}
-        if kind == "round":
+        times = {"event": event.kind, "time": time.time(), "seconds": now - self._last}
+        plain = times | event.plain()
+        if isinstance(event, RoundEnded):
             self._last = now
         if self.folder is not None:
-            self._unwritten += json.dumps(event).encode() + b"\n"
+            self._unwritten += json.dumps(plain).encode() + b"\n"
             self._write()
         if self._on_event is not None:
-            self._on_event(event)
+            self._on_event(plain)
 
     def _write(self) -> None:
         # On a full disk the lines wait for the next time; a buffered file would lose some.

@@ -29,11 +29,11 @@ from fedtopics.engines.rounds import RemoteClients
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.doctor import why_not
-from fedtopics.federation.participant import OnEvent, Participation
+from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.files import write_durably
+from fedtopics.methods.events import Allowed, Finished, Listening, OnEvent
 from fedtopics.methods.registry import versions
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
@@ -89,7 +89,7 @@ def serve(
     def open_door(run: RunFolder) -> None:
         port = server.start()
         at = join_address(split_address(listen)[0], port)
-        run.event("listening", address=at, clients=list(study.clients))
+        run.event(Listening(at, list(study.clients)))
         if on_listen is not None:
             on_listen(server)
 
@@ -140,22 +140,18 @@ def _conduct(
     open_door: Callable[[RunFolder], None] = lambda _: None,
 ) -> TopicModel:
     """Do the rounds with whoever is connected; send the model."""
-    pause = study.federation.pause
-    begun = None if start is None else WarmStart.of(start, vocabulary)
-    half = study.server_half(begun)
-    run = RunFolder(out, study.identity(begun), study.checkpoint_every, resume, on_event, pause)
+    warm_start = None if start is None else WarmStart.of(start, vocabulary)
+    half = study.server_half(warm_start)
+    identity, pause = study.identity(warm_start), study.federation.pause
+    run = RunFolder(out, identity, study.checkpoint_every, resume, on_event, pause)
     reason, again = "", False
     try:
-        write_durably(out / "study.toml", study.to_toml().encode())
-        run.event("study", **study.described)
-        if begun is not None and begun.model is not None and not resume:
-            run.event("continued", **begun.origin)
+        run.describe(study, warm_start)
         open_door(run)
         model = half.train(RemoteClients(connections, _rules(study), run.event), run)
-        model = model if begun is None else begun.credited(model)
-        model = run.save(model)
+        model = run.save(model if warm_start is None else warm_start.credited(model))
         received = connections.send_model(_files(model), MODEL_PATIENCE)
-        run.event("finished", received=received)
+        run.event(Finished(received))
         return model
     except FedTopicsError as error:
         again = isinstance(error, FederationError)  # too few clients
@@ -239,8 +235,8 @@ class GrpcParticipation(Participation):
             check_loopback(address)
             credentials = None
         else:
-            known = Identity.load(identity, "client")
-            name, credentials = known.name, channel_credentials(known)
+            loaded = Identity.load(identity, "client")
+            name, credentials = loaded.name, channel_credentials(loaded)
         out = None if dry_run else out  # it writes nothing, so no folder is in its way
         super().__init__(name, corpus, policy, out, on_event, embedding_model, growing)
         self._address = join_address(*split_address(address))
@@ -250,13 +246,13 @@ class GrpcParticipation(Participation):
 
     def run(self) -> None:
         """Take part until the model is here; see `Client.run` for what it raises."""
-        who = (self._address, self._credentials, self.name, (VERSION, versions()))
+        connection = (self._address, self._credentials, self.name, (VERSION, versions()))
         try:
             if self._dry_run:
-                self.look(look(*who))
-                self.tell("allowed")
+                self.look(look(*connection))
+                self.notify(Allowed())
             else:
-                Client(*who, self, self.tell).run()
+                Client(*connection, self, self.notify).run()
         finally:
             self.close()
 

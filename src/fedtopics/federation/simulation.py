@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,13 +24,12 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
+from fedtopics.methods.events import Embedding, Event, Finished, OnEvent
 from fedtopics.methods.plan import Site
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.corpus import Corpus
-
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 def train(
@@ -60,13 +61,9 @@ def train(
     start : TopicModel, (beta, words) or WarmStart, optional
         A model or topics to begin with, if the method can.
     vocabulary : {"agree", "keep"}
-        Of a model to begin with. "keep": it is trained further as it is, with its own words; no
-        words leave the clients, and its rounds count on. "agree": the clients agree on words anew,
-        and its topics are carried over word by word. See docs/models-live-on.md.
-
-    Returns
-    -------
-    TopicModel
+        Of a model to begin with. "keep": it is trained further with its own words, none leave the
+        clients, and its rounds count on. "agree": the clients agree on words anew, and its topics
+        are carried over word by word. See docs/models-live-on.md.
 
     Raises
     ------
@@ -77,41 +74,65 @@ def train(
     if resume and out is None:
         raise RunError("There is no folder of a run to resume; name it with out.")
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
-    rules = policies if policies is not None else study.policies()
-    study = study.with_clients(documents)
-    asked = study.method.method_name, study.method.max_rounds
-    for name, corpus in documents.items():
-        rules.get(name, Policy()).check_study(name, *asked, len(corpus))
-    begun = None if start is None else WarmStart.of(start, vocabulary)
-    folder = None if out is None else Path(out)
-    half = study.server_half(begun)
-    run = RunFolder(folder, study.identity(begun), study.checkpoint_every, resume, on_event)
-    run.event("study", **study.described)
-    if begun is not None and begun.model is not None and not resume:
-        run.event("continued", **begun.origin)
-    if folder is not None:
-        (folder / "study.toml").write_text(study.to_toml(), encoding="utf-8")
-    ledgers = {
-        name: Ledger(study.method.method_name, study.fingerprint, ledger_path(folder, name))
-        for name in documents
-    }
-    try:
-        if folder is not None:
-            _check_documents(run, documents)
-        doors = {}
-        for name, corpus in documents.items():
-            own = None if folder is None else client_folder(folder, name)
-            policy = rules.get(name, Policy())
-            doors[name] = _door(study, name, corpus, policy, ledgers[name], own, on_event)
-        model = half.train(LocalClients(doors), run)
-        model = model if begun is None else begun.credited(model)
-        model = run.save(model)
-        run.event("finished")
-        return model
-    finally:
-        run.close()
-        for ledger in ledgers.values():
-            ledger.close()
+    policies = study.policies() if policies is None else policies
+    rules = {name: policies.get(name, Policy()) for name in documents}
+    simulation = _Simulation(study.with_clients(documents), documents, rules, on_event)
+    warm_start = None if start is None else WarmStart.of(start, vocabulary)
+    return simulation.train(None if out is None else Path(out), resume, warm_start)
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """A study and its clients' documents, all in this process."""
+
+    study: Study
+    documents: Mapping[str, Corpus]
+    policies: Mapping[str, Policy]
+    on_event: OnEvent | None
+
+    def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
+        """Do the rounds; write what a run's folder has."""
+        study, method = self.study, self.study.method
+        for name, corpus in self.documents.items():
+            requested = method.method_name, method.max_rounds, len(corpus)
+            self.policies[name].check_study(name, *requested)
+        half = study.server_half(start)
+        identity = study.identity(start)
+        run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
+        with ExitStack() as files:
+            files.callback(run.close)
+            run.describe(study, start)
+            ledgers = {name: self._ledger(name, folder) for name in self.documents}
+            for ledger in ledgers.values():
+                files.callback(ledger.close)
+            if folder is not None:
+                _check_documents(run, self.documents)
+            doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
+            model = half.train(LocalClients(doors), run)
+            model = run.save(model if start is None else start.credited(model))
+            run.event(Finished())
+            return model
+
+    def _ledger(self, name: str, folder: Path | None) -> Ledger:
+        path = None if folder is None else client_folder(folder, name) / "ledger.jsonl"
+        return Ledger(self.study.method.method_name, self.study.fingerprint, path)
+
+    def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
+        def on_progress(done: int, documents: int) -> None:
+            self._notify(Embedding(done, documents, name))
+
+        embedding_model = self.study.clients[name].embedding_model
+        try:
+            corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
+        except InputError as error:
+            raise type(error)(f"Client {name!r}: {error}") from None
+        policy, place = self.policies[name], folder and client_folder(folder, name)
+        site = Site(name, corpus, policy, place, self._notify, embedding_model)
+        return Door(name, self.study.client_half(site), policy, ledger)
+
+    def _notify(self, event: Event) -> None:
+        if self.on_event is not None:
+            self.on_event(event.plain())
 
 
 def corpora_by_name(clients: Any) -> dict[str, Corpus]:
@@ -174,41 +195,6 @@ def _digest(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def ledger_path(folder: Path | None, client: str) -> Path | None:
-    """Where a client's ledger is in a simulation's run folder."""
-    return None if folder is None else client_folder(folder, client) / "ledger.jsonl"
-
-
 def client_folder(folder: Path, client: str) -> Path:
-    """Where a client keeps what is its own in a simulation's run folder."""
+    """Where a client keeps its files in a simulation's run folder."""
     return folder / "clients" / client
-
-
-def _corpus(name: str, data: Any) -> Corpus:
-    try:
-        return Corpus.of(data)
-    except InputError as error:
-        raise type(error)(f"Client {name!r}: {error}") from None
-
-
-def _door(
-    study: Study,
-    name: str,
-    corpus: Corpus,
-    policy: Policy,
-    ledger: Ledger,
-    folder: Path | None,
-    on_event: OnEvent | None,
-) -> Door:
-    notify = on_event or (lambda _: None)
-    embedding_model = study.clients[name].embedding_model
-
-    def on_progress(done: int, documents: int) -> None:
-        notify({"event": "embedding", "client": name, "done": done, "documents": documents})
-
-    try:
-        corpus = study.embedded(corpus, embedding_model, on_progress)
-    except InputError as error:
-        raise type(error)(f"Client {name!r}: {error}") from None
-    site = Site(name, corpus, policy, folder, notify, embedding_model)
-    return Door(name, study.client_half(site), policy, ledger)

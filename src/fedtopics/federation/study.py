@@ -26,15 +26,10 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_file import as_toml, explain
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
-from fedtopics.methods.registry import (
-    METHODS,
-    Method,
-    find_method,
-)
+from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.training import Program
-from fedtopics.methods.warm_start import WarmStart, Words
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
@@ -117,7 +112,7 @@ class Study(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _quorum_fits(self) -> Study:
+    def _settings_fit_together(self) -> Study:
         least, drawn = self.federation.min_clients, self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
@@ -127,10 +122,6 @@ class Study(BaseModel):
             raise ValueError(
                 f"federation.min_clients = {least} is more than method.clients_per_round = {drawn}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _windows_hold_words(self) -> Study:
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
             raise ValueError(
                 "with n-grams, words of a document are not in its order: set coherence to "
@@ -175,16 +166,8 @@ class Study(BaseModel):
         method = self.method.model_copy(update={"max_rounds": rounds})
         return self.model_copy(update={"method": method})
 
-    def usual_words(self, model: TopicModel) -> Words:
-        """Say whether a model that training begins with keeps its words, if nobody says so.
-
-        It does if it is of this method and its texts became words by the same rules.
-        """
-        same = model.info.get("method") == self.method.method_name and model.text == self.text
-        return "keep" if same else "agree"
-
     def identity(self, start: WarmStart | None = None) -> str:
-        """Return what a run is known by: one that is resumed has to have the same."""
+        """Return what identifies a run: it is resumed with the same study and start alone."""
         return self.fingerprint + ("" if start is None else f"-{start.fingerprint}")
 
     @property
@@ -196,12 +179,6 @@ class Study(BaseModel):
         plain = {key: self.agreed[key] for key in ("seed", "method", "text", "vocabulary")}
         settings = dict(_settings(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
-
-    @property
-    def title(self) -> str:
-        """What is trained, in a few words."""
-        network = getattr(self.method, "network", "")
-        return self.registration.name + (f" with {network}" if network else "")
 
     @property
     def registration(self) -> Method:
@@ -249,14 +226,14 @@ class Study(BaseModel):
     def embedded(
         self,
         corpus: Corpus,
-        own_model: str | None = None,
+        embedding_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Corpus:
         """Return a client's corpus with embeddings, if the method needs them.
 
         Parameters
         ----------
-        own_model : str, optional
+        embedding_model : str, optional
             Where the client has the study's model, or the model of its precomputed embeddings.
         on_progress : callable, optional
             Called with the numbers of documents done and of all.
@@ -272,9 +249,10 @@ class Study(BaseModel):
         settings = self.method.needed_embedding
         if settings is None:
             return corpus
-        return corpus.with_embeddings(
-            document_embeddings(corpus, settings, own_model=own_model, on_progress=on_progress)
+        vectors = document_embeddings(
+            corpus, settings, embedding_model=embedding_model, on_progress=on_progress
         )
+        return corpus.with_embeddings(vectors)
 
     def with_clients(self, names: Iterable[str]) -> Study:
         """Return the study of exactly these clients, wherever their documents come from."""
@@ -282,7 +260,7 @@ class Study(BaseModel):
         return self.model_copy(update={"clients": clients})
 
     @classmethod
-    def make(cls, **given: Any) -> Study:
+    def make(cls, **settings: Any) -> Study:
         """Make a study of plain values; one sentence says what is wrong with them.
 
         Raises
@@ -291,7 +269,7 @@ class Study(BaseModel):
             If a key is unknown or a value does not fit.
         """
         try:
-            return cls(**given)
+            return cls(**settings)
         except ValidationError as error:
             raise StudyError(f"The study cannot be used: {explain(error)}") from None
 
@@ -343,7 +321,7 @@ class Study(BaseModel):
 
 
 def _settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Hand out plain settings that are one value, or a few numbers, by dotted keys."""
+    """Yield plain settings that are one value, or a few numbers, by dotted keys."""
     for key, value in plain.items():
         if isinstance(value, Mapping):
             yield from _settings(value, f"{prefix}{key}.")

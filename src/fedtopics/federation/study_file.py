@@ -12,15 +12,15 @@ from pydantic import BaseModel, ValidationError
 
 def explain(error: Exception) -> str:
     """Say in one line what pydantic, tomllib or the file system found."""
-    found = str(error.strerror if isinstance(error, OSError) else error)
+    problem = str(error.strerror if isinstance(error, OSError) else error)
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
-        found = f"{where!r} is {first['input']!r:.80}: {reason}" if where else reason
+        problem = f"{where!r} is {first['input']!r:.80}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
-            found = f"there is no key {where!r}; remove it or correct its name"
-    return found.removesuffix(".") + "."
+            problem = f"there is no key {where!r}; remove it or correct its name"
+    return problem.removesuffix(".") + "."
 
 
 def as_toml(model: BaseModel, table: str = "", *, example: bool = False) -> str:

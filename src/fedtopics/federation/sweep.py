@@ -25,10 +25,11 @@ from scipy import sparse
 from fedtopics.errors import DataError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import OnEvent, train
+from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import Rows, digest
 from fedtopics.inference.theta import refine
+from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -62,12 +63,12 @@ class Criterion:
 
         The deviation is the best one's, over seeds or pairs of them.
         """
-        known = [row for row in summary if row.get(self.name) is not None]
-        if not known:
+        scored = [row for row in summary if row.get(self.name) is not None]
+        if not scored:
             return []
-        top = max(known, key=lambda row: self.sign * row[self.name])
+        top = max(scored, key=lambda row: self.sign * row[self.name])
         least = self.sign * top[self.name] - top[f"{self.name}_deviation"]
-        return [row["topics"] for row in known if self.sign * row[self.name] >= least]
+        return [row["topics"] for row in scored if self.sign * row[self.name] >= least]
 
 
 CRITERIA = (
@@ -167,10 +168,10 @@ class _Trainings:
         out: Path,
         on_event: OnEvent,
     ) -> None:
-        given = study.corpora() if corpora is None else corpora
-        if not given:
+        sources = study.corpora() if corpora is None else corpora
+        if not sources:
             raise DataError("There are no clients; give at least one with documents.")
-        documents = {name: Corpus.of(data) for name, data in given.items()}
+        documents = {name: Corpus.of(data) for name, data in sources.items()}
         self._study = study.with_clients(documents)
         self._policies = study.policies() if policies is None else policies
         self._on_event = on_event
@@ -178,8 +179,8 @@ class _Trainings:
         self._folder = out / "models" / self._identity
         self._training, self._tested = {}, {}
         for name, corpus in documents.items():
-            own_model = self._study.clients[name].embedding_model
-            embedded = self._study.embedded(corpus, own_model)
+            embedding_model = self._study.clients[name].embedding_model
+            embedded = self._study.embedded(corpus, embedding_model)
             rows, held_out = _held_out(study, name, corpus)
             self._training[name] = embedded.take(rows)
             self._tested[name] = embedded.take(held_out)
@@ -235,11 +236,11 @@ def summarise(
     """
     summary = []
     for number in sorted({row["topics"] for row in rows}):
-        own = [row for row in rows if row["topics"] == number]
-        found: dict[str, Any] = {"topics": number, "seeds": len(own)}
-        for name in sorted({name for row in own for name in row} - {"study", "topics", "seed"}):
-            found |= _spread(name, [row[name] for row in own])
-        summary.append(found | _spread("stability", stability[number]))
+        trained = [row for row in rows if row["topics"] == number]
+        scores: dict[str, Any] = {"topics": number, "seeds": len(trained)}
+        for name in sorted({name for row in trained for name in row} - {"study", "topics", "seed"}):
+            scores |= _spread(name, [row[name] for row in trained])
+        summary.append(scores | _spread("stability", stability[number]))
     return summary
 
 

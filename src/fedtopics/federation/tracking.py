@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from fedtopics.extras import require
+from fedtopics.methods.events import OnEvent
 
 Event = Mapping[str, Any]
-OnEvent = Callable[[dict[str, Any]], None]
 WRITTEN = ("round", "validation", "vocabulary", "candidate", "finished")
 AT_FIRST = ("vocabulary", "candidate")  # a resumed run tells them again
 FLUSH = 5.0  # seconds between two messages to MLflow
@@ -40,7 +40,7 @@ def tell_all(*callbacks: OnEvent) -> OnEvent:
 
 
 def numbers(event: Event) -> Iterator[tuple[str, float]]:
-    """Hand out the numbers of an event by names such as "round/loss"; of a list, how many.
+    """Yield the numbers of an event under names such as "round/loss"; of a list, how many.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Tracker(ABC):
     Parameters
     ----------
     on_failure : function, optional
-        Told in one sentence that nothing is written any more; by default it is a warning.
+        Called with one sentence if nothing can be written any more; by default a warning.
     """
 
     title: ClassVar[str]
@@ -142,7 +142,7 @@ class Tracker(ABC):
 
     def _write_event(self, event: Event) -> None:
         self._step = event.get("round", self._step)
-        # What is tried before the first round is told apart by what it is.
+        # What is tried before the first round has no round: its number of clusters is the step.
         step = event["n_components"] if event["event"] == "candidate" else self._step
         when = event.get("time", time.time())
         self._write(dict(numbers(event)), int(step), when)
@@ -156,8 +156,8 @@ class Tracker(ABC):
     def _fail(self, error: Exception) -> None:
         self._state = "ended"
         reason = (str(error).strip().splitlines() or [""])[0][:LONGEST]
-        told = f"{type(error).__name__}: {reason}".rstrip(": .")
-        self._on_failure(f"{self.title} is not written any more ({told}); the run goes on.")
+        failure = f"{type(error).__name__}: {reason}".rstrip(": .")
+        self._on_failure(f"{self.title} is not written any more ({failure}); the run goes on.")
 
     @abstractmethod
     def _begin(self, name: str, settings: Mapping[str, Any], done: int) -> None:
@@ -179,7 +179,7 @@ def _warn(message: str) -> None:
 class TensorBoard(Tracker):
     """Write a run's numbers for TensorBoard.
 
-    A resumed run goes on where it was: of rounds that are worked again, TensorBoard leaves out what
+    A resumed run goes on where it was: of rounds that are repeated, TensorBoard leaves out what
     was written before.
 
     Parameters
@@ -281,26 +281,28 @@ class MLflow(Tracker):
             where = {"artifact_location": (Path(file).parent / "artifacts").absolute().as_uri()}
         self._client = MlflowClient(tracking_uri=self._uri)
         title = self._experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedtopics"
-        known = self._client.get_experiment_by_name(title)
+        existing = self._client.get_experiment_by_name(title)
         experiment = (
-            self._client.create_experiment(title, **where) if known is None else known.experiment_id
+            self._client.create_experiment(title, **where)
+            if existing is None
+            else existing.experiment_id
         )
-        found: list[Any] = []
+        earlier: list[Any] = []
         began = "" if self._began is None else f"{self._began!r}"
         if self._resumed:
             tag = f"tags.`fedtopics.began` = '{began}'"
-            found = list(self._client.search_runs([experiment], tag, max_results=1))
-        if found:
-            self._id = found[0].info.run_id
+            earlier = list(self._client.search_runs([experiment], tag, max_results=1))
+        if earlier:
+            self._id = earlier[0].info.run_id
             self._client.update_run(self._id, status="RUNNING")
             return
         tags = {"fedtopics.study": str(self._study.get("fingerprint", ""))}
         tags |= {"fedtopics.began": began} if began else {}
-        made = self._client.create_run(experiment, run_name=self._run_name or name, tags=tags)
-        self._id = made.info.run_id
-        given = [Param(key, str(value)) for key, value in settings.items()]
-        if given:
-            self._client.log_batch(self._id, params=given)
+        created = self._client.create_run(experiment, run_name=self._run_name or name, tags=tags)
+        self._id = created.info.run_id
+        parameters = [Param(key, str(value)) for key, value in settings.items()]
+        if parameters:
+            self._client.log_batch(self._id, params=parameters)
 
     def _write(self, values: Mapping[str, float], step: int, when: float) -> None:
         from mlflow.entities import Metric

@@ -142,7 +142,7 @@ class StudySite(SitePart):
                 logger.info("%s: %s", name, kind)
 
         participation = Participation.of(name, settings, folder, tell)
-        return MessageClient(name, participation, (VERSION, versions()), participation.tell)
+        return MessageClient(name, participation, (VERSION, versions()), participation.notify)
 
 
 def site_settings(context: JobContext) -> SiteSettings:

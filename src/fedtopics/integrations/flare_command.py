@@ -12,9 +12,10 @@ from uuid import uuid4
 
 import click
 
-from fedtopics.cli.display import print_topics, say
+from fedtopics.cli import options
+from fedtopics.cli.display import say
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.report import write_beside
+from fedtopics.cli.report import show_run
 from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
 from fedtopics.extras import require
 
@@ -31,8 +32,8 @@ def group() -> None:
 
 @group.command()
 @click.argument("study", type=FOLDER)
-@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@options.out
+@options.resume
 @click.option(
     "--startup-kit",
     "kit",
@@ -61,30 +62,20 @@ def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
         _submit(plan, folder, resume, kit)
     from fedtopics.model.topic_model import TopicModel
 
-    print_topics(TopicModel.from_pretrained(folder / "model"), 8)
-    say(f"\nThe run is in {folder}, the model in {folder}/model.")
-    write_beside(folder)
+    show_run(TopicModel.from_pretrained(folder / "model"), folder)
 
 
 @group.command()
 @click.argument("folder", type=FOLDER)
 @click.option("--data", type=FOLDER, help="At a client's site: the documents, which stay there.")
-@click.option("--text", help="Column of the text.")
-@click.option("--tokens", help="Column of lists of words, taken as they are.")
-@click.option("--id", "identifier", help="Column of identifiers.")
-@click.option("--round", "rounds", help="Column of rounds or times, for studies that use them.")
-@click.option("--embedding", help="Column of embeddings, for studies that need them.")
-@click.option("--embedding-model", help="The model of that column, or a folder with the study's.")
-@click.option("--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]")
+@options.columns("text", "tokens", "id", "round", "embedding")
+@options.embedding_model
+@options.policy
 @click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")
 def allow(
     folder: Path,
     data: Path | None,
-    text: str | None,
-    tokens: str | None,
-    identifier: str | None,
-    rounds: str | None,
-    embedding: str | None,
+    columns: dict[str, str | None],
     embedding_model: str | None,
     policy: Path | None,
     out: Path | None,
@@ -105,18 +96,19 @@ def allow(
     paths = {"data": data, "policy": policy, "out": out}
     if data is None:
         return
-    given: dict[str, Any] = {key: str(path.absolute()) for key, path in paths.items() if path}
-    given |= {"text": text, "tokens": tokens, "id": identifier, "round": rounds}
     if embedding_model and Path(embedding_model).is_dir():  # else it is a name
         embedding_model = str(Path(embedding_model).absolute())
-    given |= {"embedding": embedding, "embedding_model": embedding_model}
-    said = {key: value for key, value in given.items() if value is not None}
-    columns = {key: value for key, value in said.items() if key != "out"}
-    corpus = ClientData(**columns).read(folder.name)
+    settings: dict[str, Any] = {key: str(path.absolute()) for key, path in paths.items() if path}
+    settings |= {key: name for key, name in columns.items() if name is not None}
+    if embedding_model is not None:
+        settings["embedding_model"] = embedding_model
+    corpus = ClientData(**{k: v for k, v in settings.items() if k != "out"}).read(folder.name)
     if policy is not None:
         Policy.read(policy)
     file = folder / "local" / SITE_FILE
-    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in said.items()]
+    lines = [
+        f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in settings.items()
+    ]
     file.write_text("".join(lines), encoding="utf-8")
     say(f"Their documents are {len(corpus):,} in {data}: {file}")
 
@@ -134,8 +126,8 @@ def _simulate(plan: Study, folder: Path, resume: bool) -> None:
     try:
         simulate(job, list(plan.clients), workspace)
     except FederationError as error:
-        said = [_said_by(name, _read(place / FAILURE)) for name, place in folders.items()]
-        reason = " ".join(filter(None, said)) or _read(folder / FAILURE)
+        sentences = [_sentence_of(name, _read(place / FAILURE)) for name, place in folders.items()]
+        reason = " ".join(filter(None, sentences)) or _read(folder / FAILURE)
         if not reason:  # FLARE's logs are all that there is
             raise
         shutil.rmtree(workspace, ignore_errors=True)
@@ -186,7 +178,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
         )
 
 
-def _said_by(name: str, sentence: str) -> str:
+def _sentence_of(name: str, sentence: str) -> str:
     return sentence if not sentence or repr(name) in sentence else f"Client {name!r}: {sentence}"
 
 

@@ -21,6 +21,7 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 from nvflare.recipe import SimEnv
 
 from fedtopics.errors import FederationError, RunError
+from fedtopics.files import write_durably
 from fedtopics.integrations.flare_carrier import ServerPart, SitePart
 
 ALLOWED = (
@@ -174,9 +175,7 @@ def allow(folder: Path) -> Path:
         raise RunError(
             f"{folder} is no folder of a FLARE site or server: {source} cannot be read."
         ) from None
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(resources, indent=2) + "\n", encoding="utf-8")
-    part.replace(file)
+    write_durably(file, (json.dumps(resources, indent=2) + "\n").encode())
     return file
 
 

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +48,9 @@ def server_app(study: str | Path) -> ServerApp:
     from flwr.serverapp import ServerApp
 
     def work(grid: Grid, context: Context) -> None:
-        from fedtopics.cli.display import print_topics, say
+        from fedtopics.cli.display import say
         from fedtopics.cli.members import ServerNews
-        from fedtopics.cli.report import write_beside
+        from fedtopics.cli.report import show_run
         from fedtopics.federation.server import lead
         from fedtopics.federation.study import Study
 
@@ -63,9 +63,7 @@ def server_app(study: str | Path) -> ServerApp:
         except FedTopicsError as error:
             say(f"fedtopics: {error}")
             raise
-        print_topics(model, 8)
-        say(f"\nThe run is in {out}, the model in {out}/model.")
-        write_beside(out)
+        show_run(model, out)
 
     app = ServerApp()
     app.main()(work)
@@ -94,20 +92,26 @@ def client_app(study: str | Path) -> ClientApp:
     from flwr.clientapp import ClientApp
 
     def reply(message: Message, context: Context) -> Message:
-        try:
-            content = _reply(study, context, unwrapped(message))
-        except (FedTopicsError, OSError) as error:
-            print(f"fedtopics: {error}", flush=True)
-            content = b""
-        except Exception as error:
-            # Flower would send its text to the server, and that could quote a document.
-            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
-            content = b""
+        content = _without_errors(lambda: _reply(study, context, unwrapped(message)))
         return answer(message, content) if content else failure(message, FAILED)
 
     app = ClientApp()
     app.query()(reply)
     return app
+
+
+def _without_errors(work: Callable[[], bytes]) -> bytes:
+    """Return an answer, empty if there is an error, which this machine's log alone has.
+
+    Flower would send its text to the server, and that of a defect could quote a document.
+    """
+    try:
+        return work()
+    except (FedTopicsError, OSError) as error:
+        print(f"fedtopics: {error}", flush=True)
+    except Exception as error:
+        print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
+    return b""
 
 
 def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
@@ -142,22 +146,18 @@ def main(settings: str) -> None:
     name, _, seconds = _node_settings(config)
     clients: list[_Client] = []
 
-    def answer_one(message: bytes) -> bytes:
-        try:
-            if not clients:
-                clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
-            return clients[0].answer(message)
-        except (FedTopicsError, OSError) as error:
-            print(f"fedtopics: {error}", flush=True)
-        except Exception as error:
-            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
-        return b""
+    def respond(message: bytes) -> bytes:
+        if not clients:
+            clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
+        return clients[0].answer(message)
 
     def close() -> None:
         for client in clients:
             client.close()
 
-    answer_messages(Path(folder), answer_one, close, seconds)
+    answer_messages(
+        Path(folder), lambda message: _without_errors(lambda: respond(message)), close, seconds
+    )
 
 
 class _Client:
@@ -170,7 +170,7 @@ class _Client:
 
         part = Participation.of(name, data, out, _Log(name, out))
         versions = VERSION, method_versions()
-        self.answer = MessageClient(name, part, versions, part.tell, folder / "journal").answer
+        self.answer = MessageClient(name, part, versions, part.notify, folder / "journal").answer
         self.close = part.close
 
 

@@ -14,6 +14,7 @@ from fedtopics.errors import StudyError
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.anchors import first_topics
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
+from fedtopics.methods.events import RoundReport, VocabularyAgreed
 from fedtopics.methods.plan import Plan
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree
@@ -48,7 +49,7 @@ class Agreement:
         payload["vocabulary"] = self.vocabulary.fingerprint
         return self.clients.call(function, {**template, "documents": ()}, **payload)
 
-    def round(self, number: int, work: Callable[[], T]) -> tuple[T, dict[str, Any]]:
+    def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
         """As `Clients.round`, with the clients drawn; before the first round with all."""
         return self.clients.round(number, work, self.draw if number > 0 else EVERYONE)
 
@@ -85,7 +86,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
         agreed = clients.round(0, work)[0]
     run.keep("agreement", agreed)
     vocabulary, counts = Vocabulary.of(agreed), agreed["counts"]
-    run.event("vocabulary", words=len(vocabulary), fingerprint=vocabulary.fingerprint, **counts)
+    run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **counts))
     sizes = agreed["total"], counts["training"], agreed["length"]
     return Agreement(clients, vocabulary, *sizes, draw)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import Template
+from fedtopics.methods.events import Event, RoundReport
 
 T = TypeVar("T")
 DRAW = 0x64726177  # keeps these draws apart from other uses of the seed
@@ -79,7 +80,7 @@ class Clients(Protocol):
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
-    ) -> tuple[T, dict[str, Any]]:
+    ) -> tuple[T, RoundReport]:
         """Do a round's exchanges, all of them with the same clients.
 
         Sums of different clients belong to no common state: if a client is lost between two
@@ -121,5 +122,5 @@ class Run(Protocol):
     def checkpoint(self, state: Checkpoint) -> None:
         """Store a state."""
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, event: Event) -> None:
         """Record what happened."""

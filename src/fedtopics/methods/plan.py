@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from fedtopics.methods.events import Event
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
@@ -48,6 +49,6 @@ class Site:
     corpus: Corpus  # the documents at the start
     policy: Limits
     folder: Path | None = None  # where the half stores what it needs again after a restart
-    notify: Callable[[dict[str, Any]], None] = lambda _: None  # with events for the client itself
+    notify: Callable[[Event], None] = lambda _: None  # with events for the client itself
     embedding_model: str | None = None  # name or folder of the study's model at this client
     growing: Follow | None = None  # reads the documents again where they grow during the study

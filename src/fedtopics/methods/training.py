@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Checkpoint, Clients, Run
+from fedtopics.methods.events import RoundEnded, RoundFacts, RoundReport, Stopped, Validation
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.stop_rules import Progress, why_stop
@@ -33,7 +34,7 @@ class Step(Generic[State]):
     """The result of a round; see `Progress` for its numbers."""
 
     state: State
-    facts: Mapping[str, Any]  # for the round's event: with documents and loss where there are any
+    facts: RoundFacts  # for the round's event: with documents and loss where there are any
     change: float = np.inf
     idle: int = 0
     coherence: float = np.nan
@@ -66,7 +67,7 @@ def iterate(
     rounds: Rounds[State],
     state: State,
     numbers: Iterable[int],
-    ends: Callable[[Step[State], int, Mapping[str, Any]], bool] | None = None,
+    ends: Callable[[Step[State], int, RoundReport], bool] | None = None,
 ) -> State:
     """Repeat rounds with these numbers from a first state; return the last state.
 
@@ -216,7 +217,7 @@ class Program(ABC, Generic[Settings, State]):
         status: TrainingStatus,
         step: Step[State],
         round_: int,
-        report: Mapping[str, Any],
+        report: RoundReport,
     ) -> bool:
         """Record a round; return whether it is the last."""
         status.round = round_
@@ -225,7 +226,7 @@ class Program(ABC, Generic[Settings, State]):
             raise StudyError(f"The loss of round {round_} is not finite; lower learning_rate.")
         for name, content in step.files.items():
             run.keep(name, content)
-        run.event("round", **{"round": round_, **step.facts, **report})
+        run.event(RoundEnded(round_, step.facts, report))
         self._validate(agreement, run, status, step.state)
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
         reason = why_stop(step.progress(round_, **waited), self.stops)
@@ -233,7 +234,7 @@ class Program(ABC, Generic[Settings, State]):
         if self.saves_every_round or reason or run.due(round_):
             self._save(run, status, step.state)
         if reason:
-            run.event("stopped", round=round_, reason=reason)
+            run.event(Stopped(round_, reason))
         return status.stopped
 
     def _validate(
@@ -243,7 +244,7 @@ class Program(ABC, Generic[Settings, State]):
         if result is None:
             return
         loss, documents = result
-        run.event("validation", round=status.round, loss=loss, documents=documents)
+        run.event(Validation(status.round, loss, documents))
         if loss < status.best_loss:
             status.best, status.best_loss, status.waited = self.best(state), loss, 0
         else:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference
+from fedtopics.methods.settings import TopicSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.vocabulary import TextRules
 
 Words = Literal["keep", "agree"]
 """Whether a model keeps its vocabulary, or clients agree on another one."""
@@ -182,6 +184,17 @@ class WarmStart:
                 "without them."
             )
         return topics
+
+
+def usual_words(model: TopicModel | None, settings: TopicSettings, text: TextRules) -> Words:
+    """Return whether a model to start from, if there is one, keeps its words by default.
+
+    It does if the study has its method, and its rules by which texts become words.
+    """
+    if model is None:
+        return "agree"
+    same = model.info.get("method") == settings.method_name and model.text == text
+    return "keep" if same else "agree"
 
 
 def fingerprint_of(model: TopicModel) -> str:

@@ -193,14 +193,14 @@ class TopicModel:
     def embedded(
         self,
         corpus: Corpus,
-        own_model: str | None = None,
+        embedding_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Corpus:
         """Return a corpus with embeddings, if the network sees them; see `document_embeddings`.
 
         Where the encoder was trained as well, texts are embedded anew, whatever embeddings they
         come with; the model that training began with is needed for it, under the name in
-        ``inference.settings.embedding`` or as `own_model`.
+        ``inference.settings.embedding`` or as `embedding_model`.
 
         Raises
         ------
@@ -212,7 +212,7 @@ class TopicModel:
         if not self.inference.sees_embedding:
             return replace(corpus, embeddings=None)
         settings = self.inference.settings.embedding
-        given: dict[str, Any] = {"own_model": own_model, "on_progress": on_progress}
+        given: dict[str, Any] = {"embedding_model": embedding_model, "on_progress": on_progress}
         if isinstance(self.inference, FineTuned):
             if corpus.embeddings is not None:
                 if any(known() is corpus.embeddings for known in self._embedded):
@@ -225,7 +225,7 @@ class TopicModel:
             corpus = replace(corpus, embeddings=None)
             weights = self.inference.encoder_weights(self.weights)
             length = self.inference.settings.max_length
-            given["encoder"] = TunedEncoder(own_model or settings.model, length, weights)
+            given["encoder"] = TunedEncoder(embedding_model or settings.model, length, weights)
         embeddings = document_embeddings(corpus, settings, **given)
         self._embedded[:] = [ref(embeddings)]
         return corpus.with_embeddings(embeddings)

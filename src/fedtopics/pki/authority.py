@@ -56,17 +56,8 @@ def create(folder: str | Path, servers: Sequence[str], days: int = 365) -> Path:
 def renew_server(folder: str | Path, servers: Sequence[str] = (), days: int = 365) -> Path:
     """Make a new certificate for the server's key, of the same hosts unless others are given.
 
-    Parameters
-    ----------
-    folder : path
-        The authority's folder.
-    servers, days
-        As in `create`.
-
-    Returns
-    -------
-    Path
-        The server's identity folder; only its ``server.crt`` is new.
+    Parameters are those of `create`. In the server's identity folder, which is returned, only
+    ``server.crt`` is new.
 
     Raises
     ------
@@ -112,20 +103,20 @@ def issue(folder: str | Path, name: str, days: int = 365, *, renew: bool = False
     """
     folder = Path(folder)
     check_client_name(name)
-    authority, known = Authority.load(folder), _known(folder, name)
-    if known is not None and not renew:
+    authority, client = Authority.load(folder), _find_client(folder, name)
+    if client is not None and not renew:
         raise IdentityError(
-            f'Client "{name}" is in {known.folder} already. Renew its certificate with: '
+            f'Client "{name}" is in {client.folder} already. Renew its certificate with: '
             f"fedtopics pki issue {name} --renew{pki_option(folder)}"
         )
-    if known is None and renew:
+    if client is None and renew:
         raise IdentityError(
             f'There is no client "{name}" in {folder} to renew. Make its identity with: '
             f"fedtopics pki issue {name}{pki_option(folder)}"
         )
-    if known is not None:
-        certificate = authority.certify_client(known.public_key, name, days)
-        return _deliver(known.folder, "client", authority, certificate)
+    if client is not None:
+        certificate = authority.certify_client(client.public_key, name, days)
+        return _deliver(client.folder, "client", authority, certificate)
     key, target = new_key(), folder / "clients" / name
     certificate = authority.certify_client(key.public_key(), name, days)
     write_key(target / "client.key", key)
@@ -156,8 +147,8 @@ def request(folder: str | Path, name: str) -> Path:
     """
     check_client_name(name)
     key, path = new_key(), Path(folder) / REQUEST
-    wanted = x509.CertificateSigningRequestBuilder().subject_name(subject(name))
-    signed = wanted.sign(key, hashes.SHA256())
+    requested = x509.CertificateSigningRequestBuilder().subject_name(subject(name))
+    signed = requested.sign(key, hashes.SHA256())
     write_key(path.with_name("client.key"), key)
     write_public(path, signed.public_bytes(serialization.Encoding.PEM))
     return path
@@ -190,16 +181,16 @@ def sign(folder: str | Path, request_path: str | Path, days: int = 365) -> Path:
         for another key, if there is no authority in the folder, or it has ended.
     """
     folder = Path(folder)
-    wanted = Request.load(request_path)
-    authority, known = Authority.load(folder), _known(folder, wanted.name)
-    target = folder / "signed" / wanted.name if known is None else known.folder
-    if known is not None and fingerprint(known.public_key) != wanted.fingerprint:
+    requested = Request.load(request_path)
+    authority, client = Authority.load(folder), _find_client(folder, requested.name)
+    target = folder / "signed" / requested.name if client is None else client.folder
+    if client is not None and fingerprint(client.public_key) != requested.fingerprint:
         raise IdentityError(
-            f'Client "{wanted.name}" has a certificate in {target} for another key than that of '
+            f'Client "{requested.name}" has a certificate in {target} for another key than that of '
             f"{request_path}. Ask it by telephone whether it made a new key; if so, remove "
             f"{target} and sign again."
         )
-    certificate = authority.certify_client(wanted.public_key, wanted.name, days)
+    certificate = authority.certify_client(requested.public_key, requested.name, days)
     return _deliver(target, "client", authority, certificate)
 
 
@@ -208,20 +199,20 @@ def pki_option(folder: Path) -> str:
     return "" if folder == Path("pki") else f" --pki {folder}"
 
 
-class _Known(NamedTuple):
+class _Client(NamedTuple):
     """A client that an authority knows: where, and by which key."""
 
     folder: Path
     public_key: CertificatePublicKeyTypes
 
 
-def _known(folder: Path, name: str) -> _Known | None:
+def _find_client(folder: Path, name: str) -> _Client | None:
     # The certificate says which key is the client's; the key itself need not be kept here.
     for target in (folder / "clients" / name, folder / "signed" / name):
         if (target / "client.crt").exists():
-            return _Known(target, read_certificate(target / "client.crt").public_key())
+            return _Client(target, read_certificate(target / "client.crt").public_key())
         if (target / "client.key").exists():
-            return _Known(target, read_key(target / "client.key").public_key())
+            return _Client(target, read_key(target / "client.key").public_key())
     return None
 
 

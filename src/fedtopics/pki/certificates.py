@@ -97,8 +97,8 @@ class Authority(NamedTuple):
                 f"A certificate cannot be valid for {days} days; take 0 to {AUTHORITY_DAYS}."
             )
         ends = min(_now(days), self.certificate.not_valid_after_utc)
-        own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own.value)
+        identifier = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier.value)
         builder = _builder(subject(name), self.certificate.subject, key, ends)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
         builder = builder.add_extension(_usage("digital_signature"), True)

@@ -223,7 +223,7 @@ def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def _role(folder: Path) -> Role:
-    """Tell from the names of its files whose identity a folder is."""
+    """Return whose identity a folder is, by the names of its files."""
     if not folder.is_dir():
         raise IdentityError(f"There is no folder {folder} with an identity.")
     if (folder / "ca.key").exists():

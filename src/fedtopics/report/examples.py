@@ -27,14 +27,14 @@ def examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any]
     corpus = model.embedded(Corpus.of(documents))
     main, theta = model.main_topics(corpus), model.transform(corpus)
     texts = [text for batch in corpus.texts() for text in batch]
-    found = {}
+    examples_by_topic = {}
     for topic in range(model.n_topics):
-        own = [int(row) for row in (-theta[:, topic]).argsort(kind="stable") if main[row] == topic]
-        found[topic] = [
+        rows = [int(row) for row in (-theta[:, topic]).argsort(kind="stable") if main[row] == topic]
+        examples_by_topic[topic] = [
             {"share": float(theta[row, topic]), "text": _beginning(texts[row])}
-            for row in own[:EXAMPLES]
+            for row in rows[:EXAMPLES]
         ]
-    return found
+    return examples_by_topic
 
 
 def _beginning(text: str) -> str:

@@ -104,20 +104,20 @@ def _figures(summary: Summary) -> dict[str, Markup]:
     if not figures.available():
         return {}
     topics, names = summary["topics"], [client["name"] for client in summary["clients"]]
-    wanted: dict[str, Callable[[], Any]] = {
+    figures_to_draw: dict[str, Callable[[], Any]] = {
         "map": lambda: figures.topic_map(topics, np.array(summary["positions"])),
         "clients": lambda: figures.clients_by_topics(topics),
     }
     if len(names) > 1:
         similarity = np.array(summary["similarity"])
-        wanted["similarity"] = lambda: figures.client_similarity(names, similarity)
-    drawn = {name: figures.svg(draw()) for name, draw in wanted.items()}
+        figures_to_draw["similarity"] = lambda: figures.client_similarity(names, similarity)
+    drawings = {name: figures.svg(draw()) for name, draw in figures_to_draw.items()}
     for value, (name, *axis) in CURVES.items():
         rows = [row for row in summary["rounds"] if value in row]
         if len({row[value] for row in rows}) > 1:
-            drawn[name] = figures.svg(figures.curve(rows, value, *axis))
+            drawings[name] = figures.svg(figures.curve(rows, value, *axis))
     # Vega escapes what it writes into a figure.
-    return {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704
+    return {name: Markup(svg) for name, svg in drawings.items()}  # noqa: S704
 
 
 def _data_uri(content: str) -> str:

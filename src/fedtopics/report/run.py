@@ -50,8 +50,8 @@ class RunFacts:
 
     def _round(self, event: dict[str, Any]) -> dict[str, Any]:
         received = event.get("bytes_received", self.left.get(event["round"]))
-        known = {} if received is None else {"bytes": received}
-        return {**event, **known}
+        size = {} if received is None else {"bytes": received}
+        return {**event, **size}
 
 
 def find(place: str | Path) -> tuple[Path, RunFacts]:

@@ -243,13 +243,13 @@ def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return which topics each round of F-LDA had, and which were new and vanished."""
     return [
         {
-            "round": told["round"],
-            "documents": told["documents"],
-            "topics": len(told["topics"]),
-            "new": [topic["words"] for topic in told["topics"] if topic["id"] in told["new"]],
-            "vanished": [topic["words"] for topic in told["vanished"]],
+            "round": entry["round"],
+            "documents": entry["documents"],
+            "topics": len(entry["topics"]),
+            "new": [topic["words"] for topic in entry["topics"] if topic["id"] in entry["new"]],
+            "vanished": [topic["words"] for topic in entry["vanished"]],
         }
-        for told in history[-SHOWN_ROUNDS:]
+        for entry in history[-SHOWN_ROUNDS:]
     ]
 
 

@@ -68,16 +68,14 @@ class Follow:
     path : path
         It need not be there yet.
     columns : Columns
-    tell : function
-        Called with an event when it cannot be read.
+    notify : function (str)
+        Called with the reason when it cannot be read.
     """
 
-    def __init__(
-        self, path: Path, columns: Columns, tell: Callable[[dict[str, Any]], None]
-    ) -> None:
+    def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
         self._path = path
         self._columns = columns
-        self._tell = tell
+        self._notify = notify
         self._last = Corpus.of([""]).take([])
 
     @property
@@ -96,7 +94,7 @@ class Follow:
             elif path.is_file():
                 self._last = Corpus.read(path, self._columns)
         except DataError as error:
-            self._tell({"event": "unreadable", "reason": str(error)})
+            self._notify(str(error))
         return self._last
 
     def _complete_rows(self) -> Corpus:

@@ -42,7 +42,7 @@ def document_embeddings(
     corpus: Corpus,
     settings: EmbeddingSettings,
     *,
-    own_model: str | None = None,
+    embedding_model: str | None = None,
     cache: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     encoder: Encoder | None = None,
@@ -57,7 +57,7 @@ def document_embeddings(
     ----------
     corpus : Corpus
     settings : EmbeddingSettings
-    own_model : str, optional
+    embedding_model : str, optional
         Where this client has the study's model: a name or a folder.
     cache : path, optional, by default `cache_folder()`
     on_progress : callable, optional
@@ -80,10 +80,10 @@ def document_embeddings(
     Leaves the client
         Nothing. A model that is not on disk is fetched from the Hugging Face hub by its name.
     """
-    check_embeddings(corpus, settings, own_model)
+    check_embeddings(corpus, settings, embedding_model)
     if corpus.embeddings is not None:
         return _of_unit_length(np.ascontiguousarray(corpus.embeddings, np.float32))
-    encoder = encoder or sentence_encoder(own_model or settings.model)
+    encoder = encoder or sentence_encoder(embedding_model or settings.model)
     folder = cache_folder() if cache is None else Path(cache)
     with closing(_Cache(folder, f"{encoder.fingerprint} {settings.dimension}")) as stored:
         computed = _computed(corpus, settings, encoder, stored, on_progress or (lambda *_: None))
@@ -91,7 +91,7 @@ def document_embeddings(
 
 
 def check_embeddings(
-    corpus: Corpus, settings: EmbeddingSettings, own_model: str | None = None
+    corpus: Corpus, settings: EmbeddingSettings, embedding_model: str | None = None
 ) -> None:
     """Refuse another model than the study's, and embeddings that do not fit, before any work.
 
@@ -102,11 +102,11 @@ def check_embeddings(
     DataError
         If the embeddings of the corpus do not fit the documents or the study.
     """
-    if own_model is not None and not same_model(own_model, settings.model):
+    if embedding_model is not None and not same_model(embedding_model, settings.model):
         raise StudyError(
             f"The study's embeddings are of the model {settings.model!r} and the client's own "
-            f"model is {own_model!r}, whose embeddings cannot be compared with them; give the "
-            "study's model, or the folder it is in."
+            f"model is {embedding_model!r}, whose embeddings cannot be compared with them; give "
+            "the study's model, or the folder it is in."
         )
     if corpus.embeddings is not None:
         _check_precomputed(corpus, settings)

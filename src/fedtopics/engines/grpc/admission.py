@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import StatusChange
 from fedtopics.engines.grpc.frames import DisconnectedError, Stream
 from fedtopics.engines.grpc.members import GrpcMember
 from fedtopics.engines.handshake import Proposal
+from fedtopics.methods.events import StatusChange
 
 SAME_NAME = 10.0  # seconds in which the first of two clients of a name must answer
 GOODBYE = 2.0  # seconds to send a refusal

@@ -37,6 +37,7 @@ from fedtopics.engines.grpc.frames import (
 from fedtopics.engines.handshake import WIRE_VERSION, Proposal
 from fedtopics.engines.values import body_size, unpack
 from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.methods.events import Joined, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the server's offer
 GOODBYE = 2.0  # seconds for the server to read the last message
@@ -65,7 +66,7 @@ class Client:
     versions : tuple of str and mapping of method to version
         Of fedtopics, and of the methods it has.
     participant : Participant
-    notify : function (kind, **fields)
+    notify : function (Event)
         Called with each event.
     """
 
@@ -124,7 +125,7 @@ class Client:
                 pause = FIRST_PAUSE  # it had been connected
             # Clients that lost the same server come back at different moments.
             seconds = pause * random.uniform(0.75, 1.25)  # noqa: S311
-            self._notify("reconnecting", reason=reason, seconds=seconds)
+            self._notify(Reconnecting(reason, seconds))
             await asyncio.sleep(seconds)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -151,7 +152,7 @@ class Client:
                 raise
             self._chunk = min(offer.chunk, CHUNK) or CHUNK
         await stream.send(wire.Frame(accept=wire.Accept(fingerprint=self._handler.fingerprint)))
-        self._notify("joined", fingerprint=self._handler.fingerprint)
+        self._notify(Joined(self._handler.fingerprint))
 
     async def _serve(self, stream: Stream, rpc: Any, run: bytes) -> None:
         """Answer calls until the model comes."""

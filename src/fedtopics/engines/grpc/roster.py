@@ -9,17 +9,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import (
-    FAILURES,
-    CallFailed,
-    Event,
-    ReplyArrived,
-    StatusChange,
-)
+from fedtopics.engines.connections import FAILURES, CallFailed, Incoming, ReplyArrived
 from fedtopics.engines.grpc.frames import HEARTBEAT, DisconnectedError, Stream
 from fedtopics.engines.grpc.members import Budget, Call, GrpcMember
 from fedtopics.engines.values import body_size
 from fedtopics.errors import FederationError
+from fedtopics.methods.events import StatusChange
 
 GRACE = 5.0  # seconds in which a client whose connection broke may come back for its call
 IN_FLIGHT = 24 << 20  # bytes of replies that were received and not yet added up
@@ -38,7 +33,7 @@ class Roster:
     """
 
     def __init__(self, members: Mapping[str, GrpcMember], fingerprint: str, largest: int) -> None:
-        self.inbox: SimpleQueue[Event] = SimpleQueue()
+        self.inbox: SimpleQueue[Incoming] = SimpleQueue()
         self.budget = Budget(IN_FLIGHT)
         self._members = members
         self._fingerprint = fingerprint

@@ -14,6 +14,7 @@ from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.clusters import moments_about
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.discriminative.settings import SeparationSettings
+from fedtopics.methods.events import Candidate, Event
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.training import iterate
 
@@ -26,7 +27,7 @@ def with_number(
     settings: Settings,
     origin: Numbers,
     seed: int,
-    notify: Callable[..., None],
+    notify: Callable[[Event], None],
 ) -> Settings:
     """Return the settings with the number of clusters for which two halves of the documents agree.
 
@@ -53,7 +54,7 @@ def with_number(
             split = iterate(agreement, separation, Split.of(first), numbers).best()
             clusterings.append(separation.direct(split).weights())
         scores[number] = _agreement(agreement, origin, *clusterings)
-        notify("candidate", n_components=number, agreement=scores[number])
+        notify(Candidate(number, scores[number]))
     best = max(scores, key=lambda number: scores[number], default=settings.n_components)
     return settings.model_copy(update={"n_components": best})
 

@@ -23,6 +23,7 @@ from fedtopics.methods.clusters import ClusterProgram, find_moments
 from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split
 from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
+from fedtopics.methods.events import Event
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.training import Arrays, Step, below, prefixed
 
@@ -36,7 +37,7 @@ class DiscriminativeState:
 
 
 def start_separation(
-    agreement: Agreement, settings: SeparationSettings, seed: int, notify: Callable[..., None]
+    agreement: Agreement, settings: SeparationSettings, seed: int, notify: Callable[[Event], None]
 ) -> DiscriminativeState:
     """Compute the points' moments, choose the number of clusters, and start from k-means."""
     origin, moments = find_moments(agreement, settings.embedding.dimension)

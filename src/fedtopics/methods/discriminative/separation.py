@@ -100,10 +100,10 @@ class Separation:
         weights = new["weights"] + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
         after = Split(sums, weights, directed.bias, directed.apart, state.rounds + 1)
-        facts = {"loss": -float(after.apart.max()), "documents": int(self.moments.count)}
+        loss, documents = -float(after.apart.max()), int(self.moments.count)
         if after.rounds == TRIAL:
             after = after.best()
-        return Step(after, facts, float(change))
+        return Step(after, {"loss": loss, "documents": documents}, float(change))
 
     def direct(self, state: Split) -> Directed:
         """As of the function `direct`."""

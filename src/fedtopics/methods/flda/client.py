@@ -13,6 +13,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.theta import LDAPrior
 from fedtopics.methods.client import Documents, TopicClient, batches, document_frequency, leaves
+from fedtopics.methods.events import Arrived, Skipped
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.methods.plan import Plan, Site
@@ -86,8 +87,8 @@ class FLDAClient(TopicClient[FLDASettings]):
         least = max(self.settings.min_new_documents, self.min_documents)
         corpus = self._arrivals.take(round, least)
         few = len(corpus) < least
-        counts = {"client": self.name, "round": round, "documents": len(corpus), "least": least}
-        self.site.notify({"event": "skipped" if few else "arrived", **counts})
+        happened = Skipped if few else Arrived
+        self.site.notify(happened(self.name, round, len(corpus), least))
         if few:
             return _reply([], [], [], 0)
         return self._sampled(corpus, [topics[id_] for id_ in chosen], chosen, round)

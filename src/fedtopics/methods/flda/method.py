@@ -30,6 +30,7 @@ from fedtopics.inference.theta import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import ADOPTED, Agreement
 from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.events import VocabularyAgreed
 from fedtopics.methods.final import describe
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
@@ -155,7 +156,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
                 after = replace(state, round=round_)
         else:
             scored = {}
-        facts = what_happened(state, after, local, self.settings.n_components) | scored
+        facts = what_happened(state, after, local, self.settings.n_components)
+        if scored:
+            facts["coherence"] = scored["coherence"]
         after = replace(after, history=[*state.history, facts])
         files = {f"topics-{round_:05d}": {name: asdict(sent) for name, sent in local.items()}}
         return Step(after, facts, files=files, **progress)
@@ -232,13 +235,8 @@ class FLDA(Program[FLDASettings, FLDAState]):
             )
         agreement, pseudo_counts = self._count_words(agreement.clients, topics)
         vocabulary = agreement.vocabulary
-        run.event(
-            "vocabulary",
-            words=len(vocabulary),
-            fingerprint=vocabulary.fingerprint,
-            documents=agreement.documents,
-            without_known_word=agreement.documents - agreement.training,
-        )
+        documents, unknown = agreement.documents, agreement.documents - agreement.training
+        run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, documents, unknown))
         make = partial(
             TopicModel,
             inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),

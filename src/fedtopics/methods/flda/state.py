@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
 from fedtopics.metrics import cosines
@@ -41,7 +42,7 @@ class FLDAState:
     coherence: float = -1.0
     threshold: float = 0.0
     seen: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[RoundFacts] = field(default_factory=list)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the state as an array of JSON."""
@@ -175,7 +176,7 @@ def _first(words: Mapping[str, float], n_words: int) -> dict[str, float]:
 
 def what_happened(
     before: FLDAState, after: FLDAState, local: Mapping[str, LocalTopics], n_topics: int
-) -> dict[str, Any]:
+) -> RoundFacts:
     """Return the facts of a round for its event and the model's history: its largest topics.
 
     New ones did not exist before at all; vanished ones were among the largest and exist no more.

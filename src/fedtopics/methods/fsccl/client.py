@@ -14,6 +14,7 @@ from fedtopics.inference.clusters import Contrastive
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.client import leaves
 from fedtopics.methods.cluster_client import ClusterClient
+from fedtopics.methods.events import Embedding
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.fsccl.training import Texts, Trained, shorten, train
 from fedtopics.methods.kmeans.lloyd import calls_of_start
@@ -68,8 +69,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         """Return the embeddings of all texts without some of their words."""
 
         def on_progress(done: int, documents: int) -> None:
-            event = {"event": "embedding", "client": self.name, "done": done}
-            self.site.notify({**event, "documents": documents})
+            self.site.notify(Embedding(done, documents, self.name))
 
         texts = chain.from_iterable(self._corpus.texts())
         try:
@@ -77,7 +77,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
             return document_embeddings(
                 Corpus.of(list(shorten(texts, self.settings.deletion, view))),
                 self.settings.embedding,
-                own_model=self.site.embedding_model,
+                embedding_model=self.site.embedding_model,
                 on_progress=on_progress,
             )
         except FedTopicsError as error:

@@ -24,6 +24,7 @@ from fedtopics.inference.clusters import AdapterShape, Contrastive
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.clusters import ClusterProgram, find_moments
+from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.fsccl.training import Trained, network
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
@@ -57,7 +58,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         """Average the clients' networks, weighted by their documents."""
         documents = reply["documents"]
         mean = {name: total / documents for name, total in reply["weights"].items()}
-        facts = {"loss": reply["loss"] / documents, "documents": documents}
+        facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}
         return Step({"origin": state["origin"], **mean}, facts)
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:

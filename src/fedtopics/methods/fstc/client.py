@@ -196,7 +196,10 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         if self._tuned[0] != key:
             texts = replace(self._corpus, embeddings=None)
             embedded = document_embeddings(
-                texts, settings.embedding, own_model=self.site.embedding_model, encoder=encoder
+                texts,
+                settings.embedding,
+                embedding_model=self.site.embedding_model,
+                encoder=encoder,
             )
             self._tuned = key, centred(embedded[self.usable], weights["origin"])
         return self._tuned[1]

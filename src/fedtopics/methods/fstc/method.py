@@ -32,6 +32,7 @@ from fedtopics.methods.base import Run
 from fedtopics.methods.clusters import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.method import start_separation
+from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
@@ -88,7 +89,10 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         """Compute the global centres from the clients' sums."""
         network, sums = reply
         constant = {n: a for n, a in state.items() if n == "origin" or n.startswith("start/")}
-        facts = {"loss": sums["loss"] / sums["documents"], "documents": sums["documents"]}
+        facts: RoundFacts = {
+            "loss": sums["loss"] / sums["documents"],
+            "documents": sums["documents"],
+        }
         return Step(constant | _centres(sums) | prefixed("network", network), facts)
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:

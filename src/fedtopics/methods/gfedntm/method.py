@@ -21,6 +21,7 @@ import numpy as np
 from fedtopics.methods.aggregation import ServerOptimizer
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
+from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.final import describe
 from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
@@ -80,7 +81,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
             part = max(1 - done / self.settings.max_rounds, SLOWEST)
         state.optimizer.step(reply.gradients, reply.documents, part)
         state.average(reply.sums, reply.documents)
-        facts = {"loss": reply.loss / reply.documents, "documents": reply.documents}
+        facts: RoundFacts = {"loss": reply.loss / reply.documents, "documents": reply.documents}
         if not measured:
             return Step(state, facts)
         moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())

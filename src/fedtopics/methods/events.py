@@ -1,0 +1,291 @@
+"""What happens in a study: a class each, whose attributes are the keys that are written down.
+
+The server's are in `events.jsonl` and go to `on_event`; a client's are for its own operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypedDict, dataclass_transform
+
+OnEvent = Callable[[dict[str, Any]], None]
+"""What users follow a run with; it is called with `Event.plain`, of a run with its times."""
+
+
+@dataclass_transform(frozen_default=True)
+class Event:
+    """Something that happened, of a kind; its subclasses are frozen data classes."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, kind: str) -> None:
+        cls.kind = kind
+        dataclass(frozen=True)(cls)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data; what is None is left out."""
+        return {"event": self.kind} | {k: v for k, v in vars(self).items() if v is not None}
+
+
+# Of a run
+
+
+class Started(Event, kind="started"):
+    """A run begins."""
+
+    study: str  # fingerprint, and that of the model to start from
+
+
+class Resumed(Started, kind="resumed"):
+    """A run goes on after an interruption."""
+
+    begun: float  # when it started, seconds since 1970
+
+
+class Described(Event, kind="study"):
+    """The study of the run."""
+
+    name: str
+    fingerprint: str
+    settings: Mapping[str, Any]  # by dotted keys
+
+
+class Continued(Event, kind="continued"):
+    """The training starts from a model."""
+
+    model: str  # fingerprint
+    method: str
+    rounds: int
+    vocabulary: str  # whether it keeps its words: "keep" or "agree"
+
+
+class Listening(Event, kind="listening"):
+    """The server waits for its clients."""
+
+    address: str
+    clients: Sequence[str]
+
+
+class VocabularyAgreed(Event, kind="vocabulary"):
+    """Server and clients agree on the words."""
+
+    words: int
+    fingerprint: str
+    documents: int
+    without_known_word: int  # documents
+    training: int | None = None  # documents that are not held back
+
+
+class TrainingStarted(Event, kind="training"):
+    """The rounds begin."""
+
+    done: int  # rounds of earlier processes
+    rounds: int
+
+
+class RoundFacts(TypedDict, total=False):
+    """What a method says of a round."""
+
+    documents: int
+    loss: float
+    # Of F-LDA, about its largest topics:
+    round: int
+    arrived: Mapping[str, int]  # new documents of each client
+    threshold: float
+    topics: Sequence[Mapping[str, Any]]  # id, words, occurrences, clients
+    new: Sequence[int]  # ids
+    vanished: Sequence[Mapping[str, Any]]
+    coherence: float
+
+
+class RoundReport(TypedDict, total=False):
+    """What an engine says of a round."""
+
+    clients: Sequence[str]  # whose replies count
+    missing: Mapping[str, str]  # client to why
+    attempts: int
+    bytes_sent: int
+    bytes_received: int
+    waiting: float  # seconds of the server
+    computing: float  # those of them in which the slowest client computed
+
+
+class RoundEnded(Event, kind="round"):
+    """A round is done."""
+
+    round: int
+    facts: RoundFacts
+    report: RoundReport
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data, with the keys of facts and report."""
+        return {"event": self.kind, "round": self.round, **self.facts, **self.report}
+
+
+class Validation(Event, kind="validation"):
+    """The loss of documents that are held back."""
+
+    round: int
+    loss: float
+    documents: int
+
+
+class Candidate(Event, kind="candidate"):
+    """A number of clusters was tried."""
+
+    n_components: int
+    agreement: float  # of the clusters of two halves, from 0 (chance) to 1
+
+
+class CheckpointFailed(Event, kind="checkpoint failed"):
+    """A checkpoint could not be written; the run goes on."""
+
+    round: int
+    reason: str
+
+
+class Stopped(Event, kind="stopped"):
+    """A stop rule ends the training."""
+
+    round: int
+    reason: str
+
+
+class Finished(Event, kind="finished"):
+    """The model is written."""
+
+    received: Sequence[str] | None = None  # clients that have it; of a server on a network
+
+
+# Of the clients of a server
+
+
+class Waiting(Event, kind="waiting"):
+    """A round waits for clients."""
+
+    round: int
+    clients: Sequence[str]  # who is connected
+    missing: Mapping[str, str]  # client to its state
+
+
+class StatusChange(Event, kind=""):
+    """A client comes, goes, or does not take part."""
+
+    status: Literal["joined", "ready", "lost", "declined", "refused", "old reply"]
+    client: str
+    reason: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data, an event of the kind that the status names."""
+        return {"event": self.status, "client": self.client, "reason": self.reason}
+
+
+class Repeated(Event, kind="repeated"):
+    """A round is repeated without clients that were lost."""
+
+    round: int
+    missing: Mapping[str, str]  # client to why
+
+
+class BadReply(Event, kind="bad reply"):
+    """A client sent what cannot be used."""
+
+    client: str
+    round: int
+    reason: str
+
+
+class Excluded(BadReply, kind="excluded"):
+    """A client sent too many bad replies, and takes part no more."""
+
+
+# Of a client, for its operator
+
+
+class Offer(Event, kind="offer"):
+    """What a server's study asks for."""
+
+    study: Any  # the Study
+    leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
+
+
+class Allowed(Event, kind="allowed"):
+    """The policy allows the study; nothing has left."""
+
+
+class Joined(Event, kind="joined"):
+    """The client takes part."""
+
+    fingerprint: str
+
+
+class Declined(Event, kind="declined"):
+    """The client does not take part."""
+
+    reason: str
+
+
+class Refused(Event, kind="refused"):
+    """The server sends the client away."""
+
+    reason: str
+    again: bool  # whether another attempt can help
+
+
+class Reconnecting(Event, kind="reconnecting"):
+    """There is no connection."""
+
+    reason: str
+    seconds: float  # until the next attempt
+
+
+class CallStarted(Event, kind="call"):
+    """The server calls a function."""
+
+    function: str
+    round: int
+    attempt: int
+
+
+class Defect(Event, kind="defect"):
+    """A call raised an error that nobody expected."""
+
+    function: str
+    round: int
+    error: str  # its type
+
+
+class Embedding(Event, kind="embedding"):
+    """Documents get their embeddings."""
+
+    done: int
+    documents: int
+    client: str | None = None
+
+
+class Arrived(Event, kind="arrived"):
+    """A round takes new documents."""
+
+    client: str
+    round: int
+    documents: int
+    least: int  # documents below which the client skips a round
+
+
+class Skipped(Arrived, kind="skipped"):
+    """A client has too few new documents for a round."""
+
+
+class Unreadable(Event, kind="unreadable"):
+    """Documents cannot be read now."""
+
+    reason: str
+
+
+class ModelReceived(Event, kind="model"):
+    """The client has the model, and the topics of its documents."""
+
+    folder: str
+    documents: int
+    unknown: int  # documents without anything that the model knows
