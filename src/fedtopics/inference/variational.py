@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
-if TYPE_CHECKING:
-    from fedtopics.inference.theta import Readout
+from fedtopics.inference.base import Readout
 
 CHUNK = 64  # documents that a thread takes at once
 Floats = NDArray[np.float64]
@@ -193,15 +192,15 @@ def _settle(
     k = weights.shape[1]
     sums = np.empty(k)
     for document in range(first, last):
-        own = topics[document]
-        scale[document] = _exp_digamma(gamma[document], own)
+        expected = topics[document]
+        scale[document] = _exp_digamma(gamma[document], expected)
         for step in range(steps + 1):
             sums[:] = 0
             for place in range(ends[document], ends[document + 1]):
                 row = weights[words[place]]
                 weight = 0.0
                 for topic in range(k):
-                    weight += own[topic] * row[topic]
+                    weight += expected[topic] * row[topic]
                 ratio = counts[place] / weight
                 ratios[place] = ratio
                 for topic in range(k):
@@ -209,5 +208,5 @@ def _settle(
             if step == steps:  # the last look only finds the ratios
                 break
             for topic in range(k):
-                gamma[document, topic] = alpha + own[topic] * sums[topic]
-            scale[document] = _exp_digamma(gamma[document], own)
+                gamma[document, topic] = alpha + expected[topic] * sums[topic]
+            scale[document] = _exp_digamma(gamma[document], expected)

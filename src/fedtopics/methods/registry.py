@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedtopics.extras import Registry
 
 if TYPE_CHECKING:  # they load torch, and the command line names the methods without it
+    from fedtopics.inference import Inference
     from fedtopics.methods.client import TopicClient
     from fedtopics.methods.settings import TopicSettings
     from fedtopics.methods.training import Program
@@ -56,7 +57,7 @@ class Method:
     takes_new_documents : bool
         Whether a client's documents may grow while it runs.
     inferences : sequence of classes
-        What finds topics or clusters by its models, besides networks; each has a `name`.
+        What finds topics or clusters by its models, besides networks.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Method:
     shows: Literal["topics", "clusters"] = "topics"
     starts_from_models: bool = False
     takes_new_documents: bool = False
-    inferences: Sequence[type[Any]] = field(default=())
+    inferences: Sequence[type[Inference]] = field(default=())
 
     def exchanges(self, settings: TopicSettings) -> list[Exchange]:
         """Return what a study with these settings asks of a client."""
@@ -97,13 +98,17 @@ METHODS: Registry[Method] = Registry(
 
 
 def register(method: Method) -> Method:
-    """Make a method known under its name.
+    """Make a method known under its name, and its inferences under theirs.
 
     Raises
     ------
     StudyError
-        If the name is that of another method.
+        If a name is that of another one.
     """
+    from fedtopics.inference import INFERENCES
+
+    for inference in method.inferences:
+        INFERENCES.register(inference.name, inference)
     return METHODS.register(method.name, method)
 
 
@@ -115,7 +120,7 @@ def find_method(name: str) -> Method:
     StudyError
         If there is none.
     """
-    return METHODS.find(name)
+    return register(METHODS.find(name))  # an installed package's inferences are here only now
 
 
 def versions() -> dict[str, int]:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.clusters import ClusterInference
 from fedtopics.metrics import align_words
+from fedtopics.model.info import Origin
 from fedtopics.model.topic_model import TopicModel
 
 Words = Literal["keep", "agree"]
@@ -60,7 +60,7 @@ class WarmStart:
         if vocabulary not in ("keep", "agree"):
             raise StudyError(f'vocabulary={vocabulary!r} is unknown; choose "keep" or "agree".')
         if isinstance(source, TopicModel):
-            if isinstance(source.inference, ClusterInference):
+            if source.shows_clusters:
                 raise StudyError(
                     f"The model to begin with has clusters of {_method(source)}, not topics of "
                     "words; begin with a model of gfedntm, lda or flda."
@@ -93,7 +93,7 @@ class WarmStart:
     @property
     def rounds(self) -> int:
         """Rounds that count on: those of a model that is trained further."""
-        return 0 if self.continued is None else int(self.continued.info.get("rounds", 0))
+        return 0 if self.continued is None else self.continued.info.get("rounds", 0)
 
     @property
     def fingerprint(self) -> str:
@@ -109,13 +109,13 @@ class WarmStart:
     @property
     def origin(self) -> dict[str, Any]:
         """What a run says of the model that it began with; nothing if there is none."""
-        if self.model is None:
-            return {}
-        rounds = int(self.model.info.get("rounds", 0))
+        return {} if self.model is None else {**self._origin(self.model)}
+
+    def _origin(self, model: TopicModel) -> Origin:
         return {
-            "model": fingerprint_of(self.model),
-            "method": _method(self.model),
-            "rounds": rounds,
+            "model": fingerprint_of(model),
+            "method": _method(model),
+            "rounds": model.info.get("rounds", 0),
             "vocabulary": self.vocabulary,
         }
 
@@ -152,7 +152,7 @@ class WarmStart:
         """Return the model that came of it, which says so in its info; labels stay with topics."""
         if self.model is None:
             return model
-        model = replace(model, info={**model.info, "continued": self.origin})
+        model = replace(model, info={**model.info, "continued": self._origin(self.model)})
         # A topic keeps its number; with F-LDA its id, if the model went on as it is.
         before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
         if "ids" in model.info and self.continued is None:
@@ -225,4 +225,4 @@ def fingerprint_of(model: TopicModel) -> str:
 
 
 def _method(model: TopicModel) -> str:
-    return str(model.info.get("method", "an unknown method"))
+    return model.info.get("method", "an unknown method")

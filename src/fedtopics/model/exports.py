@@ -1,7 +1,7 @@
 """Models in the forms that other libraries and programs take.
 
 None of these libraries is imported here but pandas, where a DataFrame is asked for.
-`get_topic_info` and those whose names begin with ``to_`` are methods of `TopicModel` as well.
+Those whose names begin with ``to_`` are methods of `TopicModel`.
 
 References
 ----------
@@ -17,7 +17,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,52 +25,12 @@ from numpy.typing import NDArray
 from fedtopics.errors import ModelError
 from fedtopics.extras import require
 from fedtopics.model.card import escaped
+from fedtopics.model.topics import Topics
 
-if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
-
-NAMING = 4  # words in a topic's name, as in BERTopic
 SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
 
 
-def get_topic_info(
-    model: TopicModel, n_words: int = 10, lambda_: float | None = None
-) -> list[dict[str, Any]]:
-    """Return a row a topic, largest first; `to_pandas` names the columns as BERTopic does.
-
-    Parameters
-    ----------
-    n_words : int
-    lambda_ : float in [0, 1], optional
-        How topics are read, see `TopicModel.topics`.
-
-    Returns
-    -------
-    list of dict
-        ``topic``, its number; its ``label``, "" where it has none; its ``share`` of all documents,
-        and the ``count`` of documents that this is; ``name``, the number and four words; ``words``;
-        ``coherence`` of its ten first words by measure (none if `lambda_` reads others); its share
-        of each client's documents, ``clients``.
-    """
-    words = model.topics(max(n_words, NAMING), lambda_)
-    scores = model.coherence if lambda_ in (None, model.reading.lambda_) else {}
-    shares, total = model.share, sum(model.documents.values())
-    return [
-        {
-            "topic": int(k),
-            "label": model.labels.get(int(k), ""),
-            "share": float(shares[k]),
-            "count": round(float(shares[k]) * total),
-            "name": "_".join([str(k), *words[k][:NAMING]]),
-            "words": words[k][:n_words],
-            "coherence": {name: float(score[k]) for name, score in scores.items()},
-            "clients": {name: float(share[k]) for name, share in model.shares.items()},
-        }
-        for k in np.argsort(-shares, kind="stable")
-    ]
-
-
-def to_pandas(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> Any:
+def to_pandas(model: Topics, n_words: int = 10, lambda_: float | None = None) -> Any:
     """Return a DataFrame like that of BERTopic's ``get_topic_info``, largest topics first.
 
     Parameters
@@ -110,7 +70,7 @@ def to_pandas(model: TopicModel, n_words: int = 10, lambda_: float | None = None
     return pandas.DataFrame(columns)
 
 
-def to_pyldavis(model: TopicModel) -> dict[str, Any]:
+def to_pyldavis(model: Topics) -> dict[str, Any]:
     """Return the arguments of ``pyLDAvis.prepare``, without a look at any document.
 
     The clients stand for documents, since pyLDAvis sums over documents whatever it takes of them:
@@ -167,37 +127,8 @@ def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(positive / positive.sum(1, keepdims=True))
 
 
-def to_octis(
-    model: TopicModel, documents: Any = None, n_words: int = 10, lambda_: float | None = None
-) -> dict[str, Any]:
-    """Return what OCTIS' metrics take as a model's output.
-
-    Parameters
-    ----------
-    documents : whatever `Corpus.of` takes, optional
-        Whose topics some metrics look at.
-    n_words : int
-    lambda_ : float in [0, 1], optional
-        How topics are read, see `TopicModel.topics`.
-
-    Returns
-    -------
-    dict
-        ``topics``, lists of `n_words` words; ``topic-word-matrix``, float64 array of shape
-        (n_topics, n_words), beta, in the order of ``vocabulary.words``; with documents,
-        ``topic-document-matrix``, float64 array of shape (n_topics, n_documents).
-    """
-    output: dict[str, Any] = {
-        "topics": model.topics(n_words, lambda_),
-        "topic-word-matrix": np.array(model.beta, np.float64),
-    }
-    if documents is not None:
-        output["topic-document-matrix"] = model.transform(documents).T.astype(np.float64)
-    return output
-
-
 def to_gensim(
-    model: TopicModel, num_words: int = 10, lambda_: float | None = None
+    model: Topics, num_words: int = 10, lambda_: float | None = None
 ) -> list[tuple[int, list[tuple[str, float]]]]:
     """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does.
 
@@ -220,7 +151,7 @@ def to_gensim(
     ]
 
 
-def as_csv(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> str:
+def as_csv(model: Topics, n_words: int = 10, lambda_: float | None = None) -> str:
     """Return a table for programs: a row a topic, largest first; see `csv_of`."""
     return csv_of(model.get_topic_info(n_words, lambda_))
 
@@ -246,7 +177,7 @@ def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
     return file.getvalue()
 
 
-def as_markdown(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> str:
+def as_markdown(model: Topics, n_words: int = 10, lambda_: float | None = None) -> str:
     """Return a table for people, in Markdown: a row a topic, largest first."""
     rows = model.get_topic_info(n_words, lambda_)
     measures, clients = list(rows[0]["coherence"]), list(rows[0]["clients"])

@@ -10,56 +10,33 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
-from fedtopics.inference.clusters import (
-    Adapted,
-    AdapterShape,
-    Centres,
-    ClusterShape,
-    Contrastive,
-    Discriminants,
-    FineTuned,
-    TunedShape,
-)
-from fedtopics.inference.theta import Inference, LDAPrior, VariationalLDA
+from fedtopics.inference import Inference, find
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
-from fedtopics.networks import NetworkSettings, Tensors, find_network
+from fedtopics.model.topics import Topics
+from fedtopics.networks import NeuralTopicModel, Tensors
 from fedtopics.text.vocabulary import TextRules, Vocabulary
-
-if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
 
 FORMAT = 3
 LONGEST_LABEL = 200  # characters
 NOT_IN_LINES = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories: controls, surrogates, separators
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # the text's direction
 
-_INFERENCES: dict[str, tuple[type[BaseModel], Callable[[int, Any], Inference]]] = {
-    VariationalLDA.name: (LDAPrior, VariationalLDA),
-    Centres.name: (ClusterShape, Centres),
-    Discriminants.name: (ClusterShape, Discriminants),
-    Adapted.name: (AdapterShape, Adapted),
-    FineTuned.name: (TunedShape, FineTuned),
-    Contrastive.name: (AdapterShape, Contrastive),
-}
-"""What is no network: its settings, and what makes it."""
 
-
-def write_model(model: TopicModel, folder: Path) -> None:
+def write_model(model: Topics, folder: Path) -> None:
     """Write a model's files; the folder is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {f"weights/{n}": t.contiguous() for n, t in model.weights.items()}
@@ -73,7 +50,7 @@ def write_model(model: TopicModel, folder: Path) -> None:
         "inference": model.inference.name,
         "precision": str(model.inference.dtype).removeprefix("torch."),
         "settings": model.inference.settings.model_dump(
-            mode="json", include=set(_settings_of(model.inference.name).model_fields)
+            mode="json", include=set(model.inference.settings_type.model_fields)
         ),
         "text": model.text.model_dump(mode="json"),
         "vocabulary": model.vocabulary.fingerprint,
@@ -253,17 +230,12 @@ def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
     return {topic: labels[topic] for topic in sorted(labels) if labels[topic]}
 
 
-def _settings_of(name: str) -> type[BaseModel]:
-    return _INFERENCES[name][0] if name in _INFERENCES else NetworkSettings
-
-
 def _inference(config: Any, n_words: int) -> Inference:
-    name = config["inference"]
-    if name in _INFERENCES:
-        settings_of, make = _INFERENCES[name]
-        return make(n_words, settings_of(**config["settings"]))
-    settings = NetworkSettings(**config["settings"])
-    return find_network(name)(n_words, settings, getattr(torch, config["precision"]))
+    kind = find(config["inference"])
+    settings: Any = kind.settings_type(**config["settings"])
+    if issubclass(kind, NeuralTopicModel):
+        return kind(n_words, settings, getattr(torch, config["precision"]))
+    return kind(n_words, settings)
 
 
 def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks.kernels import Projection
 from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
@@ -147,13 +146,8 @@ class Batch:
             (self.values.numpy(), self.bag.indices, self.bag.indptr), self.bag.shape
         )
 
-    def project(self, rows: Tensor) -> Tensor:
-        """Multiply the bag of words by a matrix with a row per word, shape (n_words, width)."""
-        product: Tensor = Projection.apply(rows, self)  # type: ignore[no-untyped-call]
-        return product
-
     def spread(self, gradient: Tensor) -> Tensor:
-        """Turn a gradient of `project` into that of the rows of the batch's words, (U, width)."""
+        """Turn a gradient of bag @ rows into that of the rows of the batch's words, (U, width)."""
         column = np.empty(self.bag.shape[1], self.bag.indices.dtype)
         column[self.words] = np.arange(len(self.words))
         narrow = sparse.csr_array(

@@ -6,18 +6,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel
 from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
 from fedtopics.networks.base import Batch, NetworkSettings, Noise, Stage, Tensors
-from fedtopics.networks.kernels import EPSILON
+from fedtopics.networks.kernels import EPSILON, Projection
 
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 
@@ -44,6 +45,9 @@ class NeuralTopicModel(ABC):
     """
 
     name: ClassVar[str]
+    settings_type: ClassVar[type[BaseModel]] = NetworkSettings
+    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
+    readouts: ClassVar[tuple[Literal["mean", "root"], ...]] = ()
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
     first_topics_alike: ClassVar[float] = 0.0
@@ -210,6 +214,10 @@ class NeuralTopicModel(ABC):
             shares = topics / np.maximum(topics.sum(0), SMALLEST_SHARE)
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
 
+    def trained_encoder(self, weights: Tensors, model: str) -> None:
+        """Return nothing: texts are embedded by the model of the settings."""
+        return None
+
     def theta(self, weights: Tensors, shared: Mapping[str, Tensors], batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
         carried: Tensors = {}
@@ -303,6 +311,8 @@ def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: flo
 def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:
     """Return the weights as a batch uses them: row weights multiplied by its bag of words."""
     return {
-        name: batch.project(tensor) if name in network.row_weights else tensor
+        name: Projection.apply(tensor, batch)  # type: ignore[no-untyped-call]
+        if name in network.row_weights
+        else tensor
         for name, tensor in weights.items()
     }

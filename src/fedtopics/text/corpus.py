@@ -33,6 +33,7 @@ from fedtopics.text.columns import (
 from fedtopics.text.files import read_table, read_text
 
 BATCH = 4096
+COLUMNS = ("ids", "documents", "labels", "raw", "rounds")
 Document = str | list[str]
 
 
@@ -52,6 +53,8 @@ class Corpus:
         The texts of documents that are tokenised, for models that read sentences.
     rounds : pyarrow.ChunkedArray or None
         When documents came, as numbers of rounds or as times, for methods that learn as they come.
+    embedded_by : str
+        Fingerprint of the encoder that made the embeddings, where one that a model trained did.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class Corpus:
     embeddings: NDArray[np.floating[Any]] | None = None
     raw: pa.ChunkedArray | None = None
     rounds: pa.ChunkedArray | None = None
+    embedded_by: str = ""
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
@@ -122,22 +126,23 @@ class Corpus:
         Labels, embeddings, raw texts and rounds are kept when every corpus has them.
         """
         corpora = list(corpora)
-        raw = [c.raw for c in corpora]
-        labels = [c.labels for c in corpora]
-        embeddings = [c.embeddings for c in corpora]
-        rounds = [c.rounds for c in corpora]
-        two_forms = "Some corpora are tokenised and some are not; give all in one form."
-        two_kinds = "The corpora have labels of different types; convert all to strings."
-        two_rounds = (
-            "The corpora have rounds of different types; convert all to numbers or to dates."
-        )
+        kinds = {"labels": "strings", "rounds": "numbers or to dates"}
+        columns: dict[str, Any] = {}
+        for name in COLUMNS:
+            parts = [getattr(corpus, name) for corpus in corpora]
+            complaint = "Some corpora are tokenised and some are not; give all in one form."
+            if name in kinds:
+                complaint = (
+                    f"The corpora have {name} of different types; convert all to {kinds[name]}."
+                )
+            missing = any(part is None for part in parts)
+            columns[name] = None if missing else _concatenate(parts, complaint)
+        vectors = [corpus.embeddings for corpus in corpora if corpus.embeddings is not None]
+        encoders = {corpus.embedded_by for corpus in corpora}
         return cls(
-            _concatenate([c.ids for c in corpora], two_forms),
-            _concatenate([c.documents for c in corpora], two_forms),
-            None if any(x is None for x in labels) else _concatenate(labels, two_kinds),
-            None if any(x is None for x in embeddings) else np.concatenate(embeddings),  # type: ignore[arg-type]
-            None if any(x is None for x in raw) else _concatenate(raw, two_forms),
-            None if any(x is None for x in rounds) else _concatenate(rounds, two_rounds),
+            **columns,
+            embeddings=np.concatenate(vectors) if len(vectors) == len(corpora) else None,
+            embedded_by=encoders.pop() if len(encoders) == 1 else "",
         )
 
     @classmethod
@@ -235,21 +240,22 @@ class Corpus:
         for batch in _batches(self.documents if self.raw is None else self.raw):
             yield [text if isinstance(text, str) else " ".join(text) for text in batch]
 
-    def with_embeddings(self, embeddings: NDArray[np.floating[Any]]) -> Corpus:
-        """Return the corpus with these embeddings, shape (n_documents, dimension)."""
-        return replace(self, embeddings=embeddings)
+    def with_embeddings(
+        self, embeddings: NDArray[np.floating[Any]] | None, embedded_by: str = ""
+    ) -> Corpus:
+        """Return the corpus with these embeddings, shape (n_documents, dimension), or without."""
+        return replace(self, embeddings=embeddings, embedded_by=embedded_by)
 
     def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Corpus:
-        """Return the corpus of these rows, in the given order."""
+        """Return the corpus of these rows, in the order of `rows`."""
         index = pa.array(rows, pa.int64())
-        return Corpus(
-            self.ids.take(index),
-            self.documents.take(index),
-            None if self.labels is None else self.labels.take(index),
-            None if self.embeddings is None else self.embeddings[np.asarray(rows, np.int64)],
-            None if self.raw is None else self.raw.take(index),
-            None if self.rounds is None else self.rounds.take(index),
-        )
+        taken: dict[str, Any] = {
+            name: None if column is None else column.take(index)
+            for name, column in ((name, getattr(self, name)) for name in COLUMNS)
+        }
+        if self.embeddings is not None:
+            taken["embeddings"] = self.embeddings[np.asarray(rows, np.int64)]
+        return replace(self, **taken)
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:

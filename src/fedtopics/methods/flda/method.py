@@ -27,13 +27,14 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.theta import LDAPrior, VariationalLDA, topic_weights
+from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import ADOPTED, Agreement
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.final import describe
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
+    FLDAInfo,
     FLDAState,
     GlobalTopic,
     Local,
@@ -311,7 +312,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         vocabulary = Vocabulary(agreement.vocabulary.words, counted["containing"], occurrences)
         return replace(agreement, vocabulary=vocabulary), pseudo_counts
 
-    def _info(self, state: FLDAState, topics: Sequence[GlobalTopic]) -> dict[str, Any]:
+    def _info(self, state: FLDAState, topics: Sequence[GlobalTopic]) -> FLDAInfo:
         """Return what a training that goes on needs."""
         numbers = {topic.id: number for number, topic in enumerate(topics)}
         optimal = {
