@@ -18,6 +18,7 @@ from fedtopics.metrics.diversity import (
     mean_cosine_dissimilarity,
     unique_words,
 )
+from fedtopics.metrics.registry import METRICS, Metric, register
 from fedtopics.metrics.similarity import (
     align_words,
     document_similarity,
@@ -26,9 +27,11 @@ from fedtopics.metrics.similarity import (
 from fedtopics.metrics.topic_lists import cosines, usual_threshold
 
 __all__ = [
+    "METRICS",
     "WINDOWS",
     "Cooccurrences",
     "Measure",
+    "Metric",
     "align_words",
     "clustering_accuracy",
     "coherence",
@@ -40,6 +43,7 @@ __all__ = [
     "mean_cosine_dissimilarity",
     "normalised_mutual_information",
     "purity",
+    "register",
     "score_pairs",
     "topic_similarity",
     "unique_words",

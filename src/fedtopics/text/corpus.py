@@ -30,7 +30,7 @@ from fedtopics.text.columns import (
     is_tokens,
     raw_column,
 )
-from fedtopics.text.files import read_table, read_text
+from fedtopics.text.files import read_table
 
 BATCH = 4096
 COLUMNS = ("ids", "documents", "labels", "raw", "rounds")
@@ -103,7 +103,7 @@ class Corpus:
 
     @classmethod
     def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:
-        """Read CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
+        """Read CSV, TSV, JSON lines, Parquet, a folder of .txt files, or a format of `FORMATS`.
 
         CSV and JSON lines may be compressed (.gz). Text is UTF-8; a row has at most 64 MB.
 
@@ -115,9 +115,9 @@ class Corpus:
         path = Path(path)
         if not path.exists():
             raise DataError(f"There is no file or folder {path}; check the path.")
-        if path.is_dir():
-            return cls._from_folder(path)
-        return cls._from_table(read_table(path), columns or Columns(), str(path))
+        # A folder has no columns: which texts are documents needs no name.
+        columns = Columns() if path.is_dir() or columns is None else columns
+        return cls._from_table(read_table(path), columns, str(path))
 
     @classmethod
     def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
@@ -144,21 +144,6 @@ class Corpus:
             embeddings=np.concatenate(vectors) if len(vectors) == len(corpora) else None,
             embedded_by=encoders.pop() if len(encoders) == 1 else "",
         )
-
-    @classmethod
-    def _from_folder(cls, path: Path) -> Corpus:
-        files = sorted(path.rglob("*.txt"))
-        if not files:
-            raise DataError(f"The folder {path} holds no .txt file; each document is one file.")
-        texts = pa.chunked_array(
-            [
-                [read_text(file) for file in files[i : i + BATCH]]
-                for i in range(0, len(files), BATCH)
-            ],
-            type=pa.large_string(),
-        )
-        ids = [file.relative_to(path).as_posix() for file in files]
-        return cls(pa.chunked_array([ids], pa.large_string()), texts)
 
     @classmethod
     def _from_collection(cls, data: Any) -> Corpus:
