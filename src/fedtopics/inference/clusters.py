@@ -84,10 +84,15 @@ class ClusterInference(ABC):
         """Return the shapes of the weights by which clusters are found."""
 
     @abstractmethod
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return how well points fit each cluster, whose softmax are their probabilities."""
+
     def memberships(
         self, weights: Mapping[str, Any], points: Points
     ) -> Iterator[tuple[slice, Numbers]]:
         """Yield the probabilities of points, some rows at a time, and which rows they are."""
+        for rows, block in blocks(points):
+            yield rows, softmax(self.scores(weights, block))
 
     def initial_weights(self, seed: int) -> Tensors:
         """Return zeros in the shapes of a model's weights."""
@@ -113,14 +118,7 @@ class ClusterInference(ABC):
     def points(
         self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
     ) -> Points:
-        """Return what represents documents.
-
-        Parameters
-        ----------
-        origin : float64 array of shape (n_dimensions,)
-            The mean embedding, which is subtracted before embeddings are brought to unit length;
-            of words, their weights.
-        """
+        """Return what represents documents; `origin` is the mean embedding, or words' weights."""
         if self.sees_embedding:
             assert embeddings is not None  # noqa: S101 - for mypy: who sees them has them
             return centred(embeddings, origin)
@@ -140,7 +138,7 @@ class ClusterInference(ABC):
 
 
 def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:
-    """Subtract the mean embedding, and bring to unit length: all texts are alike in their mean."""
+    """Subtract the mean embedding, in which all texts are alike, and bring to unit length."""
     points = np.zeros(embeddings.shape, np.float32)
     for rows, block in blocks(embeddings):
         moved = block - origin
@@ -171,12 +169,9 @@ class Centres(ClusterInference):
         n = self.n_dimensions
         return {"origin": (n,), "centres": (self.settings.n_components, n)}
 
-    def memberships(
-        self, weights: Mapping[str, Any], points: Points
-    ) -> Iterator[tuple[slice, Numbers]]:
-        """Yield probabilities; the nearest centre has the largest."""
-        for rows, block in blocks(points):
-            yield rows, softmax(closeness(block, weights["centres"]) / self.settings.temperature)
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return how near each centre is."""
+        return np.asarray(closeness(points, weights["centres"]) / self.settings.temperature)
 
 
 class Discriminants(ClusterInference):
@@ -191,12 +186,10 @@ class Discriminants(ClusterInference):
         d = min(k - 1, n)
         return {"origin": (n,), "projection": (n, d), "directions": (k, d), "bias": (k,)}
 
-    def memberships(
-        self, weights: Mapping[str, Any], points: Points
-    ) -> Iterator[tuple[slice, Numbers]]:
-        """Yield probabilities."""
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return how near each direction is."""
         parts = weights["projection"], weights["directions"], weights["bias"]
-        return Discriminant(*parts, self.settings.temperature).memberships(points)
+        return Discriminant(*parts, self.settings.temperature).scores(points)
 
 
 class AdapterShape(ClusterShape):
@@ -218,14 +211,11 @@ class Adapted(ClusterInference):
         network = Adapter(n, settings.hidden, settings.n_components)
         return {"origin": (n,), **network.shapes}
 
-    def memberships(
-        self, weights: Mapping[str, Any], points: Points
-    ) -> Iterator[tuple[slice, Numbers]]:
-        """Yield probabilities."""
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return the head's outputs."""
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
-        for rows, block in blocks(points):
-            scores = score(tensors, represent(tensors, torch.from_numpy(block)))
-            yield rows, softmax(scores.numpy() / self.settings.temperature)
+        outputs = score(tensors, represent(tensors, torch.from_numpy(points)))
+        return np.asarray(outputs.numpy() / self.settings.temperature)
 
 
 class TunedShape(AdapterShape):
@@ -281,15 +271,11 @@ class Contrastive(ClusterInference):
         adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
         return {"origin": (n,), **adapter, "centres": (settings.n_components, n)}
 
-    def memberships(
-        self, weights: Mapping[str, Any], points: Points
-    ) -> Iterator[tuple[slice, Numbers]]:
-        """Yield probabilities; the nearest centre has the largest."""
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return how near each centre is."""
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
-        for rows, block in blocks(points):
-            represented = represent(tensors, torch.from_numpy(block))
-            near = log_student_t(represented, tensors["centres"])
-            yield rows, softmax(near.numpy() / self.settings.temperature)
+        near = log_student_t(represent(tensors, torch.from_numpy(points)), tensors["centres"])
+        return np.asarray(near.numpy() / self.settings.temperature)
 
 
 def log_student_t(points: Tensor, centres: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """Regular and guided latent Dirichlet allocation of one client's documents, by Gibbs sampling.
 
-Guided is what has words that a topic begins with: they get pseudo-counts in that topic. The
-sampler is tomotopy's.
+Guidance are words that a topic begins with: they get pseudo-counts there. tomotopy samples.
 
 References
 ----------
@@ -10,7 +9,7 @@ Jagarlamudi, Daumé and Udupa, Incorporating Lexical Priors into Topic Models, E
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
 from fedtopics.extras import require
-
-Topic = Mapping[str, float]
-"""Words with their weights; what is left out has none."""
+from fedtopics.metrics.topic_lists import Topic
 
 
 class GibbsSettings(BaseModel):
@@ -86,11 +83,7 @@ def sample_topics(
     seeds : list of at most n_topics topics
         Weights sum to 1; words that no document has do not matter. Topics beyond them are free.
     seed : int
-
-    Returns
-    -------
-    Sampled
-        The same for the same seed on processors with the same vector instructions.
+        The same one gives the same topics on processors with the same vector instructions.
 
     Raises
     ------
@@ -133,13 +126,7 @@ def _guide(
 
 
 def load_tomotopy() -> Any:
-    """Return the package of the sampler.
-
-    Raises
-    ------
-    FedTopicsError
-        If it is not installed.
-    """
+    """Return the package of the sampler; refuse where it is not installed."""
     require("F-LDA and guided LDA need", "'fedtopics[flda]'", ("tomotopy", "tomotopy"))
     import tomotopy
 

@@ -99,16 +99,9 @@ class VariationalLDA:
 
 
 def topic_weights(pseudo_counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return exp(E[log beta]) of topics that are Dirichlet distributed, shape (n_words, n_topics).
-
-    Parameters
-    ----------
-    pseudo_counts : float64 array of shape (n_words, n_topics)
-        A column is a topic's parameter, lambda in the references.
-    """
+    """Return exp(E[log beta]) of Dirichlet distributed topics, shape (n_words, n_topics)."""
     expected = digamma(pseudo_counts) - digamma(pseudo_counts.sum(0))
-    weights: NDArray[np.float64] = np.maximum(np.exp(expected), SMALLEST)
-    return weights
+    return np.asarray(np.maximum(np.exp(expected), SMALLEST))
 
 
 def refine(
@@ -119,7 +112,7 @@ def refine(
     readout: Readout,
     steps: int = REFINEMENT,
 ) -> NDArray[np.float64]:
-    """Move theta towards what a document's own words say, by variational steps of LDA.
+    """Move theta towards what a document's words say, by variational steps of LDA.
 
     Parameters
     ----------
@@ -131,15 +124,10 @@ def refine(
         Where to begin.
     readout : {"mean", "root"}
         The mean of the posterior, or the theta that is closest to it in Hellinger's distance.
-    steps : int
 
     Returns
     -------
-    float64 array of shape (n, n_topics)
-        Rows sum to 1.
-
-    Leaves the client
-        Nothing.
+    float64 array of shape (n, n_topics), rows sum to 1
     """
     from fedtopics.inference.variational import infer
 

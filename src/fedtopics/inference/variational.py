@@ -33,9 +33,8 @@ Floats = NDArray[np.float64]
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function; keep what was compiled on disk, where it can be written."""
-    fast: Callable[..., Any]
     try:
-        fast = njit(function, nogil=True, fastmath=True, cache=True)
+        fast: Callable[..., Any] = njit(function, nogil=True, fastmath=True, cache=True)
     except RuntimeError:  # neither the package's folder nor a home can be written
         fast = njit(function, nogil=True, fastmath=True)
     return fast
@@ -65,17 +64,13 @@ class Posterior:
     def read(self, readout: Readout) -> Floats:
         """Return a theta for each document, shape (n, n_topics).
 
-        Parameters
-        ----------
-        readout : {"mean", "root"}
-            The mean, or the theta that is closest to the posterior in Hellinger's distance: the
-            squared expectation of the roots of theta, normalised.
+        That is the mean, or the theta that is closest to the posterior in Hellinger's distance
+        ("root"): the squared expectation of the roots of theta, normalised.
         """
         theta = self.gamma
         if readout == "root":
             theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
-        normal: Floats = theta / theta.sum(1, keepdims=True)
-        return normal
+        return np.asarray(theta / theta.sum(1, keepdims=True))
 
     def word_counts(self, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Return how many occurrences of each word are expected to be of each topic.
@@ -83,12 +78,12 @@ class Posterior:
         Parameters
         ----------
         weights : float64 array of shape (n_words, n_topics)
-            Those that the posterior was found with.
+            Those that `infer` had.
 
         Returns
         -------
-        words : int64 array of shape (n_present,)
-            The words that occur, ascending.
+        words : int64 array of shape (n_present,), ascending
+            The words that occur.
         counts : float64 array of shape (n_present, n_topics)
         """
         words = np.unique(self.ratios.indices).astype(np.int64)

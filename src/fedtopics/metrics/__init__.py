@@ -1,17 +1,7 @@
 """Scores of topic models: topics as words, as groups of documents, and beside other topics."""
 
-from fedtopics.metrics.clustering import (
-    clustering_accuracy,
-    normalised_mutual_information,
-    purity,
-)
-from fedtopics.metrics.coherence import (
-    WINDOWS,
-    Measure,
-    coherence,
-    coherence_of,
-    score_pairs,
-)
+from fedtopics.metrics.clustering import clustering_accuracy, normalised_mutual_information, purity
+from fedtopics.metrics.coherence import WINDOWS, Measure, coherence, coherence_of, score_pairs
 from fedtopics.metrics.cooccurrences import Cooccurrences, count_cooccurrences
 from fedtopics.metrics.diversity import (
     inverted_rank_biased_overlap,
@@ -19,11 +9,7 @@ from fedtopics.metrics.diversity import (
     unique_words,
 )
 from fedtopics.metrics.registry import METRICS, Metric, register
-from fedtopics.metrics.similarity import (
-    align_words,
-    document_similarity,
-    topic_similarity,
-)
+from fedtopics.metrics.similarity import align_words, document_similarity, topic_similarity
 from fedtopics.metrics.topic_lists import cosines, usual_threshold
 
 __all__ = [

@@ -9,11 +9,7 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from fedtopics.extras import Registry
-from fedtopics.metrics.clustering import (
-    clustering_accuracy,
-    normalised_mutual_information,
-    purity,
-)
+from fedtopics.metrics.clustering import clustering_accuracy, normalised_mutual_information, purity
 from fedtopics.metrics.coherence import Measure
 from fedtopics.metrics.diversity import (
     inverted_rank_biased_overlap,

@@ -51,7 +51,7 @@ class NeuralTopicModel(ABC):
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
     first_topics_alike: ClassVar[float] = 0.0
-    """How much of all topics each one has when training begins with given ones."""
+    """How much of all topics each one has when training begins with topics."""
     finish_weights: ClassVar[frozenset[str]] = frozenset()
     """Weights that a stage's `finish` alone uses, and clients do not get."""
 
@@ -70,7 +70,7 @@ class NeuralTopicModel(ABC):
 
     @property
     def row_weights(self) -> frozenset[str]:
-        """Weights with a row per word, which a stage finds multiplied by the bag of words."""
+        """Weights with a row per word, which a stage gets multiplied by the bag of words."""
         return frozenset({"encoder_words"} if self.sees_words else ())
 
     @property
@@ -178,12 +178,10 @@ class NeuralTopicModel(ABC):
         counts: sparse.csr_array,
         embeddings: NDArray[np.floating[Any]] | None,
     ) -> NDArray[np.floating[Any]]:
-        """Return theta of documents, given their bags of words and embeddings."""
+        """Return theta of documents, by their bags of words and embeddings."""
         batch = self.batch(counts, None, embeddings)
-        theta: NDArray[np.floating[Any]] = self.theta(
-            batch_weights(self, weights, batch), shared, batch
-        ).numpy()
-        return theta
+        theta = self.theta(batch_weights(self, weights, batch), shared, batch)
+        return np.asarray(theta.numpy())
 
     def start_from(self, weights: Tensors, topics: NDArray[np.float64]) -> None:
         """Begin with topics instead of noise, in place: the decoder's, and what hidden units see.

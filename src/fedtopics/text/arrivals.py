@@ -156,11 +156,7 @@ class Arrivals:
         return self._growing is not None or self._rounds is not None
 
     def take(self, round_: int, least: int) -> Corpus:
-        """Return a round's documents; if they are fewer than `least`, the round does not use them.
-
-        Leaves the client
-            Nothing.
-        """
+        """Return a round's documents; of fewer than `least`, none counts as used."""
         if not self.once:
             return self._corpus
         keys = self._keys()
@@ -183,8 +179,7 @@ class Arrivals:
         if self._growing is not None:
             self._corpus = self._growing()
             if self._growing.by_name:
-                names: list[str] = self._corpus.ids.to_pylist()
-                return names
+                return list(self._corpus.ids.to_pylist())
             if len(self._corpus) < len(self._used):
                 raise DataError(
                     f"the file has {len(self._corpus):,} documents, fewer than the "
@@ -243,8 +238,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
             raise pa.ArrowInvalid
         if times and not pa.types.is_temporal(column.type):
             column = pc.utf8_slice_codeunits(column, 0, DATE)  # whatever the time and its zone
-        found: NDArray[Any] = column.cast(kind, safe=not times).to_numpy()
-        return found
+        return np.asarray(column.cast(kind, safe=not times).to_numpy())
     except pa.ArrowException:
         # Arrow's own message quotes the value: it is not passed on.
         raise DataError(f"the column of rounds must hold {wanted}.") from None
@@ -252,11 +246,8 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
 
 def _count_periods(days: NDArray[Any], period: Period, begin: np.datetime64) -> NDArray[np.int64]:
     """Count the periods from that of `begin` to that of each day."""
-    counted: NDArray[np.int64]
     if period in ("day", "week"):
-        counted = (days - begin).astype(np.int64) // (7 if period == "week" else 1)
-        return counted
+        return np.asarray((days - begin).astype(np.int64) // (7 if period == "week" else 1))
     months = MONTHS[period]
     first = begin.astype("datetime64[M]").astype(np.int64) // months
-    counted = days.astype("datetime64[M]").astype(np.int64) // months - first
-    return counted
+    return np.asarray(days.astype("datetime64[M]").astype(np.int64) // months - first)

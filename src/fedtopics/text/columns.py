@@ -37,8 +37,10 @@ class Columns:
     rounds: str | None = None
 
 
-def find_column(table: pa.Table, given: str | None, usual: Sequence[str], where: str) -> str | None:
-    """Return the name of a column: the one that was named, or else the first of the usual ones.
+def find_column(
+    table: pa.Table, wanted: str | None, usual: Sequence[str], where: str
+) -> str | None:
+    """Return the name of a column: the one that is wanted, or else the first of the usual ones.
 
     Raises
     ------
@@ -48,12 +50,12 @@ def find_column(table: pa.Table, given: str | None, usual: Sequence[str], where:
     names = table.column_names
     lower = {name.lower(): name for name in reversed(names)}
     usually = next((lower[name] for name in usual if name in lower), None)
-    found = usually if given is None else given
-    if given is not None and given not in names:
-        raise DataError(f"There is no column {given!r} in {where}; it has: {', '.join(names)}.")
-    if names.count(found) > 1:
-        raise DataError(f"Several columns of {where} are named {found!r}; rename all but one.")
-    return found
+    if wanted is not None and wanted not in names:
+        raise DataError(f"There is no column {wanted!r} in {where}; it has: {', '.join(names)}.")
+    name = usually if wanted is None else wanted
+    if names.count(name) > 1:
+        raise DataError(f"Several columns of {where} are named {name!r}; rename all but one.")
+    return name
 
 
 def document_column(table: pa.Table, columns: Columns, where: str) -> str:
@@ -64,26 +66,22 @@ def document_column(table: pa.Table, columns: Columns, where: str) -> str:
     DataError
         If no column can be told, or it holds neither strings nor lists of strings.
     """
-    if columns.tokens is not None:
-        found = find_column(table, columns.tokens, (), where)
-    elif columns.text is not None:
-        found = find_column(table, columns.text, (), where)
-    else:
-        found = find_column(table, None, TEXT_NAMES + TOKEN_NAMES, where)
-        strings = [f.name for f in table.schema if is_text(f.type)]
-        if found is None and len(strings) == 1:
-            found = find_column(table, strings[0], (), where)
-    if found is None:
+    wanted = columns.text if columns.tokens is None else columns.tokens
+    name = find_column(table, wanted, TEXT_NAMES + TOKEN_NAMES, where)
+    strings = [f.name for f in table.schema if is_text(f.type)]
+    if name is None and len(strings) == 1:
+        name = find_column(table, strings[0], (), where)
+    if name is None:
         raise DataError(
             f"Cannot tell which column of {where} holds the text; name one of: "
             f"{', '.join(table.column_names)}."
         )
-    kind = table[found].type
+    kind = table[name].type
     if not is_text(kind) and not is_tokens(kind):
         raise DataError(
-            f"Column {found!r} of {where} is {kind}; it must hold strings, or lists of strings."
+            f"Column {name!r} of {where} is {kind}; it must hold strings, or lists of strings."
         )
-    return found
+    return name
 
 
 def raw_column(table: pa.Table, columns: Columns, where: str) -> pa.ChunkedArray | None:

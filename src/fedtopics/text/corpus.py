@@ -1,7 +1,7 @@
 """Documents of one organisation, from wherever they are: rows in = rows out.
 
 The texts are kept once, as Arrow arrays (two million documents are not two million Python
-strings), and are handed out in batches. Nothing here leaves a client.
+strings), and are read in batches. Nothing here leaves a client.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Corpus:
         id_name = find_column(table, columns.id, ID_NAMES, where)
         label_name = find_column(table, columns.label, LABEL_NAMES, where)
         ids = table[id_name].cast(pa.large_string()) if id_name else _numbered(table.num_rows)
-        rounds = None if columns.rounds is None else find_column(table, columns.rounds, (), where)
+        rounds = find_column(table, columns.rounds, (), where)
         return cls(
             pc.fill_null(ids, ""),
             as_documents(table[name]),
@@ -214,11 +214,11 @@ class Corpus:
         return int(pc.sum(pc.equal(length, 0)).as_py() or 0)
 
     def batches(self) -> Iterator[list[Document]]:
-        """Hand out the documents in order, a few thousand at a time."""
+        """Yield the documents in order, a few thousand at a time."""
         return _batches(self.documents)
 
     def texts(self) -> Iterator[list[str]]:
-        """Hand out each document as one string, a few thousand at a time.
+        """Yield each document as one string, a few thousand at a time.
 
         The raw text where there is one, the text, or the tokens with spaces between them.
         """

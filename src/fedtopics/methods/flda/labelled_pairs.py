@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError
-from fedtopics.inference.gibbs import Topic
 from fedtopics.metrics import cosines
+from fedtopics.metrics.topic_lists import Topic
 
 COLUMNS = ["first", "second", "cosine", "same"]
 LABELS = {
