@@ -39,23 +39,14 @@ class GibbsSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Sampled:
-    """Topics of one client's documents.
-
-    Parameters
-    ----------
-    words : list of str, length n_words
-    beta : float64 array of shape (n_topics, n_words)
-        Rows sum to 1.
-    main : int64 array of shape (n_topics,)
-        Of how many documents each is the largest topic.
-    occurrences : float64 array of shape (n_topics,)
-        How many words of the documents are of each.
-    """
+    """Topics of one client's documents: beta (n_topics, n_words), of which rows sum to 1."""
 
     words: list[str]
     beta: NDArray[np.float64]
     main: NDArray[np.int64]
+    """Of how many documents each topic is the largest, shape (n_topics,)."""
     occurrences: NDArray[np.float64]
+    """How many words of the documents are of each topic, shape (n_topics,)."""
 
     def topic(self, number: int, n_words: int) -> dict[str, float]:
         """Return a topic's first words with their weights, of those that it has at all."""

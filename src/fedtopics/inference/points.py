@@ -139,14 +139,8 @@ def weighted_sums(
 class Discriminant:
     """A projection in which clusters are far apart for their width, and their directions in it.
 
-    Parameters
-    ----------
-    projection : float64 array of shape (n_dimensions, n_directions)
-    directions : float64 array of shape (n_clusters, n_directions)
-        Of unit length.
-    bias : float64 array of shape (n_clusters,)
-        Added to the scores; it makes clusters larger or smaller.
-    temperature : float
+    The projection has the shape (n_dimensions, n_directions), the directions, of unit length,
+    (n_clusters, n_directions); the bias (n_clusters,) makes clusters larger or smaller.
     """
 
     projection: Numbers

@@ -44,22 +44,16 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 class Posterior:
     """What the words of n documents say of their topics.
 
-    Parameters
-    ----------
-    gamma : float64 array of shape (n, n_topics)
-        Parameters of each document's Dirichlet distribution.
-    topics : float64 array of shape (n, n_topics)
-        exp(psi(gamma) - scale).
-    scale : float64 array of shape (n,)
-        Keeps `topics` from underflow.
-    ratios : CSR array of shape (n, n_words)
-        Each count, divided by the document's weight of the word.
+    The gamma, (n, n_topics), are the parameters of each document's Dirichlet distribution.
     """
 
     gamma: Floats
     topics: Floats
+    """exp(psi(gamma) - scale)"""
     scale: Floats
+    """Of each document; keeps `topics` from underflow."""
     ratios: sparse.csr_array
+    """Each count, divided by the document's weight of the word; (n, n_words)."""
 
     def read(self, readout: Readout) -> Floats:
         """Return a theta for each document, shape (n, n_topics).

@@ -83,9 +83,8 @@ def coherence(
     topics : list of n_topics lists of distinct words, the most important first
         All words of a topic are scored; gensim's default is the first 20.
     counts : dict
-        From `count_cooccurrences`, or the sum of several clients'.
+        From `count_cooccurrences` of these words, or the sum of several clients'.
     words : sequence of str, length n_words
-        The words that were counted, in that order.
     measure : {"c_v", "npmi", "u_mass"}
         gensim's c_v, c_npmi, u_mass, with the window used for counting.
 

@@ -85,7 +85,7 @@ def count_cooccurrences(
 def _batches(
     documents: Iterable[Sequence[str]], index: dict[str, int]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the words' numbers, -1 for others, and the documents' lengths, some at a time."""
+    """Yield the words' numbers, -1 for others, and the documents' lengths, in parts."""
     codes: list[int] = []
     lengths: list[int] = []
     for document in documents:

@@ -31,26 +31,15 @@ SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
 
 
 def to_pandas(model: Topics, n_words: int = 10, lambda_: float | None = None) -> Any:
-    """Return a DataFrame like that of BERTopic's ``get_topic_info``, largest topics first.
-
-    Parameters
-    ----------
-    n_words : int
-    lambda_ : float in [0, 1], optional
-        How topics are read, see `TopicModel.topics`.
+    """Return a DataFrame like that of BERTopic's ``get_topic_info``; takes what `topics` takes.
 
     Returns
     -------
     pandas.DataFrame
-        A row a topic. As in BERTopic: Topic, its number; Count, its share of all documents, in
-        documents; Name, the number and four words; CustomName, the label, missing where there is
-        none; Representation, a list of words. Besides: Share; for each measure of coherence
-        Coherence_MEASURE, if the words are those it is of; for each client Share_CLIENT.
-
-    Raises
-    ------
-    FedTopicsError
-        If pandas is not installed.
+        A row a topic, largest first. As in BERTopic: Topic, its number; Count, its share of all
+        documents, in documents; Name, the number and four words; CustomName, the label, missing
+        where there is none; Representation, a list of words. Besides: Share; for each measure of
+        coherence Coherence_MEASURE, if the words are those it is of; for each client Share_CLIENT.
     """
     require("DataFrames need", "pandas", ("pandas", "pandas"))
     import pandas
@@ -103,8 +92,8 @@ def to_pyldavis(model: Topics) -> dict[str, Any]:
     >>> from fedtopics import LDA
     >>> texts = [["oak", "elm", "fir"], ["ketch", "yawl", "brig"]] * 20
     >>> model = LDA(n_components=2, max_rounds=5).fit_clients({"a": texts, "b": texts * 2}).model_
-    >>> given = model.to_pyldavis()
-    >>> given["doc_topic_dists"].shape, given["doc_lengths"].tolist()
+    >>> arguments = model.to_pyldavis()
+    >>> arguments["doc_topic_dists"].shape, arguments["doc_lengths"].tolist()
     ((2, 2), [120.0, 240.0])
     """
     clients = [name for name, n in model.documents.items() if n > 0]
@@ -132,11 +121,7 @@ def to_gensim(
 ) -> list[tuple[int, list[tuple[str, float]]]]:
     """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does.
 
-    Parameters
-    ----------
-    num_words : int
-    lambda_ : float in [0, 1], optional
-        How topics are read, see `TopicModel.topics`; with 1, by probability as gensim does.
+    How topics are read is as in `topics`; with `lambda_` 1, by probability as gensim does.
 
     Returns
     -------

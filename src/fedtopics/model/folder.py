@@ -69,13 +69,7 @@ def write_model(model: Topics, folder: Path) -> None:
 
 
 def read_model(folder: Path) -> dict[str, Any]:
-    """Return the fields of the `TopicModel` in a folder.
-
-    Raises
-    ------
-    ModelError
-        If there is none, it is of another format, or it is damaged.
-    """
+    """Return the fields of the `TopicModel` in a folder; see `TopicModel.from_pretrained`."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"There is no model in {folder}: it has no config.json.")
     config = _read(folder / "config.json")
@@ -143,14 +137,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
 
 
 def read_labels(path: Path, n_topics: int) -> dict[int, str]:
-    """Return the labels in a ``topics.json``, which people edit; none if there is no such file.
-
-    Raises
-    ------
-    ModelError
-        If the file is no list of topics, has two rows of one topic or a row of none of these, or
-        has a label that cannot be one.
-    """
+    """Return the labels in a ``topics.json``, which people edit; none if there is no such file."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8-sig"))  # editors may write the mark
     except FileNotFoundError:
@@ -185,13 +172,7 @@ def read_labels(path: Path, n_topics: int) -> dict[int, str]:
 
 
 def checked_labels(labels: Mapping[Any, Any], n_topics: int) -> dict[int, str]:
-    """Return labels by topic, in the order of topics, without those that are empty.
-
-    Raises
-    ------
-    StudyError
-        If there is no such topic, or a label cannot be one.
-    """
+    """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
     for topic in labels:
         if not _is_topic(topic, n_topics):
             raise StudyError(
@@ -247,11 +228,11 @@ def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != digest:
         raise ModelError(f"{path} is damaged or incomplete; copy it again.")
-    found: dict[str, Tensors] = {}
+    tensors: dict[str, Tensors] = {}
     for name, tensor in load(data).items():
         owner, _, last = name.rpartition("/")
-        found.setdefault(owner, {})[last] = tensor
-    return found
+        tensors.setdefault(owner, {})[last] = tensor
+    return tensors
 
 
 def _write(path: Path, content: Any) -> None:

@@ -58,12 +58,7 @@ class Reading:
     ) -> NDArray[np.int64]:
         """Return the columns of each topic's most relevant words, shape (n_topics, n_words).
 
-        Parameters
-        ----------
-        shares : float array of shape (n_topics, n_words of the vocabulary)
-            p(word | topic).
-        frequency : float array of shape (n_words of the vocabulary,)
-            p(word).
+        The shares are p(word | topic), a row a topic; the frequency is p(word).
         """
         if self.class_based:
             score = shares * np.log1p(1 / (len(shares) * frequency))
@@ -81,17 +76,9 @@ def choose(
     topics: Sequence[Sequence[Sequence[str]]],
     coherence: Sequence[Mapping[str, NDArray[np.float64]]],
 ) -> int:
-    """Choose among readings: the highest mean NPMI where nine of ten words differ.
+    """Return the number of the reading with the highest mean NPMI where nine of ten words differ.
 
-    Parameters
-    ----------
-    topics : of each reading, the words of each topic
-    coherence : of each reading, its scores, with "npmi"
-
-    Returns
-    -------
-    int
-        Its number; where no reading has topics that different, that with the most different.
+    Where no reading has topics that different, it is that with the most different ones.
     """
     different = np.array([unique_words(words, SHOWN) for words in topics])
     npmi = np.array([scores["npmi"].mean() for scores in coherence])

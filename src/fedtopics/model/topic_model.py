@@ -172,8 +172,7 @@ class TopicModel(Topics):
         Raises
         ------
         StudyError
-            If there is no such topic; if a label is no text, holds control characters or more than
-            200 others.
+            If there is no such topic, or a label is no text of at most 200 characters in one line.
         """
         return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
 
@@ -187,15 +186,7 @@ class TopicModel(Topics):
     def to_octis(
         self, documents: Any = None, n_words: int = 10, lambda_: float | None = None
     ) -> dict[str, Any]:
-        """Return what OCTIS' metrics take as a model's output.
-
-        Parameters
-        ----------
-        documents : whatever `Corpus.of` takes, optional
-            Whose topics some metrics look at.
-        n_words : int
-        lambda_ : float in [0, 1], optional
-            How topics are read, see `topics`.
+        """Return what OCTIS' metrics take as a model's output; some look at documents' topics.
 
         Returns
         -------
@@ -213,13 +204,7 @@ class TopicModel(Topics):
         return output
 
     def plot_topics(self) -> altair.Chart:
-        """Draw a bar a topic, its share of all documents, as an Altair chart.
-
-        Raises
-        ------
-        FedTopicsError
-            If Altair is not installed.
-        """
+        """Draw a bar a topic, its share of all documents, as a chart of Altair (an extra)."""
         return figures.topic_shares(self.get_topic_info())
 
     def plot_clients(self) -> altair.Chart:

@@ -92,11 +92,7 @@ class Topics:
     def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
         """Return the words of each topic, the most relevant first.
 
-        Parameters
-        ----------
-        n_words : int
-        lambda_ : float in [0, 1], optional
-            1 reads by probability, 0 by lift; see `Reading`. By default as `reading` says.
+        By default that is as `reading` says; `lambda_` 1 reads by probability, 0 by lift.
 
         Raises
         ------
@@ -114,10 +110,7 @@ class Topics:
     def _shares(self, reading: Reading) -> NDArray[np.float64]:
         if not reading.by_sums:
             return self.beta
-        shares: NDArray[np.float64] = self.word_sums / np.maximum(
-            self.word_sums.sum(1, keepdims=True), 1
-        )
-        return shares
+        return np.asarray(self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1))
 
     def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
         """Return the words of each topic under a reading."""
@@ -130,12 +123,6 @@ class Topics:
         self, n_words: int = 10, lambda_: float | None = None
     ) -> list[dict[str, Any]]:
         """Return a row a topic, largest first; `to_pandas` names the columns as BERTopic does.
-
-        Parameters
-        ----------
-        n_words : int
-        lambda_ : float in [0, 1], optional
-            How topics are read, see `topics`.
 
         Returns
         -------

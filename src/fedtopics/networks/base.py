@@ -67,13 +67,9 @@ class NetworkSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Noise:
-    """All that is random in one pass.
+    """All that is random in one pass: normal numbers, shape (n, n_topics), and dropout.
 
-    Parameters
-    ----------
-    normal : tensor of shape (n, n_topics)
-    keep_hidden, keep_theta : tensors of shape (n, n_hidden), (n, n_topics)
-        Zero where dropout drops, otherwise 1 / (1 - dropout).
+    What is kept of hidden units (n, n_hidden) and theta (n, n_topics) is 1 / (1 - dropout), or 0.
     """
 
     normal: Tensor

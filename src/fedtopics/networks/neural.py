@@ -186,12 +186,7 @@ class NeuralTopicModel(ABC):
     def start_from(self, weights: Tensors, topics: NDArray[np.float64]) -> None:
         """Begin with topics instead of noise, in place: the decoder's, and what hidden units see.
 
-        Parameters
-        ----------
-        weights : tensors
-            First weights.
-        topics : float64 array of shape (n_topics, n_words)
-            Rows sum to 1; there may be zeros.
+        Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros.
 
         Raises
         ------

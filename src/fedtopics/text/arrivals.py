@@ -59,17 +59,10 @@ class ArrivalSettings(BaseModel):
 
 
 class Follow:
-    """Read a folder or a file to which documents are added.
+    """Read a folder or a file, which need not be there yet, to which documents are added.
 
-    A row of a text file counts once its line is complete. What cannot be read now is read later.
-
-    Parameters
-    ----------
-    path : path
-        It need not be there yet.
-    columns : Columns
-    tell : function
-        Called with an event when it cannot be read.
+    A row of a text file counts once its line is complete. What cannot be read now, of which `tell`
+    gets an event, is read later.
     """
 
     def __init__(

@@ -85,13 +85,7 @@ def document_column(table: pa.Table, columns: Columns, where: str) -> str:
 
 
 def raw_column(table: pa.Table, columns: Columns, where: str) -> pa.ChunkedArray | None:
-    """Return the texts beside tokens, if both columns are named.
-
-    Raises
-    ------
-    DataError
-        If the column does not hold strings.
-    """
+    """Return the texts beside tokens, if both columns are named; refuse other than strings."""
     if columns.tokens is None or columns.text is None:
         return None
     name = find_column(table, columns.text, (), where)
@@ -103,13 +97,7 @@ def raw_column(table: pa.Table, columns: Columns, where: str) -> pa.ChunkedArray
 def embedding_column(
     table: pa.Table, columns: Columns, where: str
 ) -> NDArray[np.floating[Any]] | None:
-    """Return the embeddings, float32 of shape (n_documents, dimension), if there is such a column.
-
-    Raises
-    ------
-    DataError
-        If a column that was named cannot be used.
-    """
+    """Return the embeddings, float32 of shape (n_documents, dimension), if there is a column."""
     name = find_column(table, columns.embedding, EMBEDDING_NAMES, where)
     if name is None:
         return None
@@ -155,13 +143,7 @@ def _refuse_rows(bad: NDArray[np.bool_], place: str, problem: str, remedy: str) 
 
 
 def as_documents(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return strings or lists of strings as the large types of Arrow; what is null is empty.
-
-    Raises
-    ------
-    DataError
-        If a list of words has a null.
-    """
+    """Return strings or lists of strings as the large types of Arrow; what is null is empty."""
     if is_tokens(column.type):
         column = column.cast(pa.large_list(pa.large_string()))
         if pc.list_flatten(column).null_count:
@@ -172,17 +154,14 @@ def as_documents(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column of this type holds strings."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    views = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(is_it(kind) for is_it in views)
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether a column of this type holds lists."""
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_tokens(kind: pa.DataType) -> bool:

@@ -93,15 +93,7 @@ def document_embeddings(
 def check_embeddings(
     corpus: Corpus, settings: EmbeddingSettings, own_model: str | None = None
 ) -> None:
-    """Refuse another model than the study's, and embeddings that do not fit, before any work.
-
-    Raises
-    ------
-    StudyError
-        If the client's model is another one.
-    DataError
-        If the embeddings of the corpus do not fit the documents or the study.
-    """
+    """Refuse another model than the study's, and embeddings that do not fit, before any work."""
     if own_model is not None and not same_model(own_model, settings.model):
         raise StudyError(
             f"The study's embeddings are of the model {settings.model!r} and the client's own "

@@ -109,11 +109,7 @@ class VocabularyLimits(BaseModel):
 class Vocabulary:
     """The words all clients agreed on, most frequent first, and how often they occur.
 
-    Parameters
-    ----------
-    words : tuple of str, length n_words
-    document_frequency, occurrences : int64 arrays of shape (n_words,)
-        Sums over the clients that named the word.
+    Counts are int64 of shape (n_words,), sums over the clients that named the word.
     """
 
     words: tuple[str, ...]
@@ -266,13 +262,8 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
 def agree(replies: Mapping[str, Mapping[str, Any]], limits: VocabularyLimits) -> Vocabulary:
     """Merge what the clients named into one vocabulary.
 
-    Union of the words, summed frequencies, then the limits. The order is by occurrences, then
-    alphabetical, so that the order of arrival cannot matter.
-
-    Parameters
-    ----------
-    replies : mapping of client name to the reply of `WordCounts.named`
-    limits : VocabularyLimits
+    Union of the words of each client's `WordCounts.named`, summed frequencies, then the limits. The
+    order is by occurrences, then alphabetical, so that the order of arrival cannot matter.
 
     Raises
     ------
