@@ -67,14 +67,7 @@ class Inference(Protocol):
         """Return theta of documents, shape (n, n_topics); with `readouts`, takes a `readout`."""
 
     def trained_encoder(self, weights: Tensors, model: str) -> Encoder | None:
-        """Return the encoder of texts that was trained with the rest, if one was.
-
-        Parameters
-        ----------
-        weights : tensors
-        model : str
-            Name or folder of the model that its training began with.
-        """
+        """Return the encoder that was trained with the rest, from this model on, if one was."""
 
 
 INFERENCES: Registry[type[Inference]] = Registry(
@@ -93,24 +86,12 @@ INFERENCES: Registry[type[Inference]] = Registry(
 
 
 def register(inference: type[Inference]) -> type[Inference]:
-    """Make an inference known under its name, for models' folders; a class decorator.
-
-    Raises
-    ------
-    StudyError
-        If the name is that of another one.
-    """
+    """Make an inference known under its name, as `Registry.register`; a class decorator."""
     return INFERENCES.register(inference.name, inference)
 
 
 def find(name: str) -> type[Inference]:
-    """Return the inference or the network of a name.
-
-    Raises
-    ------
-    StudyError
-        If there is none.
-    """
+    """Return the inference or the network of a name; refuse one that is not there."""
     if name in INFERENCES.names:
         return INFERENCES.find(name)
     return find_network(name)

@@ -121,13 +121,9 @@ def refine(
     alpha : float
         Dirichlet prior of theta.
     theta : float array of shape (n, n_topics)
-        Where to begin.
+        Where to begin; what is returned has its shape.
     readout : {"mean", "root"}
-        The mean of the posterior, or the theta that is closest to it in Hellinger's distance.
-
-    Returns
-    -------
-    float64 array of shape (n, n_topics), rows sum to 1
+        As of `Posterior.read`.
     """
     from fedtopics.inference.variational import infer
 

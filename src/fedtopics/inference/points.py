@@ -155,8 +155,8 @@ class Discriminant:
 
     def scores(self, points: Any) -> Numbers:
         """Return how near each direction is to points."""
-        scores: Numbers = unit_rows(points @ self.projection) @ self.directions.T
-        return scores / self.temperature + self.bias
+        projected = unit_rows(points @ self.projection)
+        return projected @ self.directions.T / self.temperature + self.bias
 
 
 def discriminate(
@@ -166,10 +166,8 @@ def discriminate(
 
     Parameters
     ----------
-    sums : float64 array of shape (n_clusters, n_dimensions)
-        Points summed by their membership.
-    weights : float64 array of shape (n_clusters,)
-        Summed memberships.
+    sums, weights : float64 arrays of shape (n_clusters, n_dimensions), (n_clusters,)
+        Points summed by their membership, and memberships.
     moments : Moments
         Of all points.
     shrinkage : float
@@ -204,7 +202,7 @@ def discriminate(
 def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
     """Return S_W^-1 H; variances below the least are raised to it.
 
-    There are such when a client came after the moments were found: then S_B has more in it.
+    There are such when a client came after the moments were summed: then S_B has more in it.
     """
     try:
         solved: Numbers = cho_solve(cho_factor(within), between)

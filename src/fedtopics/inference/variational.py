@@ -69,16 +69,8 @@ class Posterior:
     def word_counts(self, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Return how many occurrences of each word are expected to be of each topic.
 
-        Parameters
-        ----------
-        weights : float64 array of shape (n_words, n_topics)
-            Those that `infer` had.
-
-        Returns
-        -------
-        words : int64 array of shape (n_present,), ascending
-            The words that occur.
-        counts : float64 array of shape (n_present, n_topics)
+        Weights are those that `infer` had. The words that occur come first, ascending, then their
+        counts, float64 of shape (n_present, n_topics).
         """
         words = np.unique(self.ratios.indices).astype(np.int64)
         return words, (self.ratios.T @ self.topics)[words] * weights[words]

@@ -13,25 +13,9 @@ from fedtopics.metrics.similarity import align_words, document_similarity, topic
 from fedtopics.metrics.topic_lists import cosines, usual_threshold
 
 __all__ = [
-    "METRICS",
-    "WINDOWS",
-    "Cooccurrences",
-    "Measure",
-    "Metric",
-    "align_words",
-    "clustering_accuracy",
-    "coherence",
-    "coherence_of",
-    "cosines",
-    "count_cooccurrences",
-    "document_similarity",
-    "inverted_rank_biased_overlap",
-    "mean_cosine_dissimilarity",
-    "normalised_mutual_information",
-    "purity",
-    "register",
-    "score_pairs",
-    "topic_similarity",
-    "unique_words",
-    "usual_threshold",
-]
+    "METRICS", "WINDOWS", "Cooccurrences", "Measure", "Metric", "align_words",
+    "clustering_accuracy", "coherence", "coherence_of", "cosines", "count_cooccurrences",
+    "document_similarity", "inverted_rank_biased_overlap", "mean_cosine_dissimilarity",
+    "normalised_mutual_information", "purity", "register", "score_pairs", "topic_similarity",
+    "unique_words", "usual_threshold",
+]  # fmt: skip

@@ -45,11 +45,6 @@ def clustering_accuracy(
     that the share is largest; all documents of a cluster without a label are wrong. It is above 0
     and at most 1.
 
-    Raises
-    ------
-    DataError
-        If there are no documents, or labels and clusters differ in number of documents.
-
     References
     ----------
     Hu et al., Federated Learning for Short Text Clustering, equation 19.

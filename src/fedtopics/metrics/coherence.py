@@ -94,11 +94,6 @@ def coherence(
         Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. A topic of
         fewer than two words (for c_v, of none) is nan.
 
-    Raises
-    ------
-    DataError, StudyError
-        If a topic holds a word that was not counted, or the measure is unknown.
-
     Notes
     -----
     For a word that occurs nowhere, gensim's npmi is infinite and its c_v nan. Here its pairs have

@@ -27,30 +27,21 @@ AGREEMENT = "Agreement with the labels, from 0 to 1"
 class Metric:
     """A number that says how good a model is on documents.
 
-    Parameters
-    ----------
-    name : str
-        Its key in what `evaluate` returns.
-    title : str
-        For people.
-    group : str
-        Heading of the table that it stands in.
-    function : function of what it takes, in that order
-        Returns a float.
-    takes : tuple of str
-        Of the model: "words" (lists of the first 25 words shown of each topic) and "beta"
-        (n_topics, n_words). Of the model on documents: "coherence" (mapping of measure to array of
-        shape (n_topics,)), "counts" (CSR array of shape (n_documents, n_words)), "theta"
-        (n_documents, n_topics), "main_topics" and "labels" (n_documents,). A metric that takes
-        labels sees those documents alone that have a label and a topic; without labels it is left
-        out.
+    It can take, of the model, "words" (lists of the first 25 words shown of each topic) and "beta"
+    (n_topics, n_words). Of the model on documents: "coherence" (mapping of measure to array of
+    shape (n_topics,)), "counts" (CSR array of shape (n_documents, n_words)), "theta" (n_documents,
+    n_topics), "main_topics" and "labels" (n_documents,). A metric that takes labels sees those
+    documents alone that have a label and a topic; without labels it is left out.
     """
 
     name: str
+    """Its key in what `evaluate` returns."""
     title: str
     group: str
+    """Heading in the table for people."""
     function: Callable[..., float]
     takes: tuple[Part, ...]
+    """What the function takes, in that order."""
 
 
 METRICS: Registry[Metric] = Registry(
@@ -59,13 +50,7 @@ METRICS: Registry[Metric] = Registry(
 
 
 def register(metric: Metric) -> Metric:
-    """Make a metric known under its name.
-
-    Raises
-    ------
-    StudyError
-        If the name is that of another one.
-    """
+    """Make a metric known under its name, as `Registry.register`."""
     return METRICS.register(metric.name, metric)
 
 

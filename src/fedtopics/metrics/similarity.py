@@ -66,11 +66,6 @@ def align_words(
     """Return topics of shape (n_topics, n_words) with columns of the wanted words, in their order.
 
     A wanted word that is none of `words`, those of the columns as they are, is zero.
-
-    Raises
-    ------
-    DataError
-        If there are not as many words as columns.
     """
     if beta.shape[1] != len(words):
         raise DataError(f"There are {len(words):,} words for {beta.shape[1]:,} columns of topics.")

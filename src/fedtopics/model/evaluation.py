@@ -11,6 +11,7 @@ Information Retrieval, section 16.3.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -100,20 +101,19 @@ def evaluate(
     }
 
 
+@dataclass
 class _Parts:
-    """What metrics take, see `Metric.takes`; each is computed when it is first asked for."""
+    """What metrics take, see `Metric`; each is computed when it is first asked for."""
 
-    def __init__(
-        self,
-        model: TopicModel,
-        corpus: Corpus,
-        by: Literal["windows", "documents"],
-        lambda_: float | None,
-        embedding: tuple[Any, Any],
-    ) -> None:
-        self._model, self._corpus, self._by, self._lambda = model, corpus, by, lambda_
-        self._embedding = embedding
-        self.beta = model.beta
+    _model: TopicModel
+    _corpus: Corpus
+    _by: Literal["windows", "documents"]
+    _lambda: float | None
+    _embedding: tuple[Any, Any]
+
+    @property
+    def beta(self) -> NDArray[np.float64]:
+        return self._model.beta
 
     @cached_property
     def words(self) -> list[list[str]]:

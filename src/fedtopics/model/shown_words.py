@@ -28,24 +28,17 @@ SHOWN = 10  # words of a topic that readings are judged by
 
 @dataclass(frozen=True)
 class Reading:
-    """How topics are read.
-
-    Parameters
-    ----------
-    lambda_ : float in [0, 1]
-        Weight of log p(word | topic) against its lift, log p(word | topic) - log p(word): 1 reads
-        by probability, 0 by lift.
-    by_sums : bool
-        Take p(word | topic) from the words of documents, weighted by their theta, instead of from
-        the decoder.
-    class_based : bool
-        Rank by class-based TF-IDF instead: p(word | topic) log(1 + A / f), A the words of an
-        average topic's documents, f how often a word occurs.
-    """
+    """How topics are read."""
 
     lambda_: float = 0.6
+    """Weight of log p(word | topic) against its lift, log p(word | topic) - log p(word), in [0, 1]:
+    1 reads by probability, 0 by lift."""
     by_sums: bool = False
+    """Take p(word | topic) from the words of documents, weighted by their theta, not the decoder.
+    """
     class_based: bool = False
+    """Rank by class-based TF-IDF instead: p(word | topic) log(1 + A / f), A the words of an average
+    topic's documents, f how often a word occurs."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.lambda_ <= 1:  # NaN neither

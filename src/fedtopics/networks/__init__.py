@@ -43,23 +43,7 @@ def find_network(name: str) -> type[NeuralTopicModel]:
 
 
 __all__ = [
-    "Adapter",
-    "Batch",
-    "CombinedTM",
-    "NetworkSettings",
-    "NeuralLDA",
-    "NeuralTopicModel",
-    "Noise",
-    "ProdLDA",
-    "Stage",
-    "Tensors",
-    "ZeroShotTM",
-    "batch_weights",
-    "find_network",
-    "register",
-    "represent",
-    "score",
-    "to_arrays",
-    "to_tensor",
-    "to_tensors",
-]
+    "Adapter", "Batch", "CombinedTM", "NetworkSettings", "NeuralLDA", "NeuralTopicModel", "Noise",
+    "ProdLDA", "Stage", "Tensors", "ZeroShotTM", "batch_weights", "find_network", "register",
+    "represent", "score", "to_arrays", "to_tensor", "to_tensors",
+]  # fmt: skip

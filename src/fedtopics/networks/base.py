@@ -81,29 +81,17 @@ class Noise:
 class Batch:
     """A minibatch of n documents in which U different words occur.
 
-    Parameters
-    ----------
-    bag : CSR array of shape (n, n_words)
-        What the encoder sees of the words: their counts, or log(1 + counts).
-    words : int64 array of shape (U,)
-        The words' columns in the vocabulary, ascending.
-    places : int64 tensor, row * n_words + column of each non-zero count
-    values : tensor, the non-zero counts
-    lengths : tensor of shape (n,)
-        Words of each document.
-    noise : Noise or None
-        None computes with the posterior's mean and without dropout.
-    embedding : tensor of shape (n, dimension) or None
-        Of each document, for networks that see it.
+    The bag is what the encoder sees of the words: their counts, or log(1 + counts). Without noise,
+    all is computed with the posterior's mean and without dropout.
     """
 
-    bag: sparse.csr_array
-    words: NDArray[np.int64]
-    places: Tensor
-    values: Tensor
-    lengths: Tensor
+    bag: sparse.csr_array  # (n, n_words)
+    words: NDArray[np.int64]  # (U,), their columns in the vocabulary, ascending
+    places: Tensor  # row * n_words + column of each non-zero count
+    values: Tensor  # the non-zero counts
+    lengths: Tensor  # (n,), words of each document
     noise: Noise | None = None
-    embedding: Tensor | None = None
+    embedding: Tensor | None = None  # (n, dimension), for networks that see it
 
     @classmethod
     def of(

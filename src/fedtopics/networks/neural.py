@@ -31,13 +31,7 @@ class NeuralTopicModel(ABC):
 
     A new network is one subclass with a `name`, `loss` and `beta`; see docs/extending.md.
 
-    Parameters
-    ----------
-    n_words : int
-    settings : NetworkSettings
-    dtype : torch dtype
-    document_length : float
-        Words of an average document, which embedding_weight is relative to.
+    The setting embedding_weight is relative to `document_length`, words of an average document.
 
     References
     ----------

@@ -41,19 +41,8 @@ class ClientPass:
     """A client's part of one minibatch's pass, paused at each cut.
 
     Call `forward` for each stage in order, then `loss`, then `backward` for each stage in
-    reverse; `weight_gradients` are complete after that.
-
-    Parameters
-    ----------
-    network : NeuralTopicModel
-    weights : tensors
-        All but the network's ``finish_weights``.
-    batch : Batch
-
-    Attributes
-    ----------
-    weight_gradients : tensors
-        Of row weights, the gradient of their product with the bag of words.
+    reverse; `weight_gradients` are complete after that, of row weights those of their product with
+    the bag of words. It takes all weights but the network's ``finish_weights``.
     """
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
@@ -101,19 +90,7 @@ class ClientPass:
 
 
 class ServerPass:
-    """The server's part: from totals to what is shared, and back.
-
-    Parameters
-    ----------
-    network : NeuralTopicModel
-    weights : tensors
-        At least the network's ``finish_weights``.
-
-    Attributes
-    ----------
-    weight_gradients : tensors
-        Of the finish weights.
-    """
+    """The server's part: from totals to what is shared, and back to the finish weights."""
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors) -> None:
         self.network = network

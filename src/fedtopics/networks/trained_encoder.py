@@ -39,14 +39,9 @@ def encoder_network(model: str, max_length: int) -> EncoderNetwork:
 
 
 class EncoderNetwork:
-    """A sentence-transformers model as a function of its weights; see `encoder_network`.
+    """A sentence-transformers model, by name or folder, as a function of its weights.
 
-    Parameters
-    ----------
-    model : str
-        Name or folder.
-    max_length : int
-        Tokens of a text that are read, if the model does not end before.
+    Of a text, `max_length` tokens are read, if the model does not end before.
 
     Raises
     ------
@@ -58,11 +53,9 @@ class EncoderNetwork:
     Attributes
     ----------
     first : tensors
-        The weights it comes with, float32.
+        The weights it comes with, float32, on a GPU if there is one.
     dimension : int
         Length of an embedding.
-    device : torch.device
-        A GPU, if there is one.
     """
 
     def __init__(self, model: str, max_length: int) -> None:
@@ -103,13 +96,7 @@ class EncoderNetwork:
     ) -> Tensor:
         """Embed texts as one batch, a float32 tensor of shape (n_texts, dimension).
 
-        Parameters
-        ----------
-        weights : tensors
-            Of the names and shapes of `first`, on `device`.
-        tokens : tokens
-        seed : sequence of int, optional
-            Of dropout; without it there is none.
+        Weights have the names and shapes of `first`. Without the seed of dropout there is none.
         """
         parameters = {self._names[name]: weight for name, weight in weights.items()}
         features = {name: column.to(self.device) for name, column in tokens.items()}

@@ -112,15 +112,8 @@ class Arrivals:
     A round that is asked for again gets the same documents. Those of a round that is not used, as
     too few came, are there for the next.
 
-    Parameters
-    ----------
-    corpus : Corpus
-        What is there at first.
-    settings : ArrivalSettings
-    folder : path, optional
-        Where it is kept which round used which, for a client that is started again.
-    growing : Follow, optional
-        Reads the documents that are there now; without it, all are there already.
+    It is kept in `folder` which round used which, for a client that is started again. Without
+    `growing`, which reads the documents that are there now, all are in the corpus already.
 
     Raises
     ------

@@ -75,14 +75,9 @@ class Corpus:
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
-        """Make a corpus of what Python programs usually hold.
+        """Make a corpus of a path, texts, lists of tokens, a Series, a DataFrame or Arrow table.
 
-        Parameters
-        ----------
-        data : Corpus, path, list of str, list of token lists, Series, DataFrame, Arrow table
-            A DataFrame may come from pandas, polars or pyarrow.
-        columns : Columns, optional
-            Which columns of a table to read.
+        A DataFrame may come from pandas, polars or pyarrow.
 
         Raises
         ------

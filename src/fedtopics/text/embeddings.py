@@ -55,8 +55,6 @@ def document_embeddings(
 
     Parameters
     ----------
-    corpus : Corpus
-    settings : EmbeddingSettings
     own_model : str, optional
         Where this client has the study's model: a name or a folder.
     cache : path, optional, by default `cache_folder()`
@@ -67,8 +65,7 @@ def document_embeddings(
 
     Returns
     -------
-    float32 array of shape (n_documents, dimension)
-        Of unit length; zero where a document is empty.
+    float32 array of shape (n_documents, dimension), zero where a document is empty
 
     Raises
     ------
@@ -130,10 +127,8 @@ def word_vectors(words: Sequence[str], settings: EmbeddingSettings, **options: A
 def cache_folder() -> Path | None:
     """Return the folder of the caches: $FEDTOPICS_CACHE ("off": none), or below ~/.cache."""
     named = os.environ.get("FEDTOPICS_CACHE")
-    if named == "off":
-        return None
     if named:
-        return Path(named)
+        return None if named == "off" else Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedtopics"
 
 

@@ -76,15 +76,10 @@ class SentenceEncoder:
     for more than a minute, and the content of a folder is what tells one model from another: the
     same name may hold other weights next year.
 
-    Parameters
-    ----------
-    model : str
-        Name or folder.
-
     Raises
     ------
     StudyError
-        If there is no such model, here or on the Hugging Face hub.
+        If there is no model of that name or folder, here or on the Hugging Face hub.
     FedTopicsError
         If sentence-transformers is not installed.
     """

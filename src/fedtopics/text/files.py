@@ -24,13 +24,7 @@ FORMATS: Registry[Reader] = Registry("format of documents", "fedtopics.formats")
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read a file by its suffix, which may be followed by .gz, or a folder.
-
-    Raises
-    ------
-    DataError
-        If the file is of another kind or cannot be parsed.
-    """
+    """Read a file by its suffix, which may be followed by .gz, or a folder; see `Corpus.read`."""
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     kind = FOLDER if path.is_dir() else kind.lower()
     if kind not in FORMATS.names:
