@@ -77,8 +77,7 @@ def compare(
     ----------
     a, b : TopicModel
         Of any methods, numbers of topics and vocabularies.
-    n_words : int
-        First words of a topic that are compared.
+    n_words : int, first words of a topic that are compared
     threshold : float in (0, 1], optional
         Cosine from which two topics are the same. By default that of F-LDA: see `usual_threshold`.
 

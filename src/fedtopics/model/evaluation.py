@@ -10,7 +10,7 @@ Information Retrieval, section 16.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.metrics import METRICS
+from fedtopics.metrics import METRICS, Metric
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.model.topic_model import TopicModel
@@ -64,8 +64,6 @@ def evaluate(
 
     Raises
     ------
-    StudyError
-        If `by` is unknown.
     DataError
         If no document has a word of the model, the labels are lists, or embeddings do not fit.
     """
@@ -75,8 +73,8 @@ def evaluate(
             "No document has a word that the model knows, so there is nothing to score its topics "
             "by; give documents of the same language and kind as those it was trained on."
         )
-    parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
     metrics = [METRICS.find(name) for name in METRICS.names]
+    parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
     scores: dict[str, Any] = {
         "documents": len(corpus),
         "topics": model.n_topics,
@@ -86,19 +84,7 @@ def evaluate(
     for metric in metrics:
         if "labels" not in metric.takes:
             scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))
-    if corpus.labels is None:
-        return scores
-    labelled = np.char.strip(parts.labels) != ""
-    used = labelled & (parts.main_topics >= 0)
-    for metric in metrics:
-        if "labels" in metric.takes:
-            chosen = (parts.of_documents(name, used) for name in metric.takes)
-            scores[metric.name] = metric.function(*chosen) if used.any() else None
-    return scores | {
-        "labelled": int(used.sum()),
-        "without_label": int((~labelled).sum()),
-        "unseen": int((labelled & ~used).sum()),
-    }
+    return scores if corpus.labels is None else scores | _agreement(parts, metrics)
 
 
 @dataclass
@@ -167,3 +153,19 @@ class _Parts:
         """Return a part; of one with a row a document, these rows."""
         part = getattr(self, name)
         return part[rows] if name in ("counts", "theta", "main_topics", "labels") else part
+
+
+def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
+    """Score what takes labels, on documents that have a label and a topic; count them."""
+    labelled = np.char.strip(parts.labels) != ""
+    used = labelled & (parts.main_topics >= 0)
+    scores: dict[str, Any] = {}
+    for metric in metrics:
+        if "labels" in metric.takes:
+            chosen = (parts.of_documents(name, used) for name in metric.takes)
+            scores[metric.name] = metric.function(*chosen) if used.any() else None
+    return scores | {
+        "labelled": int(used.sum()),
+        "without_label": int((~labelled).sum()),
+        "unseen": int((labelled & ~used).sum()),
+    }

@@ -219,7 +219,13 @@ class NeuralTopicModel(ABC):
 
         Without noise, theta is the softmax of mu.
         """
-        normal = self._normalised(weights, batch, carried, shared)
+        if self.settings.layer_norm:
+            hidden, _ = self._hidden(weights, batch, {}, {})
+            k = (self.settings.n_components,)
+            halves = (hidden["posterior"] + weights["posterior_bias"]).chunk(2, 1)
+            normal = torch.cat([functional.layer_norm(h, k, eps=EPSILON) for h in halves], 1)
+        else:
+            normal = (carried["posterior"] - shared["mean"]) * shared["scale"]
         if "posterior_gain" in weights:
             normal = normal * weights["posterior_gain"] + weights["posterior_shift"]
         mu, log_variance = normal.chunk(2, 1)
@@ -229,17 +235,6 @@ class NeuralTopicModel(ABC):
             z = mu + batch.noise.normal * (0.5 * log_variance).exp()
             theta = torch.softmax(z, 1) * batch.noise.keep_theta
         return {"theta": theta, "mu": mu, "log_variance": log_variance}
-
-    def _normalised(
-        self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors
-    ) -> Tensor:
-        """Return mu and log_variance side by side, each of mean 0 and variance 1."""
-        if not self.settings.layer_norm:
-            return (carried["posterior"] - shared["mean"]) * shared["scale"]
-        hidden, _ = self._hidden(weights, batch, {}, {})
-        shape = (self.settings.n_components,)
-        halves = (hidden["posterior"] + weights["posterior_bias"]).chunk(2, 1)
-        return torch.cat([functional.layer_norm(half, shape, eps=EPSILON) for half in halves], 1)
 
     def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
         """Return how far theta's mixture of centres points away from the embeddings, summed.
