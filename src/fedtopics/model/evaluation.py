@@ -43,7 +43,6 @@ def evaluate(
 
     Parameters
     ----------
-    model : TopicModel
     documents : whatever `Corpus.of` takes, with labels or without
     by : {"windows", "documents"}
         Where words occur together: in the measures' usual windows, or in a document.
@@ -75,12 +74,8 @@ def evaluate(
         )
     metrics = [METRICS.find(name) for name in METRICS.names]
     parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
-    scores: dict[str, Any] = {
-        "documents": len(corpus),
-        "topics": model.n_topics,
-        "by": by,
-        "lambda": model.reading.lambda_ if lambda_ is None else lambda_,
-    }
+    scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
+    scores["lambda"] = model.reading.lambda_ if lambda_ is None else lambda_
     for metric in metrics:
         if "labels" not in metric.takes:
             scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))
