@@ -16,6 +16,7 @@ from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.metrics import METRICS
 
 
 def commands() -> str:
@@ -92,6 +93,15 @@ def clients() -> str:
     return "\n".join(parts)
 
 
+def metrics() -> str:
+    """Say which metrics `fedtopics evaluate` computes, and of what."""
+    rows = (
+        f"| `{metric.name}` | {metric.title} | {', '.join(metric.takes)} |"
+        for metric in map(METRICS.find, METRICS.names)
+    )
+    return "\n".join(["| metric | what it is | of |", "| --- | --- | --- |", *rows])
+
+
 def _full(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
@@ -100,4 +110,5 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
     "clients": clients,
+    "metrics": metrics,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,11 @@ import pytest
 
 from fedtopics import TopicModel, cli
 from fedtopics.cli import display
+from fedtopics.cli.evaluate import _print_scores
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
-from fedtopics.metrics import coherence_of, unique_words
+from fedtopics.metrics import METRICS, Metric, coherence_of, register, unique_words
 from fedtopics.model.evaluation import evaluate
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import study, subjects
@@ -166,3 +168,29 @@ def test_wrong_arguments(
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_a_registered_metric_is_in_the_table_and_in_json(
+    model: TopicModel,
+    documents: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def largest(theta: np.ndarray) -> float:
+        return float(theta.max())
+
+    def wrong(labels: np.ndarray, counts: np.ndarray) -> float:
+        return counts.shape[0] + len(set(labels)) / 10
+
+    monkeypatch.setattr(METRICS, "_items", dict(METRICS._items))
+    register(Metric("largest", "largest theta", "Mine", largest, ("theta",)))
+    register(Metric("mine", "documents.labels", "Mine", wrong, ("labels", "counts")))
+    scores = evaluate(model, documents)
+    assert scores["largest"] == model.transform(documents).max()
+    assert "mine" not in scores
+    scores = evaluate(model, labelled(documents, [["x", "y", None][i % 3] for i in range(120)]))
+    assert scores["mine"] == scores["labelled"] + 0.2
+    model.save_pretrained(tmp_path / "model")
+    _print_scores(tmp_path / "model", scores)
+    assert re.search(r"Mine\s+largest theta\s+\d\.\d{3}", capsys.readouterr().out)

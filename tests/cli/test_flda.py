@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from fedtopics.cli import app
 from fedtopics.cli.flda import group
-from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import TextRules, Vocabulary

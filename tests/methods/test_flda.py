@@ -18,7 +18,7 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.gibbs import Sampled, sample_topics
-from fedtopics.inference.theta import VariationalLDA
+from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.method import FLDA

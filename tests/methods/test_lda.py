@@ -17,7 +17,7 @@ from fedtopics.estimators import LDA, ProdLDA
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.lda.client import LDAClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.warm_start import WarmStart

@@ -12,7 +12,7 @@ import torch
 from fedtopics.errors import StudyError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import compare
 from fedtopics.model.topic_model import TopicModel

@@ -19,7 +19,7 @@ from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel, LdaModel
 
 from fedtopics.errors import FedTopicsError, ModelError
-from fedtopics.inference.theta import LDAPrior, VariationalLDA
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.metrics import coherence_of
 from fedtopics.model.card import card, escaped
 from fedtopics.model.exports import as_csv, as_markdown

@@ -218,3 +218,12 @@ def test_what_is_no_collection_of_texts(data: Any) -> None:
     with pytest.raises(DataError, match="Documents must") as error:
         Corpus.of(data)
     assert CANARY not in str(error.value)
+
+
+def test_embeddings_know_their_encoder_where_they_go() -> None:
+    corpus = Corpus.of(["a", "b", "c"]).with_embeddings(np.eye(3), "one")
+    assert corpus.take([2, 0]).embedded_by == "one"
+    assert Corpus.pool([corpus, corpus]).embedded_by == "one"
+    assert Corpus.pool([corpus, corpus.with_embeddings(np.eye(3), "two")]).embedded_by == ""
+    assert corpus.with_embeddings(np.eye(3)).embedded_by == ""
+    assert corpus.with_embeddings(None).embeddings is None

@@ -11,6 +11,7 @@ import pytest
 
 from fedtopics.errors import DataError
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.files import FORMATS
 from tests.helpers.documents import CANARY, texts, write
 
 LONG = "word " * 1_000_000  # five million characters: a book of several volumes
@@ -174,3 +175,24 @@ def test_folder_without_text_files(tmp_path: Path) -> None:
 def test_csv_with_a_header_only(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"The corpus in .*a\.csv is empty"):
         Corpus.read(write(tmp_path / "a.csv", "text,id\n"))
+
+
+def test_a_format_of_ones_own_is_read_by_its_suffix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_lines(path: Path) -> pa.Table:
+        rows = [line.split("|", 1) for line in path.read_text().split("\n")]
+        return pa.table({"id": [row[0] for row in rows], "text": [row[1] for row in rows]})
+
+    path = write(tmp_path / "a.bars", "x|one\ny|two|three")
+    with pytest.raises(DataError, match=r"unknown kind \.bars; give one of \.csv, \.tsv"):
+        Corpus.read(path)
+    monkeypatch.setattr(FORMATS, "_items", dict(FORMATS._items))
+    FORMATS.register(".bars", read_lines)
+    corpus = Corpus.read(path)
+    assert corpus.ids.to_pylist() == ["x", "y"]
+    assert corpus.documents.to_pylist() == ["one", "two|three"]
+    broken = write(tmp_path / "b.bars", CANARY)
+    with pytest.raises(DataError, match=r"cannot be read as \.bars") as error:
+        Corpus.read(broken)
+    assert CANARY not in str(error.value)

@@ -14,24 +14,6 @@ from fedtopics.cli.display import console, print_json, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError
 
-GROUPS = {
-    "Coherence, the mean over topics": {
-        "c_v": "c_v, from -1 to 1",
-        "npmi": "NPMI, from -1 to 1",
-        "u_mass": "u_mass, at most about 0",
-    },
-    "Diversity, from 0 to 1": {
-        "unique_words": "unique share of the first 25 words",
-        "cosine_dissimilarity": "mean cosine dissimilarity of beta",
-        "inverted_rbo": "inverted rank-biased overlap",
-    },
-    "Agreement with the labels, from 0 to 1": {
-        "purity": "purity of the largest topics",
-        "accuracy": "accuracy of the best matching",
-        "nmi": "normalised mutual information",
-    },
-}
-
 
 @click.command()
 @click.argument("model", type=FOLDER)
@@ -97,18 +79,20 @@ def evaluate(
 
 def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     """Print the scores for people."""
+    from fedtopics.metrics import METRICS
+
     say(
         f"{model}: {scores['topics']} topics, read with lambda {scores['lambda']:g}, on "
         f"{scores['documents']:,} documents; words together in the same {scores['by'][:-1]}"
     )
     table = Table(show_header=False, box=None, pad_edge=False)
-    for title, group in GROUPS.items():
-        if not group.keys() <= scores.keys():
-            continue
+    metrics = [METRICS.find(name) for name in METRICS.names if name in scores]
+    for title in dict.fromkeys(metric.group for metric in metrics):
         table.add_row(f"[bold]{title}")
-        for name, meaning in group.items():
-            value = scores[name]
-            table.add_row(f"  {meaning}", "-" if value is None else f"{value:.3f}")
+        for metric in metrics:
+            if metric.group == title:
+                value = scores[metric.name]
+                table.add_row(f"  {metric.title}", "-" if value is None else f"{value:.3f}")
     console.print(table)
     if "labelled" in scores:
         say(

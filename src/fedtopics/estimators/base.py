@@ -17,7 +17,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import corpora_by_name, train
 from fedtopics.federation.study import Study
-from fedtopics.inference.theta import Readout
+from fedtopics.inference import Readout
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus

@@ -5,11 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from fedtopics.errors import StudyError
 from fedtopics.estimators.base import GrowingEstimator
 from fedtopics.federation.study_file import explain
+
+if TYPE_CHECKING:
+    from fedtopics.methods.flda.state import FLDAInfo
 
 
 class FLDA(GrowingEstimator):
@@ -58,7 +61,7 @@ class FLDA(GrowingEstimator):
 
     def _fit(self, *args: Any, **options: Any) -> Self:
         super()._fit(*args, **options)
-        info = self.model_.info
+        info = cast("FLDAInfo", self.model_.info)
         self.optimal_topics_: dict[str, list[int]] = info["optimal"]
         self.threshold_: float = info["threshold"]
         self.history_: list[dict[str, Any]] = info["history"]

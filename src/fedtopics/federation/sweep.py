@@ -28,7 +28,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import Rows, digest
-from fedtopics.inference.theta import refine
+from fedtopics.inference.lda import refine
 from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.topic_model import TopicModel

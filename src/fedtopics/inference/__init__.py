@@ -1,1 +1,5 @@
-"""How a trained model finds a document's topics or its cluster; LDA of one's own documents."""
+"""How a trained model finds a document's topics or its cluster; LDA of a client's documents."""
+
+from fedtopics.inference.base import INFERENCES, READOUTS, Inference, Readout, find, register
+
+__all__ = ["INFERENCES", "READOUTS", "Inference", "Readout", "find", "register"]

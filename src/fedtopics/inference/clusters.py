@@ -1,7 +1,7 @@
-"""How trained clusters find theirs among new documents: what is common, and k-means' and Fisher's.
+"""How a trained model finds the cluster of new documents, one class for each kind of clusters.
 
-A document's theta are its probabilities of the clusters. Clusters are no topics of words; what
-they are about is read from the words of their documents, which is `beta` here.
+A document's theta are its probabilities of the clusters. What a cluster is about is read from the
+words of its documents, which is `beta` here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 from torch import Tensor
 
+from fedtopics.inference.base import Readout
 from fedtopics.inference.points import Discriminant, Numbers, Points, blocks, closeness, softmax
 from fedtopics.networks import Adapter, Tensors, represent, score
+from fedtopics.networks.trained_encoder import TunedEncoder
 from fedtopics.text.embeddings import EmbeddingSettings
+from fedtopics.text.encoders import Encoder
 
 Representation = Literal["embedding", "bow", "tfidf"]
 LENGTH = 10.0
@@ -48,15 +51,12 @@ class ClusterShape(BaseModel):
 
 
 class ClusterInference(ABC):
-    """Clusters, and what finds the cluster of a document.
-
-    Parameters
-    ----------
-    n_words : int
-    settings : ClusterShape
-    """
+    """Clusters, and what finds the cluster of a document."""
 
     name: ClassVar[str]
+    settings_type: ClassVar[type[BaseModel]] = ClusterShape
+    shows: ClassVar[Literal["topics", "clusters"]] = "clusters"
+    readouts: ClassVar[tuple[Readout, ...]] = ()
     prototypes: ClassVar[str]  # the weight with a row a cluster
     dtype: ClassVar[torch.dtype] = torch.float64
 
@@ -84,10 +84,15 @@ class ClusterInference(ABC):
         """Return the shapes of the weights by which clusters are found."""
 
     @abstractmethod
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return how well points fit each cluster, whose softmax are their probabilities."""
+
     def memberships(
         self, weights: Mapping[str, Any], points: Points
     ) -> Iterator[tuple[slice, Numbers]]:
-        """Hand out the probabilities of points, some rows at a time, and which rows they are."""
+        """Yield the probabilities of points, some rows at a time, and which rows they are."""
+        for rows, block in blocks(points):
+            yield rows, softmax(self.scores(weights, block))
 
     def initial_weights(self, seed: int) -> Tensors:
         """Return zeros in the shapes of a model's weights."""
@@ -113,14 +118,7 @@ class ClusterInference(ABC):
     def points(
         self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
     ) -> Points:
-        """Return what represents documents.
-
-        Parameters
-        ----------
-        origin : float64 array of shape (n_dimensions,)
-            The mean embedding, which is subtracted before embeddings are brought to unit length;
-            of words, their weights.
-        """
+        """Return what represents documents; `origin` is the mean embedding, or words' weights."""
         if self.sees_embedding:
             assert embeddings is not None  # noqa: S101 - for mypy: who sees them has them
             return centred(embeddings, origin)
@@ -131,12 +129,16 @@ class ClusterInference(ABC):
         """Return a model's weights: how clusters are found, and which words they have."""
         smooth = word_sums + SMOOTHING
         beta = smooth / smooth.sum(1, keepdims=True)
-        given = {name: torch.from_numpy(np.ascontiguousarray(w)) for name, w in weights.items()}
-        return given | {"beta": torch.from_numpy(beta)}
+        arrays = {**weights, "beta": beta}
+        return {name: torch.from_numpy(np.ascontiguousarray(w)) for name, w in arrays.items()}
+
+    def trained_encoder(self, weights: Tensors, model: str) -> Encoder | None:
+        """Return the encoder that was trained with the clusters, if one was."""
+        return None
 
 
 def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:
-    """Subtract the mean embedding, and bring to unit length: all texts are alike in their mean."""
+    """Subtract the mean embedding, in which all texts are alike, and bring to unit length."""
     points = np.zeros(embeddings.shape, np.float32)
     for rows, block in blocks(embeddings):
         moved = block - origin
@@ -167,12 +169,9 @@ class Centres(ClusterInference):
         n = self.n_dimensions
         return {"origin": (n,), "centres": (self.settings.n_components, n)}
 
-    def memberships(
-        self, weights: Mapping[str, Any], points: Points
-    ) -> Iterator[tuple[slice, Numbers]]:
-        """Hand out probabilities; the nearest centre has the largest."""
-        for rows, block in blocks(points):
-            yield rows, softmax(closeness(block, weights["centres"]) / self.settings.temperature)
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return how near each centre is."""
+        return np.asarray(closeness(points, weights["centres"]) / self.settings.temperature)
 
 
 class Discriminants(ClusterInference):
@@ -187,12 +186,10 @@ class Discriminants(ClusterInference):
         d = min(k - 1, n)
         return {"origin": (n,), "projection": (n, d), "directions": (k, d), "bias": (k,)}
 
-    def memberships(
-        self, weights: Mapping[str, Any], points: Points
-    ) -> Iterator[tuple[slice, Numbers]]:
-        """Hand out probabilities."""
-        given = weights["projection"], weights["directions"], weights["bias"]
-        return Discriminant(*given, self.settings.temperature).memberships(points)
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return how near each direction is."""
+        parts = weights["projection"], weights["directions"], weights["bias"]
+        return Discriminant(*parts, self.settings.temperature).scores(points)
 
 
 class AdapterShape(ClusterShape):
@@ -205,6 +202,7 @@ class Adapted(ClusterInference):
     """Clusters by the scores of a trained head, on a trained adapter (FSTC)."""
 
     name = "adapted"
+    settings_type: ClassVar[type[BaseModel]] = AdapterShape
     prototypes = "head"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -213,14 +211,11 @@ class Adapted(ClusterInference):
         network = Adapter(n, settings.hidden, settings.n_components)
         return {"origin": (n,), **network.shapes}
 
-    def memberships(
-        self, weights: Mapping[str, Any], points: Points
-    ) -> Iterator[tuple[slice, Numbers]]:
-        """Hand out probabilities."""
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return the head's outputs."""
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
-        for rows, block in blocks(points):
-            scores = score(tensors, represent(tensors, torch.from_numpy(block)))
-            yield rows, softmax(scores.numpy() / self.settings.temperature)
+        outputs = score(tensors, represent(tensors, torch.from_numpy(points)))
+        return np.asarray(outputs.numpy() / self.settings.temperature)
 
 
 class TunedShape(AdapterShape):
@@ -233,12 +228,12 @@ class TunedShape(AdapterShape):
 class FineTuned(Adapted):
     """Clusters by a trained head and adapter, on embeddings of an encoder trained with them.
 
-    Its weights are the encoder's as well; what a text is split into, and what is computed with the
-    weights, says the model of `settings.embedding`, which is found by its name when texts are
-    embedded.
+    Its weights are the encoder's as well; tokenizer and architecture are those of the model of
+    `settings.embedding`, which is loaded by its name when texts are embedded.
     """
 
     name = "fine-tuned"
+    settings_type: ClassVar[type[BaseModel]] = TunedShape
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the weights by which clusters are found."""
@@ -250,15 +245,17 @@ class FineTuned(Adapted):
         encoder: Mapping[str, tuple[int, ...]] = self.settings.encoder
         return weights | {n: torch.empty(size, device="meta") for n, size in encoder.items()}
 
-    def encoder_weights(self, weights: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of a model's weights that are the encoder's."""
-        return {name: weights[name] for name in self.settings.encoder}
+    def trained_encoder(self, weights: Tensors, model: str) -> Encoder:
+        """Return the encoder with those of the weights that are its."""
+        of_encoder = {name: weights[name] for name in self.settings.encoder}
+        return TunedEncoder(model, self.settings.max_length, of_encoder)
 
 
 class Contrastive(ClusterInference):
     """Clusters by the nearest centre to what a trained adapter makes of embeddings (SCCL)."""
 
     name = "contrastive"
+    settings_type: ClassVar[type[BaseModel]] = AdapterShape
     prototypes = "centres"
 
     def points(
@@ -274,31 +271,18 @@ class Contrastive(ClusterInference):
         adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
         return {"origin": (n,), **adapter, "centres": (settings.n_components, n)}
 
-    def memberships(
-        self, weights: Mapping[str, Any], points: Points
-    ) -> Iterator[tuple[slice, Numbers]]:
-        """Hand out probabilities; the nearest centre has the largest."""
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return how near each centre is."""
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
-        for rows, block in blocks(points):
-            represented = represent(tensors, torch.from_numpy(block))
-            near = log_student_t(represented, tensors["centres"])
-            yield rows, softmax(near.numpy() / self.settings.temperature)
+        near = log_student_t(represent(tensors, torch.from_numpy(points)), tensors["centres"])
+        return np.asarray(near.numpy() / self.settings.temperature)
 
 
 def log_student_t(points: Tensor, centres: Tensor) -> Tensor:
-    """Return the logarithm of Student's t around centres, but for what is the same for all.
+    """Return the logarithm of Student's t around centres, up to a constant, (n, n_clusters).
 
     With one degree of freedom that is -log(1 + |x - c|^2), as in Xie et al., Unsupervised Deep
     Embedding for Clustering Analysis, ICML 2016.
-
-    Parameters
-    ----------
-    points : tensor of shape (n, n_dimensions)
-    centres : tensor of shape (n_clusters, n_dimensions)
-
-    Returns
-    -------
-    tensor of shape (n, n_clusters)
     """
     squares = points.square().sum(1)[:, None] + centres.square().sum(1)
     return -(squares - 2 * points @ centres.T).clamp(min=0).log1p()

@@ -1,7 +1,6 @@
 """Regular and guided latent Dirichlet allocation of one client's documents, by Gibbs sampling.
 
-Guided is what has words that a topic begins with: they get pseudo-counts in that topic. The
-sampler is tomotopy's.
+Guidance are words that a topic begins with: they get pseudo-counts there. tomotopy samples.
 
 References
 ----------
@@ -10,7 +9,7 @@ Jagarlamudi, Daumé and Udupa, Incorporating Lexical Priors into Topic Models, E
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
 from fedtopics.extras import require
-
-Topic = Mapping[str, float]
-"""Words with their weights; what is left out has none."""
+from fedtopics.metrics.topic_lists import Topic
 
 
 class GibbsSettings(BaseModel):
@@ -42,23 +39,14 @@ class GibbsSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Sampled:
-    """Topics of one client's documents.
-
-    Parameters
-    ----------
-    words : list of str, length n_words
-    beta : float64 array of shape (n_topics, n_words)
-        Rows sum to 1.
-    main : int64 array of shape (n_topics,)
-        Of how many documents each is the largest topic.
-    occurrences : float64 array of shape (n_topics,)
-        How many words of the documents are of each.
-    """
+    """Topics of one client's documents: beta (n_topics, n_words), of which rows sum to 1."""
 
     words: list[str]
     beta: NDArray[np.float64]
     main: NDArray[np.int64]
+    """Of how many documents each topic is the largest, shape (n_topics,)."""
     occurrences: NDArray[np.float64]
+    """How many words of the documents are of each topic, shape (n_topics,)."""
 
     def topic(self, number: int, n_words: int) -> dict[str, float]:
         """Return a topic's first words with their weights, of those that it has at all."""
@@ -86,11 +74,7 @@ def sample_topics(
     seeds : list of at most n_topics topics
         Weights sum to 1; words that no document has do not matter. Topics beyond them are free.
     seed : int
-
-    Returns
-    -------
-    Sampled
-        The same for the same seed on processors with the same vector instructions.
+        The same one gives the same topics on processors with the same vector instructions.
 
     Raises
     ------
@@ -133,13 +117,7 @@ def _guide(
 
 
 def load_tomotopy() -> Any:
-    """Return the package of the sampler.
-
-    Raises
-    ------
-    FedTopicsError
-        If it is not installed.
-    """
+    """Return the package of the sampler; refuse where it is not installed."""
     require("F-LDA and guided LDA need", "'fedtopics[flda]'", ("tomotopy", "tomotopy"))
     import tomotopy
 

@@ -24,7 +24,7 @@ DIGITS = 6  # in which one clustering is better than another
 
 
 def blocks(points: Points) -> Iterator[tuple[slice, Any]]:
-    """Hand out rows in float64, some thousand at a time, and where they are."""
+    """Yield rows in float64, some thousand at a time, and where they are."""
     for start in range(0, points.shape[0], BLOCK):
         rows = slice(start, min(start + BLOCK, points.shape[0]))
         yield rows, points[rows].astype(np.float64)
@@ -32,28 +32,18 @@ def blocks(points: Points) -> Iterator[tuple[slice, Any]]:
 
 def unit_rows(rows: Numbers) -> Numbers:
     """Bring rows to length 1; a row of zeros stays."""
-    unit: Numbers = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), TINY)
-    return unit
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), TINY))
 
 
 def softmax(scores: Numbers) -> Numbers:
     """Turn rows of scores into rows that sum to 1."""
     exponential = np.exp(scores - scores.max(1, keepdims=True))
-    probabilities: Numbers = exponential / exponential.sum(1, keepdims=True)
-    return probabilities
+    return np.asarray(exponential / exponential.sum(1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The first two moments of vectors.
-
-    Parameters
-    ----------
-    count : int
-    mean : float64 array of shape (n_dimensions,)
-    scatter : float64 array of shape (n_dimensions, n_dimensions)
-        Covariance matrix, divided by the count.
-    """
+    """The number of vectors, their mean (n_dimensions,) and their covariance matrix."""
 
     count: int
     mean: Numbers
@@ -69,8 +59,7 @@ class Moments:
         """Draw vectors from the normal distribution with these moments, shape (n, n_dimensions)."""
         values, vectors = np.linalg.eigh(self.scatter)
         spread = vectors * np.sqrt(np.maximum(values, 0))
-        drawn: Numbers = self.mean + rng.standard_normal((n, len(self.mean))) @ spread.T
-        return drawn
+        return np.asarray(self.mean + rng.standard_normal((n, len(self.mean))) @ spread.T)
 
 
 def closeness(points: Any, centres: Numbers) -> Numbers:
@@ -78,8 +67,7 @@ def closeness(points: Any, centres: Numbers) -> Numbers:
 
     The largest is that of the nearest centre: -|x - c|^2 / 2, but for what is the same for all.
     """
-    close: Numbers = points @ centres.T - (centres**2).sum(1) / 2
-    return close
+    return np.asarray(points @ centres.T - (centres**2).sum(1) / 2)
 
 
 def nearest(points: Points, centres: Numbers) -> tuple[NDArray[np.int64], Numbers]:
@@ -89,14 +77,8 @@ def nearest(points: Points, centres: Numbers) -> tuple[NDArray[np.int64], Number
     for rows, block in blocks(points):
         close = closeness(block, centres)
         labels[rows] = close.argmax(1)
-        distances[rows] = squared_lengths(block) - 2 * close.max(1)
+        distances[rows] = (block * block).sum(1) - 2 * close.max(1)
     return labels, np.maximum(distances, 0)
-
-
-def squared_lengths(block: Any) -> Numbers:
-    """Return each row's squared length."""
-    squares: Numbers = (block * block).sum(1)
-    return squares
 
 
 def sums_by_label(points: Points, labels: NDArray[np.int64], n: int) -> tuple[Numbers, Numbers]:
@@ -118,22 +100,13 @@ def ranked(values: Numbers) -> NDArray[np.int64]:
     digits, which depend on the clients that the documents are at.
     """
     largest = max(np.abs(values).max(initial=0), TINY)
-    order: NDArray[np.int64] = np.argsort(np.round(values / largest, DIGITS), kind="stable")
-    return order
+    return np.asarray(np.argsort(np.round(values / largest, DIGITS), kind="stable"))
 
 
 def move_together(
     before: NDArray[np.int64], now: NDArray[np.int64], n: int, least: int
 ) -> NDArray[np.int64]:
-    """Let points change their cluster only where at least so many join or leave it.
-
-    Parameters
-    ----------
-    before, now : int64 arrays of shape (n_points,)
-        Each point's cluster.
-    n : int
-        Clusters.
-    least : int
+    """Let points, of clusters `before` and `now`, move only where `least` join or leave a cluster.
 
     Examples
     --------
@@ -166,14 +139,8 @@ def weighted_sums(
 class Discriminant:
     """A projection in which clusters are far apart for their width, and their directions in it.
 
-    Parameters
-    ----------
-    projection : float64 array of shape (n_dimensions, n_directions)
-    directions : float64 array of shape (n_clusters, n_directions)
-        Of unit length.
-    bias : float64 array of shape (n_clusters,)
-        Added to the scores; it makes clusters larger or smaller.
-    temperature : float
+    The projection has the shape (n_dimensions, n_directions), the directions, of unit length,
+    (n_clusters, n_directions); the bias (n_clusters,) makes clusters larger or smaller.
     """
 
     projection: Numbers
@@ -182,10 +149,14 @@ class Discriminant:
     temperature: float
 
     def memberships(self, points: Points) -> Iterator[tuple[slice, Numbers]]:
-        """Hand out the points' probabilities of each cluster, rows that sum to 1."""
+        """Yield the points' probabilities of each cluster, rows that sum to 1."""
         for rows, block in blocks(points):
-            projected = unit_rows(block @ self.projection)
-            yield rows, softmax(projected @ self.directions.T / self.temperature + self.bias)
+            yield rows, softmax(self.scores(block))
+
+    def scores(self, points: Any) -> Numbers:
+        """Return how near each direction is to points."""
+        projected = unit_rows(points @ self.projection)
+        return projected @ self.directions.T / self.temperature + self.bias
 
 
 def discriminate(
@@ -195,10 +166,8 @@ def discriminate(
 
     Parameters
     ----------
-    sums : float64 array of shape (n_clusters, n_dimensions)
-        Points summed by their membership.
-    weights : float64 array of shape (n_clusters,)
-        Summed memberships.
+    sums, weights : float64 arrays of shape (n_clusters, n_dimensions), (n_clusters,)
+        Points summed by their membership, and memberships.
     moments : Moments
         Of all points.
     shrinkage : float
@@ -233,7 +202,7 @@ def discriminate(
 def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
     """Return S_W^-1 H; variances below the least are raised to it.
 
-    There are such when a client came after the moments were found: then S_B has more in it.
+    There are such when a client came after the moments were summed: then S_B has more in it.
     """
     try:
         solved: Numbers = cho_solve(cho_factor(within), between)

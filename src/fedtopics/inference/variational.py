@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
-if TYPE_CHECKING:
-    from fedtopics.inference.theta import Readout
+from fedtopics.inference.base import Readout
 
 CHUNK = 64  # documents that a thread takes at once
 Floats = NDArray[np.float64]
@@ -34,9 +33,8 @@ Floats = NDArray[np.float64]
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function; keep what was compiled on disk, where it can be written."""
-    fast: Callable[..., Any]
     try:
-        fast = njit(function, nogil=True, fastmath=True, cache=True)
+        fast: Callable[..., Any] = njit(function, nogil=True, fastmath=True, cache=True)
     except RuntimeError:  # neither the package's folder nor a home can be written
         fast = njit(function, nogil=True, fastmath=True)
     return fast
@@ -46,51 +44,33 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 class Posterior:
     """What the words of n documents say of their topics.
 
-    Parameters
-    ----------
-    gamma : float64 array of shape (n, n_topics)
-        Parameters of each document's Dirichlet distribution.
-    topics : float64 array of shape (n, n_topics)
-        exp(psi(gamma) - scale).
-    scale : float64 array of shape (n,)
-        Keeps `topics` from underflow.
-    ratios : CSR array of shape (n, n_words)
-        Each count, divided by the document's weight of the word.
+    The gamma, (n, n_topics), are the parameters of each document's Dirichlet distribution.
     """
 
     gamma: Floats
     topics: Floats
+    """exp(psi(gamma) - scale)"""
     scale: Floats
+    """Of each document; keeps `topics` from underflow."""
     ratios: sparse.csr_array
+    """Each count, divided by the document's weight of the word; (n, n_words)."""
 
     def read(self, readout: Readout) -> Floats:
         """Return a theta for each document, shape (n, n_topics).
 
-        Parameters
-        ----------
-        readout : {"mean", "root"}
-            The mean, or the theta that is closest to the posterior in Hellinger's distance: the
-            squared expectation of the roots of theta, normalised.
+        That is the mean, or the theta that is closest to the posterior in Hellinger's distance
+        ("root"): the squared expectation of the roots of theta, normalised.
         """
         theta = self.gamma
         if readout == "root":
             theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
-        normal: Floats = theta / theta.sum(1, keepdims=True)
-        return normal
+        return np.asarray(theta / theta.sum(1, keepdims=True))
 
     def word_counts(self, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Return how many occurrences of each word are expected to be of each topic.
 
-        Parameters
-        ----------
-        weights : float64 array of shape (n_words, n_topics)
-            Those that the posterior was found with.
-
-        Returns
-        -------
-        words : int64 array of shape (n_present,)
-            The words that occur, ascending.
-        counts : float64 array of shape (n_present, n_topics)
+        Weights are those that `infer` had. The words that occur come first, ascending, then their
+        counts, float64 of shape (n_present, n_topics).
         """
         words = np.unique(self.ratios.indices).astype(np.int64)
         return words, (self.ratios.T @ self.topics)[words] * weights[words]
@@ -193,15 +173,15 @@ def _settle(
     k = weights.shape[1]
     sums = np.empty(k)
     for document in range(first, last):
-        own = topics[document]
-        scale[document] = _exp_digamma(gamma[document], own)
+        expected = topics[document]
+        scale[document] = _exp_digamma(gamma[document], expected)
         for step in range(steps + 1):
             sums[:] = 0
             for place in range(ends[document], ends[document + 1]):
                 row = weights[words[place]]
                 weight = 0.0
                 for topic in range(k):
-                    weight += own[topic] * row[topic]
+                    weight += expected[topic] * row[topic]
                 ratio = counts[place] / weight
                 ratios[place] = ratio
                 for topic in range(k):
@@ -209,5 +189,5 @@ def _settle(
             if step == steps:  # the last look only finds the ratios
                 break
             for topic in range(k):
-                gamma[document, topic] = alpha + own[topic] * sums[topic]
-            scale[document] = _exp_digamma(gamma[document], own)
+                gamma[document, topic] = alpha + expected[topic] * sums[topic]
+            scale[document] = _exp_digamma(gamma[document], expected)

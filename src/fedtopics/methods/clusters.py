@@ -7,7 +7,6 @@ describe the clusters at the end.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
@@ -21,6 +20,7 @@ from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.final import describe
 from fedtopics.methods.training import Arrays, Program
+from fedtopics.model.info import TrainingInfo
 from fedtopics.model.topic_model import TopicModel
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
@@ -51,7 +51,7 @@ class ClusterProgram(Program[Settings, State]):
         settings = self.settings.model_copy(update={"n_components": n_clusters})
         template: Template = {"sizes": (n_clusters,), "unclear": ()}
         sizes = agreement.call("sizes", template, weights=weights)
-        info = {
+        info: TrainingInfo = {
             "method": settings.method_name,
             "rounds": rounds,
             "seed": self.plan.seed,
@@ -62,7 +62,7 @@ class ClusterProgram(Program[Settings, State]):
         return describe(agreement, settings, {"weights": weights}, make)
 
     def _make(
-        self, settings: Settings, weights: Arrays, info: Mapping[str, Any], **described: Any
+        self, settings: Settings, weights: Arrays, info: TrainingInfo, **described: Any
     ) -> TopicModel:
         inference = self.inference(len(described["vocabulary"]), self.shape(settings))
         with_words = inference.with_words(weights, described["word_sums"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedtopics.extras import Registry
 
 if TYPE_CHECKING:  # they load torch, and the command line names the methods without it
+    from fedtopics.inference import Inference
     from fedtopics.methods.client import TopicClient
     from fedtopics.methods.settings import TopicSettings
     from fedtopics.methods.training import Program
@@ -36,7 +37,7 @@ class Method:
     shows: Literal["topics", "clusters"] = "topics"
     starts_from_models: bool = False  # or from topics
     takes_new_documents: bool = False  # of clients, while it runs
-    inferences: Sequence[type[Any]] = ()  # besides networks, of its models, by their `name`
+    inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
 
     def exchanges(self, settings: TopicSettings) -> list[Exchange]:
         """Return what a study with these settings asks of a client."""
@@ -65,13 +66,17 @@ METHODS: Registry[Method] = Registry(
 
 
 def register(method: Method) -> Method:
-    """Register a method under its name; raise StudyError if another one has it."""
+    """Register a method and its inferences; raise StudyError if another one has its name."""
+    from fedtopics.inference import INFERENCES
+
+    for inference in method.inferences:
+        INFERENCES.register(inference.name, inference)
     return METHODS.register(method.name, method)
 
 
 def find_method(name: str) -> Method:
     """Return the method of a name: ours, registered, or of a package; StudyError if none has it."""
-    return METHODS.find(name)
+    return register(METHODS.find(name))  # an installed package's inferences are here only now
 
 
 def versions() -> dict[str, int]:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.clusters import ClusterInference
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.metrics import align_words
+from fedtopics.model.info import Origin
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import TextRules
 
@@ -59,7 +59,7 @@ class WarmStart:
         if vocabulary not in ("keep", "agree"):
             raise StudyError(f'vocabulary={vocabulary!r} is unknown; choose "keep" or "agree".')
         if isinstance(source, TopicModel):
-            if isinstance(source.inference, ClusterInference):
+            if source.shows_clusters:
                 raise StudyError(
                     f"The model to begin with has clusters of {_method(source)}, not topics of "
                     "words; begin with a model of gfedntm, lda or flda."
@@ -92,7 +92,7 @@ class WarmStart:
     @property
     def rounds(self) -> int:
         """Rounds of a model that is trained further."""
-        return 0 if self.continued is None else int(self.continued.info.get("rounds", 0))
+        return 0 if self.continued is None else self.continued.info.get("rounds", 0)
 
     @property
     def fingerprint(self) -> str:
@@ -108,11 +108,15 @@ class WarmStart:
     @property
     def origin(self) -> dict[str, Any]:
         """The description of the model for a run's events; nothing without one."""
-        if self.model is None:
-            return {}
-        method, rounds = _method(self.model), int(self.model.info.get("rounds", 0))
-        described = {"model": fingerprint_of(self.model), "method": method, "rounds": rounds}
-        return described | {"vocabulary": self.vocabulary}
+        return {} if self.model is None else {**self._origin(self.model)}
+
+    def _origin(self, model: TopicModel) -> Origin:
+        return {
+            "model": fingerprint_of(model),
+            "method": _method(model),
+            "rounds": model.info.get("rounds", 0),
+            "vocabulary": self.vocabulary,
+        }
 
     def added_to(self, model: TopicModel) -> TopicModel:
         """Return the new model with the documents of the old one added, if `once`.
@@ -142,7 +146,7 @@ class WarmStart:
         """Return the new model with its origin in its info, and labels that stay with topics."""
         if self.model is None:
             return model
-        model = replace(model, info={**model.info, "continued": self.origin})
+        model = replace(model, info={**model.info, "continued": self._origin(self.model)})
         # A topic keeps its number; with F-LDA its id, if the model was trained further.
         before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
         if "ids" in model.info and self.continued is None:
@@ -208,4 +212,4 @@ def fingerprint_of(model: TopicModel) -> str:
 
 
 def _method(model: TopicModel) -> str:
-    return str(model.info.get("method", "an unknown method"))
+    return model.info.get("method", "an unknown method")

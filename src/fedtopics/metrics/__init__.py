@@ -1,47 +1,21 @@
 """Scores of topic models: topics as words, as groups of documents, and beside other topics."""
 
-from fedtopics.metrics.clustering import (
-    clustering_accuracy,
-    normalised_mutual_information,
-    purity,
-)
-from fedtopics.metrics.coherence import (
-    WINDOWS,
-    Measure,
-    coherence,
-    coherence_of,
-    score_pairs,
-)
+from fedtopics.metrics.clustering import clustering_accuracy, normalised_mutual_information, purity
+from fedtopics.metrics.coherence import WINDOWS, Measure, coherence, coherence_of, score_pairs
 from fedtopics.metrics.cooccurrences import Cooccurrences, count_cooccurrences
 from fedtopics.metrics.diversity import (
     inverted_rank_biased_overlap,
     mean_cosine_dissimilarity,
     unique_words,
 )
-from fedtopics.metrics.similarity import (
-    align_words,
-    document_similarity,
-    topic_similarity,
-)
+from fedtopics.metrics.registry import METRICS, Metric, register
+from fedtopics.metrics.similarity import align_words, document_similarity, topic_similarity
 from fedtopics.metrics.topic_lists import cosines, usual_threshold
 
 __all__ = [
-    "WINDOWS",
-    "Cooccurrences",
-    "Measure",
-    "align_words",
-    "clustering_accuracy",
-    "coherence",
-    "coherence_of",
-    "cosines",
-    "count_cooccurrences",
-    "document_similarity",
-    "inverted_rank_biased_overlap",
-    "mean_cosine_dissimilarity",
-    "normalised_mutual_information",
-    "purity",
-    "score_pairs",
-    "topic_similarity",
-    "unique_words",
-    "usual_threshold",
-]
+    "METRICS", "WINDOWS", "Cooccurrences", "Measure", "Metric", "align_words",
+    "clustering_accuracy", "coherence", "coherence_of", "cosines", "count_cooccurrences",
+    "document_similarity", "inverted_rank_biased_overlap", "mean_cosine_dissimilarity",
+    "normalised_mutual_information", "purity", "register", "score_pairs", "topic_similarity",
+    "unique_words", "usual_threshold",
+]  # fmt: skip

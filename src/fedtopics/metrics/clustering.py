@@ -1,7 +1,7 @@
-"""Scores of topics as groups of documents, against known labels.
+"""Scores of topics as groups of documents, against their true labels: the higher the better.
 
-scikit-learn and SciPy's matching are imported when something is scored: the server, which uses
-other metrics, does without them.
+Each takes the label and the main topic (or cluster) of n_documents documents. scikit-learn and
+SciPy's matching are imported when something is scored: the server does without them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,8 @@ from fedtopics.errors import DataError
 def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
     """Return the share of documents that carry the commonest label of their topic.
 
-    It grows with the number of topics: a topic for each document is pure.
-
-    Parameters
-    ----------
-    labels, topics : sequences of length n_documents
-        A document's true label and its main topic, for instance the argmax of theta.
-
-    Returns
-    -------
-    float
-        Above 0, at most 1; higher is better.
+    It is above 0 and at most 1, and grows with the number of topics: a topic for each document is
+    pure.
 
     References
     ----------
@@ -51,22 +42,8 @@ def clustering_accuracy(
     """Return the share of documents whose label is the one that their cluster stands for.
 
     Each cluster stands for at most one label and each label for at most one cluster, matched so
-    that the share is largest; all documents of a cluster without a label are wrong.
-
-    Parameters
-    ----------
-    labels, clusters : sequences of length n_documents
-        A document's true label and its cluster. Their numbers may differ.
-
-    Returns
-    -------
-    float
-        Above 0, at most 1; higher is better.
-
-    Raises
-    ------
-    DataError
-        If there are no documents, or labels and clusters differ in number of documents.
+    that the share is largest; all documents of a cluster without a label are wrong. It is above 0
+    and at most 1.
 
     References
     ----------
@@ -97,20 +74,10 @@ def normalised_mutual_information(
     *,
     average: Literal["arithmetic", "geometric"] = "arithmetic",
 ) -> float:
-    """Return the mutual information of labels and topics over the mean of their entropies.
+    """Return the mutual information of labels and topics over the mean of their entropies, 0 to 1.
 
-    Parameters
-    ----------
-    labels, topics : sequences of length n_documents
-        A document's true label and its main topic, for instance the argmax of theta.
-    average : "arithmetic" or "geometric"
-        Which mean of the two entropies. The geometric one is never larger, so its score is never
-        lower.
-
-    Returns
-    -------
-    float
-        From 0 to 1; higher is better.
+    The geometric mean of the two entropies is never larger than the arithmetic one, so its score
+    is never lower.
 
     References
     ----------

@@ -61,9 +61,9 @@ def _u_mass(together: NDArray[np.int64], n_windows: int) -> float:
     later, earlier = np.tril_indices(len(together), -1)
     if not len(later):
         return np.nan
-    given = together[earlier, earlier] / n_windows
+    alone = together[earlier, earlier] / n_windows
     joint = together[later, earlier] / n_windows + EPSILON
-    return float(np.log(np.divide(joint, given, out=np.ones_like(joint), where=given > 0)).mean())
+    return float(np.log(np.divide(joint, alone, out=np.ones_like(joint), where=alone > 0)).mean())
 
 
 _MEASURES: dict[Measure, Callable[[NDArray[np.int64], int], float]] = {
@@ -83,9 +83,8 @@ def coherence(
     topics : list of n_topics lists of distinct words, the most important first
         All words of a topic are scored; gensim's default is the first 20.
     counts : dict
-        From `count_cooccurrences`, or the sum of several clients'.
+        From `count_cooccurrences` of these words, or the sum of several clients'.
     words : sequence of str, length n_words
-        The words that were counted, in that order.
     measure : {"c_v", "npmi", "u_mass"}
         gensim's c_v, c_npmi, u_mass, with the window used for counting.
 
@@ -94,11 +93,6 @@ def coherence(
     float64 array of shape (n_topics,)
         Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. A topic of
         fewer than two words (for c_v, of none) is nan.
-
-    Raises
-    ------
-    DataError, StudyError
-        If a topic holds a word that was not counted, or the measure is unknown.
 
     Notes
     -----
@@ -127,18 +121,12 @@ def coherence(
 def score_pairs(
     pairs: Iterable[NDArray[np.int64]], n_windows: int, measure: Measure
 ) -> NDArray[np.float64]:
-    """Score topics as `coherence` does, from the counts of their own pairs of words alone.
+    """Score topics as `coherence` does, from the counts of the pairs of words of each topic alone.
 
     Parameters
     ----------
     pairs : n_topics int64 arrays of shape (n, n), n the words of the topic
         Windows that hold both words; on the diagonal, those that hold the word.
-    n_windows : int
-    measure : {"c_v", "npmi", "u_mass"}
-
-    Returns
-    -------
-    float64 array of shape (n_topics,)
     """
     _check_measure(measure)
     return np.array([_MEASURES[measure](counted, max(n_windows, 1)) for counted in pairs])
@@ -150,19 +138,9 @@ def coherence_of(
     measure: Measure,
     window: int | Literal["usual"] | None = "usual",
 ) -> NDArray[np.float64]:
-    """Count and score in one step, for documents that are in one place.
+    """Count and score in one step, for documents (token lists) that are in one place.
 
-    Parameters
-    ----------
-    topics, measure
-        As for `coherence`.
-    documents : iterable of token lists
-    window : int, None or "usual"
-        As for `count_cooccurrences`; "usual" is the measure's own, `WINDOWS`.
-
-    Returns
-    -------
-    float64 array of shape (n_topics,)
+    The window is one of `count_cooccurrences`, or the "usual" one of the measure, see `WINDOWS`.
 
     Examples
     --------

@@ -26,8 +26,11 @@ class Cooccurrences(TypedDict):
     """Sums over documents: how many windows hold a word, and two words together."""
 
     windows: int
+    """All of them, those without any word of interest as well."""
     occurrences: NDArray[np.int64]
+    """Shape (n_words,)."""
     together: NDArray[np.int64]
+    """Shape (n_words, n_words), symmetric, with the occurrences on its diagonal."""
 
 
 def count_cooccurrences(
@@ -44,23 +47,13 @@ def count_cooccurrences(
     words : sequence of str, length n_words
         The distinct words of interest; the order gives rows and columns.
     window : int or None
-        Tokens in a window, which moves by one token; ``None`` takes a document as one window.
-
-    Returns
-    -------
-    dict
-        ``windows``, an int; ``occurrences``, int64 of shape (n_words,); ``together``, int64 of
-        shape (n_words, n_words), symmetric, with the occurrences on its diagonal.
+        Tokens in a window, which moves by one token; ``None`` takes a document as one window. A
+        document no longer than the window is one window, an empty one too.
 
     Raises
     ------
     DataError, StudyError
-        If a word of interest is given twice, or the window is shorter than one token.
-
-    Notes
-    -----
-    A document no longer than the window is one window, an empty one too. Windows without any word
-    of interest count.
+        If a word of interest is there twice, or the window is shorter than one token.
 
     Examples
     --------
@@ -85,7 +78,7 @@ def count_cooccurrences(
 def _batches(
     documents: Iterable[Sequence[str]], index: dict[str, int]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the words' numbers, -1 for others, and the documents' lengths, some at a time."""
+    """Yield the words' numbers, -1 for others, and the documents' lengths, in parts."""
     codes: list[int] = []
     lengths: list[int] = []
     for document in documents:

@@ -1,4 +1,7 @@
-"""Diversity of topics: how little they share."""
+"""Diversity of topics: how little they share, from 0 to 1.
+
+Topics are lists of words, the most important first, or a matrix whose rows sum to 1.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,7 @@ from fedtopics.errors import DataError, StudyError
 def unique_words(topics: Sequence[Sequence[str]], n_words: int = 25) -> float:
     """Return the share of distinct words among the top words of all topics.
 
-    Parameters
-    ----------
-    topics : list of n_topics lists of words, the most important first
-    n_words : int
-        How many words of each topic count; a shorter topic counts with all it has.
-
-    Returns
-    -------
-    float
-        Above 0, at most 1; 1 if no two topics share a word; nan if there is no word.
+    A topic of fewer than `n_words` counts with all it has. It is nan if there is no word.
 
     References
     ----------
@@ -41,15 +35,7 @@ def unique_words(topics: Sequence[Sequence[str]], n_words: int = 25) -> float:
 def mean_cosine_dissimilarity(beta: NDArray[np.floating]) -> float:
     """Return the mean over pairs of topics of 1 - the cosine of their rows.
 
-    Parameters
-    ----------
-    beta : float array of shape (n_topics, n_words)
-        Rows sum to 1.
-
-    Returns
-    -------
-    float
-        From 0 to 1; 1 if no two topics share a word; nan for fewer than two topics.
+    It is nan for fewer than two topics.
 
     References
     ----------
@@ -71,18 +57,8 @@ def inverted_rank_biased_overlap(
 ) -> float:
     """Return 1 - the mean over pairs of topics of their extrapolated rank-biased overlap.
 
-    Parameters
-    ----------
-    topics : list of n_topics lists of distinct words, the most important first
-    weight : float, above 0 and below 1
-        The paper's p: the closer to 1, the more the lower ranks count.
-    n_words : int
-        How many words of each topic count.
-
-    Returns
-    -------
-    float
-        From 0 to 1; 1 if no two topics share a word; nan for fewer than two topics.
+    The closer `weight`, the paper's p, is to 1, the more the lower ranks count. It is nan for fewer
+    than two topics.
 
     Raises
     ------

@@ -19,7 +19,7 @@ def topic_similarity(
     true_words: Sequence[str] | None = None,
     inferred_words: Sequence[str] | None = None,
 ) -> float:
-    """Return the topic similarity score, TSS: higher is better, at most the number of true topics.
+    """Return the topic similarity score, TSS: from 0 to the number of true topics, the best.
 
     For each true topic, the similarity of the closest inferred one, 1 - H^2 with Hellinger's
     distance H; summed.
@@ -27,15 +27,10 @@ def topic_similarity(
     Parameters
     ----------
     true, inferred : float arrays of shape (n_topics, n_words)
-        Rows sum to 1. The models may have different numbers of topics, and, with their words
-        given, of words.
+        Rows sum to 1. The models may have different numbers of topics.
     true_words, inferred_words : sequences of str, optional
-        The words of the columns. Without them, the columns are the same words in the same order.
-
-    Returns
-    -------
-    float
-        From 0 to the number of true topics. A word that one model lacks has no probability there.
+        The words of the columns; one that a model lacks has no probability there. Without them, the
+        columns are the same words in the same order.
 
     Raises
     ------
@@ -68,23 +63,9 @@ def topic_similarity(
 def align_words(
     beta: NDArray[np.float64], words: Sequence[str], wanted: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Return a matrix of topics with the columns of other words, in their order.
+    """Return topics of shape (n_topics, n_words) with columns of the wanted words, in their order.
 
-    Parameters
-    ----------
-    beta : float array of shape (n_topics, n_words)
-    words, wanted : sequences of str
-        The words of the columns, as they are and as they are to be.
-
-    Returns
-    -------
-    float array of shape (n_topics, n_wanted)
-        Zero where a wanted word is none of `words`.
-
-    Raises
-    ------
-    DataError
-        If there are not as many words as columns.
+    A wanted word that is none of `words`, those of the columns as they are, is zero.
     """
     if beta.shape[1] != len(words):
         raise DataError(f"There are {len(words):,} words for {beta.shape[1]:,} columns of topics.")
@@ -97,18 +78,13 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
     """Return the document similarity-based score, DSS: lower is better.
 
     For each document, how much its similarities to all others (1 - H^2 of their thetas) differ
-    between the two models; summed, and divided by the number of documents once.
+    between the two models; summed, and divided by the number of documents once. It is at most
+    n_documents - 1, so only scores of as many documents can be compared.
 
     Parameters
     ----------
     true, inferred : float arrays of shape (n_documents, n_topics)
         Rows sum to 1 and are the same documents. The numbers of topics may differ.
-
-    Returns
-    -------
-    float
-        From 0 to n_documents - 1: it grows with the number of documents, so only scores of as
-        many documents can be compared.
 
     Raises
     ------

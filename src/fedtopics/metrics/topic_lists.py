@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Topic = Mapping[str, float]
 """Words with their weights."""
 USUAL_THRESHOLD = 0.99  # quantile of how alike two topics of one client are
-THRESHOLDS = 0.1, 0.9  # least and largest that is found
+THRESHOLDS = 0.1, 0.9  # least and largest
 
 
 def cosines(rows: Sequence[Topic], columns: Sequence[Topic]) -> NDArray[np.float64]:
@@ -41,5 +41,5 @@ def usual_threshold(local: Mapping[str, Sequence[Topic]]) -> float:
         for _, topics in sorted(local.items())
     ]
     pairs = np.concatenate([*alike, np.zeros(0)])
-    found = np.quantile(pairs, USUAL_THRESHOLD) if len(pairs) else 0.5
-    return float(np.clip(found, *THRESHOLDS))
+    threshold = np.quantile(pairs, USUAL_THRESHOLD) if len(pairs) else 0.5
+    return float(np.clip(threshold, *THRESHOLDS))

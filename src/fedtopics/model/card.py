@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from fedtopics.extras import VERSION
-from fedtopics.inference.clusters import ClusterInference
-from fedtopics.inference.theta import VariationalLDA
-
-if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
+from fedtopics.networks import NETWORKS
 
 
-def card(model: TopicModel) -> str:
+def card(model: Topics) -> str:
     """Describe a model for people, in Markdown."""
     total = sum(model.documents.values())
-    clusters = isinstance(model.inference, ClusterInference)
-    neural = not clusters and not isinstance(model.inference, VariationalLDA)
-    network = f", network {model.inference.name}" if neural else ""
-    what = "cluster" if clusters else "topic"
+    name = model.inference.name
+    network = f", network {name}" if name in NETWORKS.names else ""
+    what, counted = "topic", "with a known word"
+    if model.shows_clusters:
+        what, counted = "cluster", "that are not empty"
     rows = model.get_topic_info()
     labelled = any(row["label"] for row in rows)
     lines = [
-        "# Clusters of documents" if clusters else "# Topic model",
+        "# Clusters of documents" if model.shows_clusters else "# Topic model",
         "",
         f"- Method: {model.info.get('method', '?')}{network}, "
         f"{model.info.get('rounds', '?')} rounds, seed {model.info.get('seed', '?')}",
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
-        f"- Documents {'that are not empty' if clusters else 'with a known word'}: {total}",
+        f"- Documents {counted}: {total}",
         *_unclear(model),
         *(
             f"- Coherence {name} of the {what}s' ten first words: {score.mean():.3f}"
@@ -51,7 +48,7 @@ def card(model: TopicModel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _unclear(model: TopicModel) -> list[str]:
+def _unclear(model: Topics) -> list[str]:
     """Say how many documents no cluster fits, of a model that has clusters."""
     if "unclear" not in model.info:
         return []

@@ -23,19 +23,11 @@ Ask = Callable[..., dict[str, Any]]
 def federated_coherence(
     ask: Ask, readings: Sequence[Sequence[Sequence[str]]], within: Literal["windows", "documents"]
 ) -> list[dict[str, NDArray[np.float64]]]:
-    """Score one or several readings of topics by what the clients count.
+    """Score readings of topics (lists of n_topics lists of n words) by what the clients count.
 
-    Parameters
-    ----------
-    ask : function (template, **payload) -> sum of the replies of `count_pairs`
-    readings : list of readings, each a list of n_topics lists of n words
-    within : {"windows", "documents"}
-        Where words count as occurring together: in each measure's usual window, or in a document
-        (where the order of words is lost).
-
-    Returns
-    -------
-    of each reading, a mapping of measure to float64 array of shape (n_topics,)
+    Words count as occurring together in each measure's usual window, or in a document where the
+    order of words is lost. `ask` takes a template and what `count_pairs` takes, and returns the sum
+    of its replies. Each reading gets a mapping of measure to float64 array of shape (n_topics,).
     """
     sizes = _sizes(within)
     windows = _windows(within)
@@ -77,21 +69,21 @@ def count_pairs(
     Leaves the client
         For each pair of words of a topic, the number of windows that hold both.
     """
-    counted = dict.fromkeys(windows, 0)
+    n_windows = dict.fromkeys(windows, 0)
     together = {size: np.zeros((len(words), len(words)), np.int64) for size in windows}
     for batch in tokens(corpus, text):
         for size in windows:
             counts = count_cooccurrences(batch, words, size or None)
-            counted[size] += counts["windows"]
+            n_windows[size] += counts["windows"]
             together[size] += counts["together"]
     pairs = topics[:, :, None], topics[:, None, :]
     return {
-        str(size): {"windows": counted[size], "pairs": together[size][pairs]} for size in windows
+        str(size): {"windows": n_windows[size], "pairs": together[size][pairs]} for size in windows
     }
 
 
 def is_usual(words: Any, topics: Any, windows: Any, within: Within) -> bool:
-    """Tell whether a client is asked for no more than `federated_coherence` asks for.
+    """Return whether a client is asked for no more than `federated_coherence` asks for.
 
     All words as one topic, in windows of two, would tell which word stands next to which.
     """

@@ -10,48 +10,32 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.gibbs import Topic
 from fedtopics.metrics import cosines, usual_threshold
+from fedtopics.metrics.topic_lists import Topic
 from fedtopics.model.topic_model import TopicModel
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A topic of one model and the one of the other that is the same.
-
-    Parameters
-    ----------
-    a, b : int
-        Their numbers.
-    similarity : float
-        Cosine of their distributions over the words of both models.
-    share_a, share_b : float
-        Of all documents.
-    common, new, gone : list of str
-        Of the first words: those of both, those of B alone, those of A alone.
-    """
+    """A topic of one model and the one of the other that is the same."""
 
     a: int
     b: int
     similarity: float
+    """Cosine of their distributions over the words of both models."""
     share_a: float
     share_b: float
     common: list[str]
+    """Of the first words, those of both."""
     new: list[str]
+    """Those of B alone."""
     gone: list[str]
+    """Those of A alone."""
 
 
 @dataclass(frozen=True)
 class Single:
-    """A topic that the other model has none like.
-
-    Parameters
-    ----------
-    topic : int
-    share : float
-        Of all documents.
-    words : list of str
-    """
+    """A topic that the other model has none like, and its share of all documents."""
 
     topic: int
     share: float
@@ -60,27 +44,18 @@ class Single:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two models have in common.
-
-    Parameters
-    ----------
-    threshold : float
-        Cosine from which two topics are the same.
-    similarity : float
-        Mean of the pairs; 0 if there are none.
-    pairs : list of Pair
-        The largest topics of B first.
-    new, gone : list of Single
-        Topics of B alone, of A alone; the largest first.
-    words_common, words_new, words_gone : int
-        Words of both vocabularies, of B's alone, of A's alone.
-    """
+    """What two models, A and B, have in common: topics and words."""
 
     threshold: float
+    """Cosine from which two topics are the same."""
     similarity: float
+    """Mean of the pairs; 0 if there are none."""
     pairs: list[Pair]
+    """The largest topics of B first."""
     new: list[Single]
+    """Topics of B alone, the largest first."""
     gone: list[Single]
+    """Topics of A alone."""
     words_common: int
     words_new: int
     words_gone: int
@@ -117,10 +92,10 @@ def compare(
     >>> trees, boats = ["oak elm fir", "fir elm larch"] * 20, ["yawl ketch", "brig yawl"] * 20
     >>> before = LDA(2, max_rounds=20).fit(trees + boats).model_
     >>> after = LDA(2, max_rounds=20).fit(trees + ["rice wheat", "rye rice"] * 20).model_
-    >>> found = compare(before, after, n_words=2)
-    >>> [sorted(pair.common) for pair in found.pairs]
+    >>> both = compare(before, after, n_words=2)
+    >>> [sorted(pair.common) for pair in both.pairs]
     [['elm', 'fir']]
-    >>> found.new[0].words[0], found.gone[0].words[0]
+    >>> both.new[0].words[0], both.gone[0].words[0]
     ('rice', 'yawl')
     """
     topics_a, topics_b = _topics(a), _topics(b)

@@ -10,7 +10,9 @@ Information Retrieval, section 16.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,20 +21,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.metrics import (
-    clustering_accuracy,
-    inverted_rank_biased_overlap,
-    mean_cosine_dissimilarity,
-    normalised_mutual_information,
-    purity,
-    unique_words,
-)
+from fedtopics.metrics import METRICS, Metric
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
-TOP = 25  # words of a topic that the unique share looks at
+WORDS = 25  # of a topic that metrics of words look at, at most
 
 
 def evaluate(
@@ -48,7 +43,6 @@ def evaluate(
 
     Parameters
     ----------
-    model : TopicModel
     documents : whatever `Corpus.of` takes, with labels or without
     by : {"windows", "documents"}
         Where words occur together: in the measures' usual windows, or in a document.
@@ -61,19 +55,14 @@ def evaluate(
     -------
     dict
         ``topics``, ``documents``, ``by``, ``lambda``: what was scored, and how.
-        ``c_v``, ``npmi``, ``u_mass``: the mean over topics, of the ten words shown.
-        ``unique_words``: the share of different words among the first 25 of all topics.
-        ``cosine_dissimilarity``: of the rows of beta, the mean over pairs of topics.
-        ``inverted_rbo``: inverted rank-biased overlap of the ten words.
-        With labels also ``purity``, ``accuracy`` (of the best matching of topics and labels, one
-        to one), ``nmi`` (all None if ``labelled`` is 0), and the number of documents they are of
-        (``labelled``), without a label (``without_label``: missing or blank), and with one of
-        which the model sees nothing (``unseen``).
+        Each of `METRICS` by its name, ours and registered ones: ``c_v``, ``npmi``, ``u_mass``,
+        ``unique_words``, ``cosine_dissimilarity``, ``inverted_rbo``.
+        With labels also ``purity``, ``accuracy``, ``nmi`` (all None if ``labelled`` is 0), and the
+        number of documents they are of (``labelled``), without a label (``without_label``: missing
+        or blank), and with one of which the model sees nothing (``unseen``).
 
     Raises
     ------
-    StudyError
-        If `by` is unknown.
     DataError
         If no document has a word of the model, the labels are lists, or embeddings do not fit.
     """
@@ -83,62 +72,95 @@ def evaluate(
             "No document has a word that the model knows, so there is nothing to score its topics "
             "by; give documents of the same language and kind as those it was trained on."
         )
-    reading = model.reading.lambda_ if lambda_ is None else lambda_
+    metrics = [METRICS.find(name) for name in METRICS.names]
+    parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
-    scores["lambda"] = reading
-    scores |= _coherence(model, corpus, by, lambda_) | _diversity(model, lambda_)
-    if corpus.labels is not None:
-        embedded = model.embedded(corpus, embedding_model, on_progress)
-        scores |= _agreement(corpus.labels, model.main_topics(embedded))
-    return scores
+    scores["lambda"] = model.reading.lambda_ if lambda_ is None else lambda_
+    for metric in metrics:
+        if "labels" not in metric.takes:
+            scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))
+    return scores if corpus.labels is None else scores | _agreement(parts, metrics)
 
 
-def _coherence(
-    model: TopicModel, corpus: Corpus, by: Literal["windows", "documents"], lambda_: float | None
-) -> dict[str, float]:
-    """Return the mean over topics of each measure, counted as in training."""
-    if by not in ("windows", "documents"):
-        raise StudyError(f"by={by!r} is unknown; choose from windows, documents.")
-    if by == "windows" and model.text.ngrams[1] > 1:
-        raise StudyError(
-            "With n-grams, words of a document are not in its order; score by documents."
-        )
+@dataclass
+class _Parts:
+    """What metrics take, see `Metric`; each is computed when it is first asked for."""
 
-    def ask(_: Any, **payload: Any) -> dict[str, Any]:
-        return count_pairs(corpus, model.text, **payload)
+    _model: TopicModel
+    _corpus: Corpus
+    _by: Literal["windows", "documents"]
+    _lambda: float | None
+    _embedding: tuple[Any, Any]
 
-    (scores,) = federated_coherence(ask, [model.topics(SHOWN, lambda_)], by)
-    return {measure: float(score.mean()) for measure, score in scores.items()}
+    @property
+    def beta(self) -> NDArray[np.float64]:
+        return self._model.beta
+
+    @cached_property
+    def words(self) -> list[list[str]]:
+        return self._model.topics(WORDS, self._lambda)
+
+    @cached_property
+    def coherence(self) -> dict[str, NDArray[np.float64]]:
+        """Of the words shown, counted as in training."""
+        if self._by not in ("windows", "documents"):
+            raise StudyError(f"by={self._by!r} is unknown; choose from windows, documents.")
+        if self._by == "windows" and self._model.text.ngrams[1] > 1:
+            raise StudyError(
+                "With n-grams, words of a document are not in its order; score by documents."
+            )
+
+        def ask(_: Any, **payload: Any) -> dict[str, Any]:
+            return count_pairs(self._corpus, self._model.text, **payload)
+
+        shown = self._model.topics(SHOWN, self._lambda)
+        (scores,) = federated_coherence(ask, [shown], self._by)
+        return scores
+
+    @cached_property
+    def _embedded(self) -> Corpus:
+        return self._model.embedded(self._corpus, *self._embedding)
+
+    @cached_property
+    def counts(self) -> Any:
+        return self._model.count(self._corpus)
+
+    @cached_property
+    def theta(self) -> NDArray[np.float32]:
+        return self._model.transform(self._embedded)
+
+    @cached_property
+    def main_topics(self) -> NDArray[np.int64]:
+        return self._model.main_topics(self._embedded)
+
+    @cached_property
+    def labels(self) -> NDArray[np.str_]:
+        """Labels as text, "" where there is none."""
+        labels: Any = self._corpus.labels
+        if pa.types.is_floating(labels.type):
+            labels = pc.if_else(pc.is_nan(labels), None, labels)
+        try:
+            return np.array(pc.fill_null(labels.cast("large_string"), "").to_pylist())
+        except pa.ArrowException:
+            raise DataError(f"The labels are {labels.type}; give strings or numbers.") from None
+
+    def of_documents(self, name: str, rows: NDArray[np.bool_]) -> Any:
+        """Return a part; of one with a row a document, these rows."""
+        part = getattr(self, name)
+        return part[rows] if name in ("counts", "theta", "main_topics", "labels") else part
 
 
-def _diversity(model: TopicModel, lambda_: float | None) -> dict[str, float]:
-    """Return how different the topics are, read as `lambda_` says."""
-    return {
-        "unique_words": unique_words(model.topics(TOP, lambda_), TOP),
-        "cosine_dissimilarity": mean_cosine_dissimilarity(model.beta),
-        "inverted_rbo": inverted_rank_biased_overlap(model.topics(SHOWN, lambda_), n_words=SHOWN),
-    }
-
-
-def _agreement(labels: Any, topics: NDArray[np.int64]) -> dict[str, Any]:
-    """Hold main topics against labels, where there are both."""
-    if pa.types.is_floating(labels.type):
-        labels = pc.if_else(pc.is_nan(labels), None, labels)
-    try:
-        names = np.array(pc.fill_null(labels.cast("large_string"), "").to_pylist())
-    except pa.ArrowException:
-        raise DataError(f"The labels are {labels.type}; give strings or numbers.") from None
-    labelled = np.char.strip(names) != ""
-    used = labelled & (topics >= 0)
-    scores = {
-        "purity": purity,
-        "accuracy": clustering_accuracy,
-        "nmi": normalised_mutual_information,
-    }
-    given = names[used], topics[used]
-    return {
-        **{name: score(*given) if used.any() else None for name, score in scores.items()},
+def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
+    """Score what takes labels, on documents that have a label and a topic; count them."""
+    labelled = np.char.strip(parts.labels) != ""
+    used = labelled & (parts.main_topics >= 0)
+    scores: dict[str, Any] = {}
+    for metric in metrics:
+        if "labels" in metric.takes:
+            chosen = (parts.of_documents(name, used) for name in metric.takes)
+            scores[metric.name] = metric.function(*chosen) if used.any() else None
+    return scores | {
         "labelled": int(used.sum()),
         "without_label": int((~labelled).sum()),
-        "unseen": int((labelled & (topics < 0)).sum()),
+        "unseen": int((labelled & ~used).sum()),
     }

@@ -1,7 +1,7 @@
 """Models in the forms that other libraries and programs take.
 
 None of these libraries is imported here but pandas, where a DataFrame is asked for.
-`get_topic_info` and those whose names begin with ``to_`` are methods of `TopicModel` as well.
+Those whose names begin with ``to_`` are methods of `TopicModel`.
 
 References
 ----------
@@ -17,7 +17,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,72 +25,21 @@ from numpy.typing import NDArray
 from fedtopics.errors import ModelError
 from fedtopics.extras import require
 from fedtopics.model.card import escaped
+from fedtopics.model.topics import Topics
 
-if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
-
-NAMING = 4  # words in a topic's name, as in BERTopic
 SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
 
 
-def get_topic_info(
-    model: TopicModel, n_words: int = 10, lambda_: float | None = None
-) -> list[dict[str, Any]]:
-    """Return a row a topic, largest first; `to_pandas` names the columns as BERTopic does.
-
-    Parameters
-    ----------
-    n_words : int
-    lambda_ : float in [0, 1], optional
-        How topics are read, see `TopicModel.topics`.
-
-    Returns
-    -------
-    list of dict
-        ``topic``, its number; its ``label``, "" where it has none; its ``share`` of all documents,
-        and the ``count`` of documents that this is; ``name``, the number and four words; ``words``;
-        ``coherence`` of its ten first words by measure (none if `lambda_` reads others); its share
-        of each client's documents, ``clients``.
-    """
-    words = model.topics(max(n_words, NAMING), lambda_)
-    scores = model.coherence if lambda_ in (None, model.reading.lambda_) else {}
-    shares, total = model.share, sum(model.documents.values())
-    return [
-        {
-            "topic": int(k),
-            "label": model.labels.get(int(k), ""),
-            "share": float(shares[k]),
-            "count": round(float(shares[k]) * total),
-            "name": "_".join([str(k), *words[k][:NAMING]]),
-            "words": words[k][:n_words],
-            "coherence": {name: float(score[k]) for name, score in scores.items()},
-            "clients": {name: float(share[k]) for name, share in model.shares.items()},
-        }
-        for k in np.argsort(-shares, kind="stable")
-    ]
-
-
-def to_pandas(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> Any:
-    """Return a DataFrame like that of BERTopic's ``get_topic_info``, largest topics first.
-
-    Parameters
-    ----------
-    n_words : int
-    lambda_ : float in [0, 1], optional
-        How topics are read, see `TopicModel.topics`.
+def to_pandas(model: Topics, n_words: int = 10, lambda_: float | None = None) -> Any:
+    """Return a DataFrame like that of BERTopic's ``get_topic_info``; takes what `topics` takes.
 
     Returns
     -------
     pandas.DataFrame
-        A row a topic. As in BERTopic: Topic, its number; Count, its share of all documents, in
-        documents; Name, the number and four words; CustomName, the label, missing where there is
-        none; Representation, a list of words. Besides: Share; for each measure of coherence
-        Coherence_MEASURE, if the words are those it is of; for each client Share_CLIENT.
-
-    Raises
-    ------
-    FedTopicsError
-        If pandas is not installed.
+        A row a topic, largest first. As in BERTopic: Topic, its number; Count, its share of all
+        documents, in documents; Name, the number and four words; CustomName, the label, missing
+        where there is none; Representation, a list of words. Besides: Share; for each measure of
+        coherence Coherence_MEASURE, if the words are those it is of; for each client Share_CLIENT.
     """
     require("DataFrames need", "pandas", ("pandas", "pandas"))
     import pandas
@@ -110,7 +59,7 @@ def to_pandas(model: TopicModel, n_words: int = 10, lambda_: float | None = None
     return pandas.DataFrame(columns)
 
 
-def to_pyldavis(model: TopicModel) -> dict[str, Any]:
+def to_pyldavis(model: Topics) -> dict[str, Any]:
     """Return the arguments of ``pyLDAvis.prepare``, without a look at any document.
 
     The clients stand for documents, since pyLDAvis sums over documents whatever it takes of them:
@@ -143,8 +92,8 @@ def to_pyldavis(model: TopicModel) -> dict[str, Any]:
     >>> from fedtopics import LDA
     >>> texts = [["oak", "elm", "fir"], ["ketch", "yawl", "brig"]] * 20
     >>> model = LDA(n_components=2, max_rounds=5).fit_clients({"a": texts, "b": texts * 2}).model_
-    >>> given = model.to_pyldavis()
-    >>> given["doc_topic_dists"].shape, given["doc_lengths"].tolist()
+    >>> arguments = model.to_pyldavis()
+    >>> arguments["doc_topic_dists"].shape, arguments["doc_lengths"].tolist()
     ((2, 2), [120.0, 240.0])
     """
     clients = [name for name, n in model.documents.items() if n > 0]
@@ -167,45 +116,12 @@ def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(positive / positive.sum(1, keepdims=True))
 
 
-def to_octis(
-    model: TopicModel, documents: Any = None, n_words: int = 10, lambda_: float | None = None
-) -> dict[str, Any]:
-    """Return what OCTIS' metrics take as a model's output.
-
-    Parameters
-    ----------
-    documents : whatever `Corpus.of` takes, optional
-        Whose topics some metrics look at.
-    n_words : int
-    lambda_ : float in [0, 1], optional
-        How topics are read, see `TopicModel.topics`.
-
-    Returns
-    -------
-    dict
-        ``topics``, lists of `n_words` words; ``topic-word-matrix``, float64 array of shape
-        (n_topics, n_words), beta, in the order of ``vocabulary.words``; with documents,
-        ``topic-document-matrix``, float64 array of shape (n_topics, n_documents).
-    """
-    output: dict[str, Any] = {
-        "topics": model.topics(n_words, lambda_),
-        "topic-word-matrix": np.array(model.beta, np.float64),
-    }
-    if documents is not None:
-        output["topic-document-matrix"] = model.transform(documents).T.astype(np.float64)
-    return output
-
-
 def to_gensim(
-    model: TopicModel, num_words: int = 10, lambda_: float | None = None
+    model: Topics, num_words: int = 10, lambda_: float | None = None
 ) -> list[tuple[int, list[tuple[str, float]]]]:
     """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does.
 
-    Parameters
-    ----------
-    num_words : int
-    lambda_ : float in [0, 1], optional
-        How topics are read, see `TopicModel.topics`; with 1, by probability as gensim does.
+    How topics are read is as in `topics`; with `lambda_` 1, by probability as gensim does.
 
     Returns
     -------
@@ -220,7 +136,7 @@ def to_gensim(
     ]
 
 
-def as_csv(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> str:
+def as_csv(model: Topics, n_words: int = 10, lambda_: float | None = None) -> str:
     """Return a table for programs: a row a topic, largest first; see `csv_of`."""
     return csv_of(model.get_topic_info(n_words, lambda_))
 
@@ -246,7 +162,7 @@ def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
     return file.getvalue()
 
 
-def as_markdown(model: TopicModel, n_words: int = 10, lambda_: float | None = None) -> str:
+def as_markdown(model: Topics, n_words: int = 10, lambda_: float | None = None) -> str:
     """Return a table for people, in Markdown: a row a topic, largest first."""
     rows = model.get_topic_info(n_words, lambda_)
     measures, clients = list(rows[0]["coherence"]), list(rows[0]["clients"])

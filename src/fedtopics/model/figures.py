@@ -41,23 +41,12 @@ def available() -> bool:
 
 
 def require_altair() -> None:
-    """Refuse to begin without what draws figures.
-
-    Raises
-    ------
-    FedTopicsError
-        If it is not installed.
-    """
+    """Refuse to begin where what draws figures is not installed."""
     require("Figures need", "'fedtopics[report]'", *NEEDED)
 
 
 def topic_shares(rows: Sequence[Row]) -> altair.Chart:
-    """Draw a bar a topic: its share of all documents.
-
-    Parameters
-    ----------
-    rows : as of `TopicModel.get_topic_info`
-    """
+    """Draw a bar a topic, for rows of `TopicModel.get_topic_info`: its share of all documents."""
     alt = _altair()
     chart = _chart([_shown(row) for row in rows]).mark_bar(color=ACCENT)
     encoded = chart.encode(
@@ -69,13 +58,7 @@ def topic_shares(rows: Sequence[Row]) -> altair.Chart:
 
 
 def clients_by_topics(rows: Sequence[Row]) -> altair.Chart:
-    """Draw the share that each topic has of each client's documents.
-
-    Parameters
-    ----------
-    rows : as of `TopicModel.get_topic_info`
-        A client's share that is None is not shown.
-    """
+    """Draw the share that each topic has of each client's documents, where it is not None."""
     names = [_shown(row)["name"] for row in rows]
     clients = [*rows[0]["clients"]]
     cells = [
@@ -89,14 +72,7 @@ def clients_by_topics(rows: Sequence[Row]) -> altair.Chart:
 
 
 def client_similarity(names: Sequence[str], similarity: NDArray[np.float64]) -> altair.Chart:
-    """Draw how alike clients are.
-
-    Parameters
-    ----------
-    names : sequence of str
-    similarity : float array of shape (n_clients, n_clusters)
-        From 0 to 1.
-    """
+    """Draw how alike clients are, from 0 to 1, shape (n_clients, n_clients)."""
     cells = [
         {"client": one, "other": other, "similarity": float(similarity[i, j])}
         for i, one in enumerate(names)
@@ -108,11 +84,7 @@ def client_similarity(names: Sequence[str], similarity: NDArray[np.float64]) -> 
 def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Chart:
     """Draw topics as circles: near each other if they are alike, as large as their share.
 
-    Parameters
-    ----------
-    rows : as of `TopicModel.get_topic_info`
-    positions : float array of shape (n_topics, 2)
-        By topic, as of `positions`.
+    Rows are those of `TopicModel.get_topic_info`, positions are by topic.
     """
     alt = _altair()
     places = [
@@ -142,38 +114,21 @@ def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Cha
 
 
 def positions(beta: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return places in the plane whose distances are about those of topics (Hellinger).
-
-    Parameters
-    ----------
-    beta : float array of shape (n_topics, n_words)
-        Rows sum to 1.
-
-    Returns
-    -------
-    float64 array of shape (n_topics, 2)
-    """
+    """Return places, shape (n_topics, 2), with about the distances of topics (Hellinger)."""
     # Hellinger's distance is the Euclidean one of square roots: its classical scaling is their
     # principal components. What rounding errors leave of topics that are equal is nothing.
     roots = np.sqrt(np.asarray(beta, np.float64) / 2)
     left, sizes, _ = np.linalg.svd(roots - roots.mean(0), full_matrices=False)
-    found = (left * sizes)[:, :2].round(9)
-    largest = np.abs(found).argmax(0)
-    found = found * np.where(found[largest, range(found.shape[1])] < 0, -1, 1)
-    return np.pad(found, ((0, 0), (0, 2 - found.shape[1])))
+    places = (left * sizes)[:, :2].round(9)
+    largest = np.abs(places).argmax(0)
+    places = places * np.where(places[largest, range(places.shape[1])] < 0, -1, 1)
+    return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
 
 
 def curve(rows: Sequence[Row], value: str, title: str, form: str = ",~r") -> altair.Chart:
-    """Draw how a value changes with the rounds; a long curve as means of neighbouring rounds.
+    """Draw how a value of rows changes with their "round"; a long curve as means of neighbours.
 
-    Parameters
-    ----------
-    rows : with "round" and the value
-    value : str
-    title : str
-        Of the axis.
-    form : str
-        Of its numbers, as d3 names it.
+    The title is that of the axis, the form that of its numbers as d3 names it.
     """
     alt = _altair()
     step = -(-len(rows) // MOST_POINTS)
@@ -192,17 +147,16 @@ def curve(rows: Sequence[Row], value: str, title: str, form: str = ",~r") -> alt
 
 
 def scores_by_topics(rows: Sequence[Row], scores: Mapping[str, str]) -> altair.Chart:
-    """Draw how scores change with the number of topics, a panel a score.
+    """Draw how scores change with the number of topics, a panel for each score, with its title.
 
-    Parameters
-    ----------
-    rows : with "topics", and each score with its "_deviation"
-    scores : mapping of name to title
+    Rows have "topics", and each score with its "_deviation".
     """
     alt = _altair()
-    known = {n: title for n, title in scores.items() if all(row.get(n) is not None for row in rows)}
+    usable = {
+        n: title for n, title in scores.items() if all(row.get(n) is not None for row in rows)
+    }
     panels = []
-    for name, title in known.items():
+    for name, title in usable.items():
         ends = [
             {"topics": row["topics"], "mean": row[name], "title": title,
              "low": row[name] - row[f"{name}_deviation"],
@@ -228,11 +182,7 @@ def probability_of_same(
 ) -> altair.Chart:
     """Draw how probable it is that topics are the same, and the labels that say so.
 
-    Parameters
-    ----------
-    line, labels : with "cosine" and "probability"
-    threshold : float
-        The cosine whose probability is one half.
+    Line and labels have "cosine" and "probability"; the threshold's probability is one half.
     """
     alt = _altair()
     x = alt.X("cosine:Q", title="cosine of two topics", scale=alt.Scale(domain=[0, 1]))
@@ -316,13 +266,7 @@ def _finished(chart: Any) -> altair.Chart:
 
 
 def _altair() -> Any:
-    """Return Altair.
-
-    Raises
-    ------
-    FedTopicsError
-        If what figures need is not installed.
-    """
+    """Return Altair; refuse where it is not installed."""
     require_altair()
     import altair
 

@@ -10,56 +10,33 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
-from fedtopics.inference.clusters import (
-    Adapted,
-    AdapterShape,
-    Centres,
-    ClusterShape,
-    Contrastive,
-    Discriminants,
-    FineTuned,
-    TunedShape,
-)
-from fedtopics.inference.theta import Inference, LDAPrior, VariationalLDA
+from fedtopics.inference import Inference, find
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
-from fedtopics.networks import NetworkSettings, Tensors, find_network
+from fedtopics.model.topics import Topics
+from fedtopics.networks import NeuralTopicModel, Tensors
 from fedtopics.text.vocabulary import TextRules, Vocabulary
-
-if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
 
 FORMAT = 3
 LONGEST_LABEL = 200  # characters
 NOT_IN_LINES = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories: controls, surrogates, separators
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # the text's direction
 
-_INFERENCES: dict[str, tuple[type[BaseModel], Callable[[int, Any], Inference]]] = {
-    VariationalLDA.name: (LDAPrior, VariationalLDA),
-    Centres.name: (ClusterShape, Centres),
-    Discriminants.name: (ClusterShape, Discriminants),
-    Adapted.name: (AdapterShape, Adapted),
-    FineTuned.name: (TunedShape, FineTuned),
-    Contrastive.name: (AdapterShape, Contrastive),
-}
-"""What is no network: its settings, and what makes it."""
 
-
-def write_model(model: TopicModel, folder: Path) -> None:
+def write_model(model: Topics, folder: Path) -> None:
     """Write a model's files; the folder is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {f"weights/{n}": t.contiguous() for n, t in model.weights.items()}
@@ -73,7 +50,7 @@ def write_model(model: TopicModel, folder: Path) -> None:
         "inference": model.inference.name,
         "precision": str(model.inference.dtype).removeprefix("torch."),
         "settings": model.inference.settings.model_dump(
-            mode="json", include=set(_settings_of(model.inference.name).model_fields)
+            mode="json", include=set(model.inference.settings_type.model_fields)
         ),
         "text": model.text.model_dump(mode="json"),
         "vocabulary": model.vocabulary.fingerprint,
@@ -92,13 +69,7 @@ def write_model(model: TopicModel, folder: Path) -> None:
 
 
 def read_model(folder: Path) -> dict[str, Any]:
-    """Return the fields of the `TopicModel` in a folder.
-
-    Raises
-    ------
-    ModelError
-        If there is none, it is of another format, or it is damaged.
-    """
+    """Return the fields of the `TopicModel` in a folder; see `TopicModel.from_pretrained`."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"There is no model in {folder}: it has no config.json.")
     config = _read(folder / "config.json")
@@ -166,14 +137,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
 
 
 def read_labels(path: Path, n_topics: int) -> dict[int, str]:
-    """Return the labels in a ``topics.json``, which people edit; none if there is no such file.
-
-    Raises
-    ------
-    ModelError
-        If the file is no list of topics, has two rows of one topic or a row of none of these, or
-        has a label that cannot be one.
-    """
+    """Return the labels in a ``topics.json``, which people edit; none if there is no such file."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8-sig"))  # editors may write the mark
     except FileNotFoundError:
@@ -208,13 +172,7 @@ def read_labels(path: Path, n_topics: int) -> dict[int, str]:
 
 
 def checked_labels(labels: Mapping[Any, Any], n_topics: int) -> dict[int, str]:
-    """Return labels by topic, in the order of topics, without those that are empty.
-
-    Raises
-    ------
-    StudyError
-        If there is no such topic, or a label cannot be one.
-    """
+    """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
     for topic in labels:
         if not _is_topic(topic, n_topics):
             raise StudyError(
@@ -253,17 +211,12 @@ def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
     return {topic: labels[topic] for topic in sorted(labels) if labels[topic]}
 
 
-def _settings_of(name: str) -> type[BaseModel]:
-    return _INFERENCES[name][0] if name in _INFERENCES else NetworkSettings
-
-
 def _inference(config: Any, n_words: int) -> Inference:
-    name = config["inference"]
-    if name in _INFERENCES:
-        settings_of, make = _INFERENCES[name]
-        return make(n_words, settings_of(**config["settings"]))
-    settings = NetworkSettings(**config["settings"])
-    return find_network(name)(n_words, settings, getattr(torch, config["precision"]))
+    kind = find(config["inference"])
+    settings: Any = kind.settings_type(**config["settings"])
+    if issubclass(kind, NeuralTopicModel):
+        return kind(n_words, settings, getattr(torch, config["precision"]))
+    return kind(n_words, settings)
 
 
 def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
@@ -275,11 +228,11 @@ def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != digest:
         raise ModelError(f"{path} is damaged or incomplete; copy it again.")
-    found: dict[str, Tensors] = {}
+    tensors: dict[str, Tensors] = {}
     for name, tensor in load(data).items():
         owner, _, last = name.rpartition("/")
-        found.setdefault(owner, {})[last] = tensor
-    return found
+        tensors.setdefault(owner, {})[last] = tensor
+    return tensors
 
 
 def _write(path: Path, content: Any) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
 
-from fedtopics.model.exports import get_topic_info
-
-if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 
 COLUMNS = ("topic", "label", "share", "words")
 
 
-def summary(model: TopicModel) -> str:
+def summary(model: Topics) -> str:
     """Return one line: the method, and how many topics, words and clients there are."""
     method = model.info.get("method", "unknown method")
     sizes = {"topics": model.n_topics, "words": len(model.vocabulary)}
@@ -22,12 +18,12 @@ def summary(model: TopicModel) -> str:
     return f"TopicModel({method}, {counts})"
 
 
-def table(model: TopicModel) -> str:
+def table(model: Topics) -> str:
     """Return the topics as an HTML table: share of all documents, label, ten words; all escaped."""
     head = "".join(f"<th>{name}</th>" for name in COLUMNS)
     rows = [
         (row["topic"], row["label"], f"{row['share']:.1%}", ", ".join(row["words"]))
-        for row in get_topic_info(model)
+        for row in model.get_topic_info()
     ]
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows

@@ -28,24 +28,17 @@ SHOWN = 10  # words of a topic that readings are judged by
 
 @dataclass(frozen=True)
 class Reading:
-    """How topics are read.
-
-    Parameters
-    ----------
-    lambda_ : float in [0, 1]
-        Weight of log p(word | topic) against its lift, log p(word | topic) - log p(word): 1 reads
-        by probability, 0 by lift.
-    by_sums : bool
-        Take p(word | topic) from the words of documents, weighted by their theta, instead of from
-        the decoder.
-    class_based : bool
-        Rank by class-based TF-IDF instead: p(word | topic) log(1 + A / f), A the words of an
-        average topic's documents, f how often a word occurs.
-    """
+    """How topics are read."""
 
     lambda_: float = 0.6
+    """Weight of log p(word | topic) against its lift, log p(word | topic) - log p(word), in [0, 1]:
+    1 reads by probability, 0 by lift."""
     by_sums: bool = False
+    """Take p(word | topic) from the words of documents, weighted by their theta, not the decoder.
+    """
     class_based: bool = False
+    """Rank by class-based TF-IDF instead: p(word | topic) log(1 + A / f), A the words of an average
+    topic's documents, f how often a word occurs."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.lambda_ <= 1:  # NaN neither
@@ -58,12 +51,7 @@ class Reading:
     ) -> NDArray[np.int64]:
         """Return the columns of each topic's most relevant words, shape (n_topics, n_words).
 
-        Parameters
-        ----------
-        shares : float array of shape (n_topics, n_words of the vocabulary)
-            p(word | topic).
-        frequency : float array of shape (n_words of the vocabulary,)
-            p(word).
+        The shares are p(word | topic), a row a topic; the frequency is p(word).
         """
         if self.class_based:
             score = shares * np.log1p(1 / (len(shares) * frequency))
@@ -81,17 +69,9 @@ def choose(
     topics: Sequence[Sequence[Sequence[str]]],
     coherence: Sequence[Mapping[str, NDArray[np.float64]]],
 ) -> int:
-    """Choose among readings: the highest mean NPMI where nine of ten words differ.
+    """Return the number of the reading with the highest mean NPMI where nine of ten words differ.
 
-    Parameters
-    ----------
-    topics : of each reading, the words of each topic
-    coherence : of each reading, its scores, with "npmi"
-
-    Returns
-    -------
-    int
-        Its number; where no reading has topics that different, that with the most different.
+    Where no reading has topics that different, it is that with the most different ones.
     """
     different = np.array([unique_words(words, SHOWN) for words in topics])
     npmi = np.array([scores["npmi"].mean() for scores in coherence])

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from weakref import ref
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.inference.clusters import ClusterInference, FineTuned
-from fedtopics.inference.theta import READOUTS, Inference, Readout, VariationalLDA
-from fedtopics.inference.theta import refine as refined
+from fedtopics.inference import READOUTS, Readout
+from fedtopics.inference.lda import refine as refined
 from fedtopics.model import exports, figures, html
 from fedtopics.model.folder import checked_labels, read_model, write_model
-from fedtopics.model.shown_words import USUAL, Reading
-from fedtopics.networks import Tensors
-from fedtopics.networks.trained_encoder import TunedEncoder
+from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
-from fedtopics.text.vocabulary import TextRules, Vocabulary, count_words
+from fedtopics.text.vocabulary import count_words
 
 if TYPE_CHECKING:
     import altair
@@ -34,105 +28,8 @@ if TYPE_CHECKING:
 BATCH = 1024
 
 
-@dataclass(frozen=True, repr=False)
-class TopicModel:
-    """Topics, and what finds them in documents.
-
-    Parameters
-    ----------
-    inference : Inference
-        A network, or LDA.
-    weights : tensors
-    shared : mapping of stage name to tensors
-        What documents share at inference (running statistics).
-    vocabulary : Vocabulary
-    text : TextRules
-    shares : mapping of client name to float array of shape (n_topics,)
-        Mean theta of each client's documents.
-    documents : mapping of client name to int
-    word_sums : float array of shape (n_topics, n_words)
-        The words of all clients' documents, weighted by the documents' theta; without those of a
-        client that are rarer there than its policy allows.
-    reading : Reading
-        How topics are read, see `topics`.
-    coherence : mapping of measure to float array of shape (n_topics,)
-        Of the ten first words of each topic, on the clients' own documents.
-    info : mapping
-        Method, rounds and seed, for the card.
-    labels : mapping of topic to str
-        What people call topics; see `with_labels`.
-    """
-
-    inference: Inference
-    weights: Tensors
-    shared: Mapping[str, Tensors]
-    vocabulary: Vocabulary
-    text: TextRules
-    shares: Mapping[str, NDArray[np.float64]]
-    documents: Mapping[str, int]
-    word_sums: NDArray[np.float64]
-    reading: Reading = USUAL
-    coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    info: Mapping[str, Any] = field(default_factory=dict)
-    labels: Mapping[int, str] = field(default_factory=dict)
-
-    @property
-    def n_topics(self) -> int:
-        """Number of topics."""
-        return int(self.inference.settings.n_components)
-
-    @cached_property
-    def beta(self) -> NDArray[np.float64]:
-        """Topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
-        with torch.no_grad():
-            beta: NDArray[np.float64] = self.inference.beta(self.weights, self.shared).numpy()
-        return beta
-
-    @property
-    def share(self) -> NDArray[np.float64]:
-        """Mean theta over all documents, shape (n_topics,)."""
-        total = max(sum(self.documents.values()), 1)
-        return sum(
-            (self.shares[name] * n / total for name, n in self.documents.items()),
-            np.zeros(self.n_topics),
-        )
-
-    def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
-        """Return the words of each topic, the most relevant first.
-
-        Parameters
-        ----------
-        n_words : int
-        lambda_ : float in [0, 1], optional
-            1 reads by probability, 0 by lift; see `Reading`. By default as `reading` says.
-
-        Raises
-        ------
-        StudyError
-            If `n_words` is less than 1, or `lambda_` not between 0 and 1.
-        """
-        reading = self.reading if lambda_ is None else Reading(lambda_, self.reading.by_sums)
-        return self.read(reading, n_words)
-
-    @property
-    def word_shares(self) -> NDArray[np.float64]:
-        """p(word | topic) that topics are read by, shape (n_topics, n_words): see `Reading`."""
-        return self._shares(self.reading)
-
-    def _shares(self, reading: Reading) -> NDArray[np.float64]:
-        if not reading.by_sums:
-            return self.beta
-        shares: NDArray[np.float64] = self.word_sums / np.maximum(
-            self.word_sums.sum(1, keepdims=True), 1
-        )
-        return shares
-
-    def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
-        """Return the words of each topic under a reading."""
-        if n_words < 1:
-            raise StudyError(f"n_words={n_words} cannot be used; ask for one word or more.")
-        order = reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
-        return [[self.vocabulary.words[i] for i in row] for row in order]
+class TopicModel(Topics):
+    """Topics, and what finds them in documents; its fields are those of `Topics`."""
 
     def transform(
         self, documents: Any, *, refine: bool = False, readout: Readout | None = None
@@ -165,21 +62,20 @@ class TopicModel:
         """
         if readout not in (None, *READOUTS):
             raise StudyError(f"readout={readout!r} is unknown; choose from {', '.join(READOUTS)}.")
-        if (refine or readout) and isinstance(self.inference, ClusterInference):
+        if (refine or readout) and self.shows_clusters:
             raise StudyError(
                 "Clusters are no topics of words, so there is nothing to refine or to read out; "
                 "leave out refine and readout."
             )
         corpus = self.embedded(Corpus.of(documents))
         counts = self.count(corpus)
-        if isinstance(self.inference, VariationalLDA):
-            return self._theta(counts, None, readout=readout or "mean")[0]
+        if self.inference.readouts:
+            return self._theta(counts, corpus.embeddings, readout=readout or "mean")[0]
         theta, _ = self._theta(counts, corpus.embeddings)
         if refine:
-            worded = np.flatnonzero(np.diff(counts.indptr))
+            rows = np.flatnonzero(np.diff(counts.indptr))
             prior = self.inference.settings.theta_prior
-            given = counts[worded], self.beta, prior, theta[worded]
-            theta[worded] = refined(*given, readout or "mean")
+            theta[rows] = refined(counts[rows], self.beta, prior, theta[rows], readout or "mean")
         elif readout is not None:
             raise StudyError("An encoder gives no posterior to read out; give refine=True as well.")
         return theta
@@ -210,30 +106,26 @@ class TopicModel:
             If embeddings do not fit; if the encoder was trained and there are no texts.
         """
         if not self.inference.sees_embedding:
-            return replace(corpus, embeddings=None)
+            return corpus.with_embeddings(None)
         settings = self.inference.settings.embedding
-        given: dict[str, Any] = {"embedding_model": embedding_model, "on_progress": on_progress}
-        if isinstance(self.inference, FineTuned):
-            if corpus.embeddings is not None:
-                if any(known() is corpus.embeddings for known in self._embedded):
-                    return corpus
-                if not any(text.strip() for batch in corpus.texts() for text in batch):
-                    raise DataError(
-                        "The documents have embeddings and no texts, which the trained encoder of "
-                        "this model embeds itself; give the texts."
-                    )
-            corpus = replace(corpus, embeddings=None)
-            weights = self.inference.encoder_weights(self.weights)
-            length = self.inference.settings.max_length
-            given["encoder"] = TunedEncoder(embedding_model or settings.model, length, weights)
-        embeddings = document_embeddings(corpus, settings, **given)
-        self._embedded[:] = [ref(embeddings)]
-        return corpus.with_embeddings(embeddings)
-
-    @cached_property
-    def _embedded(self) -> list[ref[NDArray[Any]]]:
-        """What texts were last made into, to tell it from embeddings of other encoders."""
-        return []
+        encoder = self.inference.trained_encoder(self.weights, embedding_model or settings.model)
+        if encoder is not None and corpus.embeddings is not None:
+            if corpus.embedded_by == encoder.fingerprint:
+                return corpus
+            if not any(text.strip() for batch in corpus.texts() for text in batch):
+                raise DataError(
+                    "The documents have embeddings and no texts, which the trained encoder of "
+                    "this model embeds itself; give the texts."
+                )
+            corpus = corpus.with_embeddings(None)
+        embeddings = document_embeddings(
+            corpus,
+            settings,
+            embedding_model=embedding_model,
+            on_progress=on_progress,
+            encoder=encoder,
+        )
+        return corpus.with_embeddings(embeddings, "" if encoder is None else encoder.fingerprint)
 
     def count(self, documents: Any) -> Any:
         """Return the bag of words of documents, a CSR array of shape (n_documents, n_words)."""
@@ -271,12 +163,11 @@ class TopicModel:
             seen |= np.diff(counts.indptr) > 0
         if embeddings is not None:
             seen |= embeddings.any(1)
-        found = np.flatnonzero(seen)
-        for start in range(0, len(found), BATCH):
-            rows = found[start : start + BATCH]
-            embedded = None if embeddings is None else embeddings[rows]
-            given = self.weights, self.shared, counts[rows], embedded
-            theta[rows] = self.inference.infer(*given, **how)
+        all_rows = np.flatnonzero(seen)
+        for start in range(0, len(all_rows), BATCH):
+            rows = all_rows[start : start + BATCH]
+            batch = counts[rows], None if embeddings is None else embeddings[rows]
+            theta[rows] = self.inference.infer(self.weights, self.shared, *batch, **how)
         return theta, seen
 
     def with_labels(self, labels: Mapping[int, str]) -> Self:
@@ -285,28 +176,39 @@ class TopicModel:
         Raises
         ------
         StudyError
-            If there is no such topic; if a label is no text, holds control characters or more than
-            200 others.
+            If there is no such topic, or a label is no text of at most 200 characters in one line.
         """
         return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
 
     # Methods, whose docstrings are there.
     __repr__ = html.summary
     _repr_html_ = html.table
-    get_topic_info = exports.get_topic_info
     to_pandas = exports.to_pandas
     to_pyldavis = exports.to_pyldavis
-    to_octis = exports.to_octis
     to_gensim = exports.to_gensim
 
-    def plot_topics(self) -> altair.Chart:
-        """Draw a bar a topic, its share of all documents, as an Altair chart.
+    def to_octis(
+        self, documents: Any = None, n_words: int = 10, lambda_: float | None = None
+    ) -> dict[str, Any]:
+        """Return what OCTIS' metrics take as a model's output; some look at documents' topics.
 
-        Raises
-        ------
-        FedTopicsError
-            If Altair is not installed.
+        Returns
+        -------
+        dict
+            ``topics``, lists of `n_words` words; ``topic-word-matrix``, float64 array of shape
+            (n_topics, n_words), beta, in the order of ``vocabulary.words``; with documents,
+            ``topic-document-matrix``, float64 array of shape (n_topics, n_documents).
         """
+        output: dict[str, Any] = {
+            "topics": self.topics(n_words, lambda_),
+            "topic-word-matrix": np.array(self.beta, np.float64),
+        }
+        if documents is not None:
+            output["topic-document-matrix"] = self.transform(documents).T.astype(np.float64)
+        return output
+
+    def plot_topics(self) -> altair.Chart:
+        """Draw a bar a topic, its share of all documents, as a chart of Altair (an extra)."""
         return figures.topic_shares(self.get_topic_info())
 
     def plot_clients(self) -> altair.Chart:

@@ -29,14 +29,7 @@ NETWORKS: Registry[type[NeuralTopicModel]] = Registry("network", "fedtopics.netw
 
 
 def register(network: type[NeuralTopicModel]) -> type[NeuralTopicModel]:
-    """Make a network known under its name; a class decorator.
-
-    Raises
-    ------
-    StudyError
-        If the name is that of another network. A class of the same module and name replaces
-        itself: its module was loaded again.
-    """
+    """Make a network known under its name, as `Registry.register`; a class decorator."""
     return NETWORKS.register(network.name, network)
 
 
@@ -45,34 +38,12 @@ for _network in (ProdLDA, NeuralLDA, CombinedTM, ZeroShotTM):
 
 
 def find_network(name: str) -> type[NeuralTopicModel]:
-    """Return the network of a name: one of ours, a registered one, or an installed package's.
-
-    Raises
-    ------
-    StudyError
-        If there is none.
-    """
+    """Return the network of a name: one of ours, a registered one, or an installed package's."""
     return NETWORKS.find(name)
 
 
 __all__ = [
-    "Adapter",
-    "Batch",
-    "CombinedTM",
-    "NetworkSettings",
-    "NeuralLDA",
-    "NeuralTopicModel",
-    "Noise",
-    "ProdLDA",
-    "Stage",
-    "Tensors",
-    "ZeroShotTM",
-    "batch_weights",
-    "find_network",
-    "register",
-    "represent",
-    "score",
-    "to_arrays",
-    "to_tensor",
-    "to_tensors",
-]
+    "Adapter", "Batch", "CombinedTM", "NetworkSettings", "NeuralLDA", "NeuralTopicModel", "Noise",
+    "ProdLDA", "Stage", "Tensors", "ZeroShotTM", "batch_weights", "find_network", "register",
+    "represent", "score", "to_arrays", "to_tensor", "to_tensors",
+]  # fmt: skip

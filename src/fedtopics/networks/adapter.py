@@ -13,14 +13,7 @@ from fedtopics.networks.base import Tensors
 class Adapter:
     """An adapter that begins as the identity, and a head with a score for each cluster.
 
-    Parameters
-    ----------
-    dimension : int
-        Of embeddings, and of what the adapter makes of them.
-    hidden : int
-        Units of the adapter's one hidden layer.
-    n_outputs : int
-        Outputs of the head.
+    The adapter has one layer of hidden units; what it makes of embeddings has their dimension.
     """
 
     def __init__(self, dimension: int, hidden: int, n_outputs: int) -> None:

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks.kernels import Projection
 from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
@@ -68,13 +67,9 @@ class NetworkSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Noise:
-    """All that is random in one pass.
+    """All that is random in one pass: normal numbers, shape (n, n_topics), and dropout.
 
-    Parameters
-    ----------
-    normal : tensor of shape (n, n_topics)
-    keep_hidden, keep_theta : tensors of shape (n, n_hidden), (n, n_topics)
-        Zero where dropout drops, otherwise 1 / (1 - dropout).
+    What is kept of hidden units (n, n_hidden) and theta (n, n_topics) is 1 / (1 - dropout), or 0.
     """
 
     normal: Tensor
@@ -86,29 +81,17 @@ class Noise:
 class Batch:
     """A minibatch of n documents in which U different words occur.
 
-    Parameters
-    ----------
-    bag : CSR array of shape (n, n_words)
-        What the encoder sees of the words: their counts, or log(1 + counts).
-    words : int64 array of shape (U,)
-        The words' columns in the vocabulary, ascending.
-    places : int64 tensor, row * n_words + column of each non-zero count
-    values : tensor, the non-zero counts
-    lengths : tensor of shape (n,)
-        Words of each document.
-    noise : Noise or None
-        None computes with the posterior's mean and without dropout.
-    embedding : tensor of shape (n, dimension) or None
-        Of each document, for networks that see it.
+    The bag is what the encoder sees of the words: their counts, or log(1 + counts). Without noise,
+    all is computed with the posterior's mean and without dropout.
     """
 
-    bag: sparse.csr_array
-    words: NDArray[np.int64]
-    places: Tensor
-    values: Tensor
-    lengths: Tensor
+    bag: sparse.csr_array  # (n, n_words)
+    words: NDArray[np.int64]  # (U,), their columns in the vocabulary, ascending
+    places: Tensor  # row * n_words + column of each non-zero count
+    values: Tensor  # the non-zero counts
+    lengths: Tensor  # (n,), words of each document
     noise: Noise | None = None
-    embedding: Tensor | None = None
+    embedding: Tensor | None = None  # (n, dimension), for networks that see it
 
     @classmethod
     def of(
@@ -147,13 +130,8 @@ class Batch:
             (self.values.numpy(), self.bag.indices, self.bag.indptr), self.bag.shape
         )
 
-    def project(self, rows: Tensor) -> Tensor:
-        """Multiply the bag of words by a matrix with a row per word, shape (n_words, width)."""
-        product: Tensor = Projection.apply(rows, self)  # type: ignore[no-untyped-call]
-        return product
-
     def spread(self, gradient: Tensor) -> Tensor:
-        """Turn a gradient of `project` into that of the rows of the batch's words, (U, width)."""
+        """Turn a gradient of bag @ rows into that of the rows of the batch's words, (U, width)."""
         column = np.empty(self.bag.shape[1], self.bag.indices.dtype)
         column[self.words] = np.arange(len(self.words))
         narrow = sparse.csr_array(

@@ -5,13 +5,12 @@ Together they are most of a training step; docs/performance.md has the profile.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from fedtopics.networks import Batch
+from fedtopics.networks.base import Batch
 
 EPSILON = 1e-5  # added to variances, as torch's batch normalisation does
 

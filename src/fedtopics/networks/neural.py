@@ -6,18 +6,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel
 from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
 from fedtopics.networks.base import Batch, NetworkSettings, Noise, Stage, Tensors
-from fedtopics.networks.kernels import EPSILON
+from fedtopics.networks.kernels import EPSILON, Projection
 
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 
@@ -30,13 +31,7 @@ class NeuralTopicModel(ABC):
 
     A new network is one subclass with a `name`, `loss` and `beta`; see docs/extending.md.
 
-    Parameters
-    ----------
-    n_words : int
-    settings : NetworkSettings
-    dtype : torch dtype
-    document_length : float
-        Words of an average document, which embedding_weight is relative to.
+    The setting embedding_weight is relative to `document_length`, words of an average document.
 
     References
     ----------
@@ -44,10 +39,13 @@ class NeuralTopicModel(ABC):
     """
 
     name: ClassVar[str]
+    settings_type: ClassVar[type[BaseModel]] = NetworkSettings
+    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
+    readouts: ClassVar[tuple[Literal["mean", "root"], ...]] = ()
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
     first_topics_alike: ClassVar[float] = 0.0
-    """How much of all topics each one has when training begins with given ones."""
+    """How much of all topics each one has when training begins with topics."""
     finish_weights: ClassVar[frozenset[str]] = frozenset()
     """Weights that a stage's `finish` alone uses, and clients do not get."""
 
@@ -66,7 +64,7 @@ class NeuralTopicModel(ABC):
 
     @property
     def row_weights(self) -> frozenset[str]:
-        """Weights with a row per word, which a stage finds multiplied by the bag of words."""
+        """Weights with a row per word, which a stage gets multiplied by the bag of words."""
         return frozenset({"encoder_words"} if self.sees_words else ())
 
     @property
@@ -174,22 +172,15 @@ class NeuralTopicModel(ABC):
         counts: sparse.csr_array,
         embeddings: NDArray[np.floating[Any]] | None,
     ) -> NDArray[np.floating[Any]]:
-        """Return theta of documents, given their bags of words and embeddings."""
+        """Return theta of documents, by their bags of words and embeddings."""
         batch = self.batch(counts, None, embeddings)
-        theta: NDArray[np.floating[Any]] = self.theta(
-            batch_weights(self, weights, batch), shared, batch
-        ).numpy()
-        return theta
+        theta = self.theta(batch_weights(self, weights, batch), shared, batch)
+        return np.asarray(theta.numpy())
 
     def start_from(self, weights: Tensors, topics: NDArray[np.float64]) -> None:
         """Begin with topics instead of noise, in place: the decoder's, and what hidden units see.
 
-        Parameters
-        ----------
-        weights : tensors
-            First weights.
-        topics : float64 array of shape (n_topics, n_words)
-            Rows sum to 1; there may be zeros.
+        Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros.
 
         Raises
         ------
@@ -210,6 +201,10 @@ class NeuralTopicModel(ABC):
             shares = topics / np.maximum(topics.sum(0), SMALLEST_SHARE)
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
 
+    def trained_encoder(self, weights: Tensors, model: str) -> None:
+        """Return nothing: texts are embedded by the model of the settings."""
+        return None
+
     def theta(self, weights: Tensors, shared: Mapping[str, Tensors], batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
         carried: Tensors = {}
@@ -224,7 +219,13 @@ class NeuralTopicModel(ABC):
 
         Without noise, theta is the softmax of mu.
         """
-        normal = self._normalised(weights, batch, carried, shared)
+        if self.settings.layer_norm:
+            hidden, _ = self._hidden(weights, batch, {}, {})
+            k = (self.settings.n_components,)
+            halves = (hidden["posterior"] + weights["posterior_bias"]).chunk(2, 1)
+            normal = torch.cat([functional.layer_norm(h, k, eps=EPSILON) for h in halves], 1)
+        else:
+            normal = (carried["posterior"] - shared["mean"]) * shared["scale"]
         if "posterior_gain" in weights:
             normal = normal * weights["posterior_gain"] + weights["posterior_shift"]
         mu, log_variance = normal.chunk(2, 1)
@@ -234,17 +235,6 @@ class NeuralTopicModel(ABC):
             z = mu + batch.noise.normal * (0.5 * log_variance).exp()
             theta = torch.softmax(z, 1) * batch.noise.keep_theta
         return {"theta": theta, "mu": mu, "log_variance": log_variance}
-
-    def _normalised(
-        self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors
-    ) -> Tensor:
-        """Return mu and log_variance side by side, each of mean 0 and variance 1."""
-        if not self.settings.layer_norm:
-            return (carried["posterior"] - shared["mean"]) * shared["scale"]
-        hidden, _ = self._hidden(weights, batch, {}, {})
-        shape = (self.settings.n_components,)
-        halves = (hidden["posterior"] + weights["posterior_bias"]).chunk(2, 1)
-        return torch.cat([functional.layer_norm(half, shape, eps=EPSILON) for half in halves], 1)
 
     def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
         """Return how far theta's mixture of centres points away from the embeddings, summed.
@@ -303,6 +293,8 @@ def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: flo
 def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:
     """Return the weights as a batch uses them: row weights multiplied by its bag of words."""
     return {
-        name: batch.project(tensor) if name in network.row_weights else tensor
+        name: Projection.apply(tensor, batch)  # type: ignore[no-untyped-call]
+        if name in network.row_weights
+        else tensor
         for name, tensor in weights.items()
     }

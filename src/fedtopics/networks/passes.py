@@ -17,7 +17,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks import Batch, NeuralTopicModel, Stage, Tensors, batch_weights
+from fedtopics.networks import Batch, NeuralTopicModel, Tensors, batch_weights
 
 
 def autograd_leaves(tensors: Mapping[str, Tensor]) -> Tensors:
@@ -30,33 +30,19 @@ def gradients(
 ) -> list[Tensors]:
     """Return the outputs' gradients with respect to maps of inputs, without what they do not use.
 
-    Parameters
-    ----------
-    outputs, seeds : tensors and the gradients that come back to them
-    inputs : sequence of mappings of name to tensor
+    Seeds are the gradients that come back to the outputs.
     """
     flat = [tensor for tensors in inputs for tensor in tensors.values()]
-    found = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
-    return [{name: g for name in tensors if (g := next(found)) is not None} for tensors in inputs]
+    each = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
+    return [{name: g for name in tensors if (g := next(each)) is not None} for tensors in inputs]
 
 
 class ClientPass:
     """A client's part of one minibatch's pass, paused at each cut.
 
     Call `forward` for each stage in order, then `loss`, then `backward` for each stage in
-    reverse; `weight_gradients` are complete after that.
-
-    Parameters
-    ----------
-    network : NeuralTopicModel
-    weights : tensors
-        All but the network's ``finish_weights``.
-    batch : Batch
-
-    Attributes
-    ----------
-    weight_gradients : tensors
-        Of row weights, the gradient of their product with the bag of words.
+    reverse; `weight_gradients` are complete after that, of row weights those of their product with
+    the bag of words. It takes all weights but the network's ``finish_weights``.
     """
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
@@ -69,7 +55,7 @@ class ClientPass:
         self._carried_gradients: Tensors = {}
 
     def forward(self, stage: int, shared: Tensors) -> Tensor:
-        """Run a stage, given what the documents share after the previous one; return its sums."""
+        """Run a stage with what the documents share after the previous one; return its sums."""
         if stage > 0:
             self._enter(shared)
         carried, entered = self._inputs[stage]
@@ -104,19 +90,7 @@ class ClientPass:
 
 
 class ServerPass:
-    """The server's part: from totals to what is shared, and back.
-
-    Parameters
-    ----------
-    network : NeuralTopicModel
-    weights : tensors
-        At least the network's ``finish_weights``.
-
-    Attributes
-    ----------
-    weight_gradients : tensors
-        Of the finish weights.
-    """
+    """The server's part: from totals to what is shared, and back to the finish weights."""
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors) -> None:
         self.network = network
@@ -132,7 +106,7 @@ class ServerPass:
         return {name: tensor.detach() for name, tensor in shared.items()}
 
     def backward(self, stage: int, shared_gradients: Tensors) -> Tensor:
-        """Return the gradient of a stage's totals, given that of what was shared."""
+        """Return the gradient of a stage's totals, by that of what was shared."""
         totals, shared = self._tape[stage]
         outputs = [shared[name] for name in shared_gradients]
         seeds = [*shared_gradients.values()]
@@ -165,8 +139,8 @@ def shapes_of(network: NeuralTopicModel) -> Shapes:
         carried, total = stage.local(used, batch, carried, entered)
         entered = stage.finish(weights, total, 1.0)
         sums[stage.name], shared[stage.name] = tuple(total.shape), _shapes(entered)
-    mine = {name: w for name, w in weights.items() if name not in network.finish_weights}
-    return Shapes(_shapes(weights), _shapes(mine), sums, shared)
+    at_clients = {name: w for name, w in weights.items() if name not in network.finish_weights}
+    return Shapes(_shapes(weights), _shapes(at_clients), sums, shared)
 
 
 def _shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
@@ -185,28 +159,16 @@ def finish_all(
 def run_through(
     network: NeuralTopicModel, weights: Tensors, batch: Batch, shared: Mapping[str, Tensors] | None
 ) -> tuple[Tensor, Tensors]:
-    """Run a whole pass over one batch without a cut.
+    """Run a whole pass over one batch without a cut; return the summed loss, and sums by stage.
 
-    Parameters
-    ----------
-    shared : mapping of stage name to tensors, or None
-        What documents share; None computes it from the batch's own sums, as ordinary batch
-        normalisation does.
-
-    Returns
-    -------
-    loss : scalar tensor, summed over documents
-    sums : mapping of stage name to float64 vector
+    Without `shared`, by stage, what documents share is computed from the batch's sums, as ordinary
+    batch normalisation does.
     """
     carried: Tensors = {}
     entered: Tensors = {}
     sums: Tensors = {}
     for stage in network.stages:
         carried, total = stage.local(weights, batch, carried, entered)
-        entered = shared[stage.name] if shared is not None else _own(stage, weights, total, batch)
         sums[stage.name] = total.detach()
+        entered = shared[stage.name] if shared else stage.finish(weights, total, len(batch))
     return network.loss(weights, batch, carried, entered), sums
-
-
-def _own(stage: Stage, weights: Tensors, total: Tensor, batch: Batch) -> Tensors:
-    return stage.finish(weights, total, len(batch))

@@ -34,14 +34,14 @@ Tokens = dict[str, Tensor]
 
 @lru_cache(maxsize=1)
 def encoder_network(model: str, max_length: int) -> EncoderNetwork:
-    """Return a model's network, which the clients of a simulation share: weights are their own.
+    """Return a model's network, which the clients of a simulation share, but for weights."""
+    return EncoderNetwork(model, max_length)
 
-    Parameters
-    ----------
-    model : str
-        Name or folder.
-    max_length : int
-        Tokens of a text that are read, if the model does not end before.
+
+class EncoderNetwork:
+    """A sentence-transformers model, by name or folder, as a function of its weights.
+
+    Of a text, `max_length` tokens are read, if the model does not end before.
 
     Raises
     ------
@@ -49,21 +49,13 @@ def encoder_network(model: str, max_length: int) -> EncoderNetwork:
         If there is no such model, or it is none that can be trained.
     FedTopicsError
         If sentence-transformers is not installed.
-    """
-    return EncoderNetwork(model, max_length)
-
-
-class EncoderNetwork:
-    """A sentence-transformers model as a function of its weights; see `encoder_network`.
 
     Attributes
     ----------
     first : tensors
-        The weights it comes with, float32.
+        The weights it comes with, float32, on a GPU if there is one.
     dimension : int
         Length of an embedding.
-    device : torch.device
-        A GPU, if there is one.
     """
 
     def __init__(self, model: str, max_length: int) -> None:
@@ -84,7 +76,7 @@ class EncoderNetwork:
             for name, _ in self._network.named_parameters()
         }
         weights = dict(self._network.named_parameters())
-        self.first: Tensors = {name: weights[own].detach() for name, own in self._names.items()}
+        self.first: Tensors = {name: weights[full].detach() for name, full in self._names.items()}
         self.device = next(iter(self.first.values())).device
         self.dimension = self.embed(self.first, self.tokens(["a"])).shape[1]
 
@@ -95,32 +87,22 @@ class EncoderNetwork:
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
         """Turn texts into tokens."""
-        given = [self._prompt + text for text in texts]
+        texts = [self._prompt + text for text in texts]
         how = {"padding": True, "truncation": True, "max_length": self._length}
-        return dict(self._tokenizer(given, **how, return_tensors="pt"))
+        return dict(self._tokenizer(texts, **how, return_tensors="pt"))
 
     def __call__(
         self, weights: Tensors, tokens: Tokens, seed: Sequence[int] | None = None
     ) -> Tensor:
-        """Embed texts, as one batch.
+        """Embed texts as one batch, a float32 tensor of shape (n_texts, dimension).
 
-        Parameters
-        ----------
-        weights : tensors
-            Of the names and shapes of `first`, on `device`.
-        tokens : tokens
-        seed : sequence of int, optional
-            Of dropout; without it there is none.
-
-        Returns
-        -------
-        float32 tensor of shape (n_texts, dimension)
+        Weights have the names and shapes of `first`. Without the seed of dropout there is none.
         """
-        own = {self._names[name]: weight for name, weight in weights.items()}
+        parameters = {self._names[name]: weight for name, weight in weights.items()}
         features = {name: column.to(self.device) for name, column in tokens.items()}
         with _LOCK, _seeded(self.device, seed), _fast(self.device):
             self._network.train(seed is not None)
-            embedded: Tensor = functional_call(self._network, own, (features,))
+            embedded: Tensor = functional_call(self._network, parameters, (features,))
         return embedded.float()
 
     @torch.no_grad()
@@ -144,24 +126,21 @@ class _Named(torch.nn.Module):
 
 
 class TunedEncoder:
-    """What turns texts into embeddings by weights that were trained: an `Encoder`.
+    """An `Encoder` whose weights were trained.
 
-    The model they come from is not loaded before it is called, for its tokenizer and architecture.
-
-    Parameters
-    ----------
-    model : str
-        Name or folder of the model that training began with.
-    max_length : int
-        Tokens of a text that are read.
-    weights : tensors
+    The model that training began with is loaded when this is called, for its tokenizer and
+    architecture.
     """
 
     def __init__(self, model: str, max_length: int, weights: Tensors) -> None:
         self._model = model
         self._length = max_length
         self._weights = weights
-        self.fingerprint = f"{digest(weights)} {max_length}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the weights, and how much of a text is read."""
+        return f"{digest(self._weights)} {self._length}"
 
     def __call__(self, texts: list[str]) -> Vectors:
         """Return float32 embeddings of shape (n_texts, dimension).
@@ -170,9 +149,6 @@ class TunedEncoder:
         ------
         StudyError
             If the model is another one than that which was trained, or cannot be loaded.
-
-        Leaves the client
-            Nothing.
         """
         network, weights = self._ready
         embedded: Vectors = network.embed(weights, network.tokens(texts)).cpu().numpy()
@@ -204,11 +180,11 @@ def shapes_of(weights: Tensors) -> Shapes:
 
 def digest(weights: Tensors) -> str:
     """Return a digest of weights: of their names, shapes and numbers."""
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     for name, weight in sorted(weights.items()):
-        found.update(f"{name} {tuple(weight.shape)}\n".encode())
-        found.update(weight.detach().cpu().numpy().tobytes())
-    return found.hexdigest()
+        content.update(f"{name} {tuple(weight.shape)}\n".encode())
+        content.update(weight.detach().cpu().numpy().tobytes())
+    return content.hexdigest()
 
 
 @contextmanager

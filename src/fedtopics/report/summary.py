@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.policy import Policy
-from fedtopics.inference.clusters import ClusterInference
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
@@ -81,7 +80,7 @@ def summarise(
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
-    clusters = isinstance(model.inference, ClusterInference)
+    clusters = model.shows_clusters
     rows = model.get_topic_info()
     for row in rows:
         row["clients"] = {
@@ -137,7 +136,7 @@ def _sentences(model: TopicModel, run: RunFacts, clusters: bool) -> list[str]:
 
 
 def _method(model: TopicModel) -> str:
-    name, network = str(model.info.get("method", "?")), model.inference.name
+    name, network = model.info.get("method", "?"), model.inference.name
     try:
         title = find_method(name).title
     except StudyError:  # of a package that is not installed here
@@ -219,13 +218,11 @@ def _clients(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[
 def _clusters(model: TopicModel) -> dict[str, Any]:
     """Return sizes of clusters by client, and how many documents are clearly of none."""
     names = sorted(model.documents)
-    known = {"sizes": model.info.get("sizes", {}), "unclear": model.info.get("unclear", {})}
+    sizes, unclear = model.info.get("sizes", {}), model.info.get("unclear", {})
     return {
-        "sizes": {name: known["sizes"][name] for name in names if name in known["sizes"]},
+        "sizes": {name: sizes[name] for name in names if name in sizes},
         "unclear": {
-            name: known["unclear"][name] / max(model.documents[name], 1)
-            for name in names
-            if name in known["unclear"]
+            name: unclear[name] / max(model.documents[name], 1) for name in names if name in unclear
         },
     }
 

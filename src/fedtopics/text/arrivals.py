@@ -59,17 +59,10 @@ class ArrivalSettings(BaseModel):
 
 
 class Follow:
-    """Read a folder or a file to which documents are added.
+    """Read a folder or a file, which need not be there yet, to which documents are added.
 
-    A row of a text file counts once its line is complete. What cannot be read now is read later.
-
-    Parameters
-    ----------
-    path : path
-        It need not be there yet.
-    columns : Columns
-    notify : function (str)
-        Called with the reason when it cannot be read.
+    A row of a text file counts once its line is complete. What cannot be read now is read later;
+    `notify` gets the reason.
     """
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
@@ -117,15 +110,8 @@ class Arrivals:
     A round that is asked for again gets the same documents. Those of a round that is not used, as
     too few came, are there for the next.
 
-    Parameters
-    ----------
-    corpus : Corpus
-        What is there at first.
-    settings : ArrivalSettings
-    folder : path, optional
-        Where it is kept which round used which, for a client that is started again.
-    growing : Follow, optional
-        Reads the documents that are there now; without it, all are there already.
+    It is kept in `folder` which round used which, for a client that is started again. Without
+    `growing`, which reads the documents that are there now, all are in the corpus already.
 
     Raises
     ------
@@ -154,11 +140,7 @@ class Arrivals:
         return self._growing is not None or self._rounds is not None
 
     def take(self, round_: int, least: int) -> Corpus:
-        """Return a round's documents; if they are fewer than `least`, the round does not use them.
-
-        Leaves the client
-            Nothing.
-        """
+        """Return a round's documents; of fewer than `least`, none counts as used."""
         if not self.once:
             return self._corpus
         keys = self._keys()
@@ -181,8 +163,7 @@ class Arrivals:
         if self._growing is not None:
             self._corpus = self._growing()
             if self._growing.by_name:
-                names: list[str] = self._corpus.ids.to_pylist()
-                return names
+                return list(self._corpus.ids.to_pylist())
             if len(self._corpus) < len(self._used):
                 raise DataError(
                     f"the file has {len(self._corpus):,} documents, fewer than the "
@@ -241,8 +222,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
             raise pa.ArrowInvalid
         if times and not pa.types.is_temporal(column.type):
             column = pc.utf8_slice_codeunits(column, 0, DATE)  # whatever the time and its zone
-        found: NDArray[Any] = column.cast(kind, safe=not times).to_numpy()
-        return found
+        return np.asarray(column.cast(kind, safe=not times).to_numpy())
     except pa.ArrowException:
         # Arrow's own message quotes the value: it is not passed on.
         raise DataError(f"the column of rounds must hold {wanted}.") from None
@@ -250,11 +230,8 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
 
 def _count_periods(days: NDArray[Any], period: Period, begin: np.datetime64) -> NDArray[np.int64]:
     """Count the periods from that of `begin` to that of each day."""
-    counted: NDArray[np.int64]
     if period in ("day", "week"):
-        counted = (days - begin).astype(np.int64) // (7 if period == "week" else 1)
-        return counted
+        return np.asarray((days - begin).astype(np.int64) // (7 if period == "week" else 1))
     months = MONTHS[period]
     first = begin.astype("datetime64[M]").astype(np.int64) // months
-    counted = days.astype("datetime64[M]").astype(np.int64) // months - first
-    return counted
+    return np.asarray(days.astype("datetime64[M]").astype(np.int64) // months - first)

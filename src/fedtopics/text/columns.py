@@ -37,8 +37,10 @@ class Columns:
     rounds: str | None = None
 
 
-def find_column(table: pa.Table, given: str | None, usual: Sequence[str], where: str) -> str | None:
-    """Return the name of a column: the one that was named, or else the first of the usual ones.
+def find_column(
+    table: pa.Table, wanted: str | None, usual: Sequence[str], where: str
+) -> str | None:
+    """Return the name of a column: the one that is wanted, or else the first of the usual ones.
 
     Raises
     ------
@@ -48,12 +50,12 @@ def find_column(table: pa.Table, given: str | None, usual: Sequence[str], where:
     names = table.column_names
     lower = {name.lower(): name for name in reversed(names)}
     usually = next((lower[name] for name in usual if name in lower), None)
-    found = usually if given is None else given
-    if given is not None and given not in names:
-        raise DataError(f"There is no column {given!r} in {where}; it has: {', '.join(names)}.")
-    if names.count(found) > 1:
-        raise DataError(f"Several columns of {where} are named {found!r}; rename all but one.")
-    return found
+    if wanted is not None and wanted not in names:
+        raise DataError(f"There is no column {wanted!r} in {where}; it has: {', '.join(names)}.")
+    name = usually if wanted is None else wanted
+    if names.count(name) > 1:
+        raise DataError(f"Several columns of {where} are named {name!r}; rename all but one.")
+    return name
 
 
 def document_column(table: pa.Table, columns: Columns, where: str) -> str:
@@ -64,36 +66,26 @@ def document_column(table: pa.Table, columns: Columns, where: str) -> str:
     DataError
         If no column can be told, or it holds neither strings nor lists of strings.
     """
-    if columns.tokens is not None:
-        found = find_column(table, columns.tokens, (), where)
-    elif columns.text is not None:
-        found = find_column(table, columns.text, (), where)
-    else:
-        found = find_column(table, None, TEXT_NAMES + TOKEN_NAMES, where)
-        strings = [f.name for f in table.schema if is_text(f.type)]
-        if found is None and len(strings) == 1:
-            found = find_column(table, strings[0], (), where)
-    if found is None:
+    wanted = columns.text if columns.tokens is None else columns.tokens
+    name = find_column(table, wanted, TEXT_NAMES + TOKEN_NAMES, where)
+    strings = [f.name for f in table.schema if is_text(f.type)]
+    if name is None and len(strings) == 1:
+        name = find_column(table, strings[0], (), where)
+    if name is None:
         raise DataError(
             f"Cannot tell which column of {where} holds the text; name one of: "
             f"{', '.join(table.column_names)}."
         )
-    kind = table[found].type
+    kind = table[name].type
     if not is_text(kind) and not is_tokens(kind):
         raise DataError(
-            f"Column {found!r} of {where} is {kind}; it must hold strings, or lists of strings."
+            f"Column {name!r} of {where} is {kind}; it must hold strings, or lists of strings."
         )
-    return found
+    return name
 
 
 def raw_column(table: pa.Table, columns: Columns, where: str) -> pa.ChunkedArray | None:
-    """Return the texts beside tokens, if both columns are named.
-
-    Raises
-    ------
-    DataError
-        If the column does not hold strings.
-    """
+    """Return the texts beside tokens, if both columns are named; refuse other than strings."""
     if columns.tokens is None or columns.text is None:
         return None
     name = find_column(table, columns.text, (), where)
@@ -105,13 +97,7 @@ def raw_column(table: pa.Table, columns: Columns, where: str) -> pa.ChunkedArray
 def embedding_column(
     table: pa.Table, columns: Columns, where: str
 ) -> NDArray[np.floating[Any]] | None:
-    """Return the embeddings, float32 of shape (n_documents, dimension), if there is such a column.
-
-    Raises
-    ------
-    DataError
-        If a column that was named cannot be used.
-    """
+    """Return the embeddings, float32 of shape (n_documents, dimension), if there is a column."""
     name = find_column(table, columns.embedding, EMBEDDING_NAMES, where)
     if name is None:
         return None
@@ -157,13 +143,7 @@ def _refuse_rows(bad: NDArray[np.bool_], place: str, problem: str, remedy: str) 
 
 
 def as_documents(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return strings or lists of strings as the large types of Arrow; what is null is empty.
-
-    Raises
-    ------
-    DataError
-        If a list of words has a null.
-    """
+    """Return strings or lists of strings as the large types of Arrow; what is null is empty."""
     if is_tokens(column.type):
         column = column.cast(pa.large_list(pa.large_string()))
         if pc.list_flatten(column).null_count:
@@ -174,17 +154,14 @@ def as_documents(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column of this type holds strings."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    views = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(is_it(kind) for is_it in views)
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether a column of this type holds lists."""
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_tokens(kind: pa.DataType) -> bool:

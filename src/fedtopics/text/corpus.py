@@ -1,7 +1,7 @@
 """Documents of one organisation, from wherever they are: rows in = rows out.
 
 The texts are kept once, as Arrow arrays (two million documents are not two million Python
-strings), and are handed out in batches. Nothing here leaves a client.
+strings), and are read in batches. Nothing here leaves a client.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from fedtopics.text.columns import (
     is_tokens,
     raw_column,
 )
-from fedtopics.text.files import read_table, read_text
+from fedtopics.text.files import read_table
 
 BATCH = 4096
+COLUMNS = ("ids", "documents", "labels", "raw", "rounds")
 Document = str | list[str]
 
 
@@ -52,6 +53,8 @@ class Corpus:
         The texts of documents that are tokenised, for models that read sentences.
     rounds : pyarrow.ChunkedArray or None
         When documents came, as numbers of rounds or as times, for methods that learn as they come.
+    embedded_by : str
+        Fingerprint of the encoder that made the embeddings, where one that a model trained did.
 
     Examples
     --------
@@ -68,17 +71,13 @@ class Corpus:
     embeddings: NDArray[np.floating[Any]] | None = None
     raw: pa.ChunkedArray | None = None
     rounds: pa.ChunkedArray | None = None
+    embedded_by: str = ""
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
-        """Make a corpus of what Python programs usually hold.
+        """Make a corpus of a path, texts, lists of tokens, a Series, a DataFrame or Arrow table.
 
-        Parameters
-        ----------
-        data : Corpus, path, list of str, list of token lists, Series, DataFrame, Arrow table
-            A DataFrame may come from pandas, polars or pyarrow.
-        columns : Columns, optional
-            Which columns of a table to read.
+        A DataFrame may come from pandas, polars or pyarrow.
 
         Raises
         ------
@@ -99,7 +98,7 @@ class Corpus:
 
     @classmethod
     def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:
-        """Read CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
+        """Read CSV, TSV, JSON lines, Parquet, a folder of .txt files, or a format of `FORMATS`.
 
         CSV and JSON lines may be compressed (.gz). Text is UTF-8; a row has at most 64 MB.
 
@@ -111,9 +110,9 @@ class Corpus:
         path = Path(path)
         if not path.exists():
             raise DataError(f"There is no file or folder {path}; check the path.")
-        if path.is_dir():
-            return cls._from_folder(path)
-        return cls._from_table(read_table(path), columns or Columns(), str(path))
+        # A folder has no columns: which texts are documents needs no name.
+        columns = Columns() if path.is_dir() or columns is None else columns
+        return cls._from_table(read_table(path), columns, str(path))
 
     @classmethod
     def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
@@ -122,38 +121,24 @@ class Corpus:
         Labels, embeddings, raw texts and rounds are kept when every corpus has them.
         """
         corpora = list(corpora)
-        raw = [c.raw for c in corpora]
-        labels = [c.labels for c in corpora]
-        embeddings = [c.embeddings for c in corpora]
-        rounds = [c.rounds for c in corpora]
-        two_forms = "Some corpora are tokenised and some are not; give all in one form."
-        two_kinds = "The corpora have labels of different types; convert all to strings."
-        two_rounds = (
-            "The corpora have rounds of different types; convert all to numbers or to dates."
-        )
+        kinds = {"labels": "strings", "rounds": "numbers or to dates"}
+        columns: dict[str, Any] = {}
+        for name in COLUMNS:
+            parts = [getattr(corpus, name) for corpus in corpora]
+            complaint = "Some corpora are tokenised and some are not; give all in one form."
+            if name in kinds:
+                complaint = (
+                    f"The corpora have {name} of different types; convert all to {kinds[name]}."
+                )
+            missing = any(part is None for part in parts)
+            columns[name] = None if missing else _concatenate(parts, complaint)
+        vectors = [corpus.embeddings for corpus in corpora if corpus.embeddings is not None]
+        encoders = {corpus.embedded_by for corpus in corpora}
         return cls(
-            _concatenate([c.ids for c in corpora], two_forms),
-            _concatenate([c.documents for c in corpora], two_forms),
-            None if any(x is None for x in labels) else _concatenate(labels, two_kinds),
-            None if any(x is None for x in embeddings) else np.concatenate(embeddings),  # type: ignore[arg-type]
-            None if any(x is None for x in raw) else _concatenate(raw, two_forms),
-            None if any(x is None for x in rounds) else _concatenate(rounds, two_rounds),
+            **columns,
+            embeddings=np.concatenate(vectors) if len(vectors) == len(corpora) else None,
+            embedded_by=encoders.pop() if len(encoders) == 1 else "",
         )
-
-    @classmethod
-    def _from_folder(cls, path: Path) -> Corpus:
-        files = sorted(path.rglob("*.txt"))
-        if not files:
-            raise DataError(f"The folder {path} holds no .txt file; each document is one file.")
-        texts = pa.chunked_array(
-            [
-                [read_text(file) for file in files[i : i + BATCH]]
-                for i in range(0, len(files), BATCH)
-            ],
-            type=pa.large_string(),
-        )
-        ids = [file.relative_to(path).as_posix() for file in files]
-        return cls(pa.chunked_array([ids], pa.large_string()), texts)
 
     @classmethod
     def _from_collection(cls, data: Any) -> Corpus:
@@ -179,7 +164,7 @@ class Corpus:
         id_name = find_column(table, columns.id, ID_NAMES, where)
         label_name = find_column(table, columns.label, LABEL_NAMES, where)
         ids = table[id_name].cast(pa.large_string()) if id_name else _numbered(table.num_rows)
-        rounds = None if columns.rounds is None else find_column(table, columns.rounds, (), where)
+        rounds = find_column(table, columns.rounds, (), where)
         return cls(
             pc.fill_null(ids, ""),
             as_documents(table[name]),
@@ -224,32 +209,33 @@ class Corpus:
         return int(pc.sum(pc.equal(length, 0)).as_py() or 0)
 
     def batches(self) -> Iterator[list[Document]]:
-        """Hand out the documents in order, a few thousand at a time."""
+        """Yield the documents in order, a few thousand at a time."""
         return _batches(self.documents)
 
     def texts(self) -> Iterator[list[str]]:
-        """Hand out each document as one string, a few thousand at a time.
+        """Yield each document as one string, a few thousand at a time.
 
         The raw text where there is one, the text, or the tokens with spaces between them.
         """
         for batch in _batches(self.documents if self.raw is None else self.raw):
             yield [text if isinstance(text, str) else " ".join(text) for text in batch]
 
-    def with_embeddings(self, embeddings: NDArray[np.floating[Any]]) -> Corpus:
-        """Return the corpus with these embeddings, shape (n_documents, dimension)."""
-        return replace(self, embeddings=embeddings)
+    def with_embeddings(
+        self, embeddings: NDArray[np.floating[Any]] | None, embedded_by: str = ""
+    ) -> Corpus:
+        """Return the corpus with these embeddings, shape (n_documents, dimension), or without."""
+        return replace(self, embeddings=embeddings, embedded_by=embedded_by)
 
     def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Corpus:
-        """Return the corpus of these rows, in the given order."""
+        """Return the corpus of these rows, in the order of `rows`."""
         index = pa.array(rows, pa.int64())
-        return Corpus(
-            self.ids.take(index),
-            self.documents.take(index),
-            None if self.labels is None else self.labels.take(index),
-            None if self.embeddings is None else self.embeddings[np.asarray(rows, np.int64)],
-            None if self.raw is None else self.raw.take(index),
-            None if self.rounds is None else self.rounds.take(index),
-        )
+        taken: dict[str, Any] = {
+            name: None if column is None else column.take(index)
+            for name, column in ((name, getattr(self, name)) for name in COLUMNS)
+        }
+        if self.embeddings is not None:
+            taken["embeddings"] = self.embeddings[np.asarray(rows, np.int64)]
+        return replace(self, **taken)
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:

@@ -55,8 +55,6 @@ def document_embeddings(
 
     Parameters
     ----------
-    corpus : Corpus
-    settings : EmbeddingSettings
     embedding_model : str, optional
         Where this client has the study's model: a name or a folder.
     cache : path, optional, by default `cache_folder()`
@@ -67,8 +65,7 @@ def document_embeddings(
 
     Returns
     -------
-    float32 array of shape (n_documents, dimension)
-        Of unit length; zero where a document is empty.
+    float32 array of shape (n_documents, dimension), zero where a document is empty
 
     Raises
     ------
@@ -93,15 +90,7 @@ def document_embeddings(
 def check_embeddings(
     corpus: Corpus, settings: EmbeddingSettings, embedding_model: str | None = None
 ) -> None:
-    """Refuse another model than the study's, and embeddings that do not fit, before any work.
-
-    Raises
-    ------
-    StudyError
-        If the client's model is another one.
-    DataError
-        If the embeddings of the corpus do not fit the documents or the study.
-    """
+    """Refuse another model than the study's, and embeddings that do not fit, before any work."""
     if embedding_model is not None and not same_model(embedding_model, settings.model):
         raise StudyError(
             f"The study's embeddings are of the model {settings.model!r} and the client's own "
@@ -115,16 +104,10 @@ def check_embeddings(
 def require_texts(corpus: Corpus, what_for: str) -> None:
     """Refuse documents of which there is an embedding and no text.
 
-    Parameters
-    ----------
-    corpus : Corpus
-    what_for : str
-        For the error: what texts are for, and what to do without them.
-
     Raises
     ------
     DataError
-        If there are such documents.
+        If there are such documents. `what_for` says what texts are for, what to do without them.
     """
     if corpus.embeddings is None:
         return
@@ -137,32 +120,15 @@ def require_texts(corpus: Corpus, what_for: str) -> None:
 
 
 def word_vectors(words: Sequence[str], settings: EmbeddingSettings, **options: Any) -> Vectors:
-    """Return the model's embeddings of single words, for measuring topics.
-
-    Parameters
-    ----------
-    words : sequence of str
-    settings : EmbeddingSettings
-    **options
-        As for `document_embeddings`.
-
-    Returns
-    -------
-    float32 array of shape (n_words, dimension)
-
-    Leaves the client
-        Nothing.
-    """
+    """Return embeddings of single words, (n_words, dimension); see `document_embeddings`."""
     return document_embeddings(Corpus.of(list(words)), settings, **options)
 
 
 def cache_folder() -> Path | None:
     """Return the folder of the caches: $FEDTOPICS_CACHE ("off": none), or below ~/.cache."""
     named = os.environ.get("FEDTOPICS_CACHE")
-    if named == "off":
-        return None
     if named:
-        return Path(named)
+        return None if named == "off" else Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedtopics"
 
 
@@ -200,32 +166,27 @@ def _computed(
     result = np.zeros((len(corpus), settings.dimension), np.float32)
     first: dict[bytes, int] = {}  # the row of each text met so far: none is encoded twice
     done = 0
-    for texts in _steps(corpus):
+    steps = (b[i : i + STEP] for b in corpus.texts() for i in range(0, len(b), STEP))
+    for texts in steps:
         rows = {
             row: (hashlib.sha256(text.encode()).digest(), text)
             for row, text in enumerate(texts, done)
             if text.strip()
         }
         new = {key: text for key, text in rows.values() if key not in first}
-        known = cache.get(new, settings.dimension)
-        missing = {key: text for key, text in new.items() if key not in known}
+        cached = cache.get(new, settings.dimension)
+        missing = {key: text for key, text in new.items() if key not in cached}
         if missing:
             vectors = _encoded(encoder, list(missing.values()), settings)
             fresh = dict(zip(missing, vectors, strict=True))
             cache.put(fresh)
-            known |= fresh
+            cached |= fresh
         for row, (key, _) in rows.items():
-            result[row] = result[first[key]] if key in first else known[key]
+            result[row] = result[first[key]] if key in first else cached[key]
             first.setdefault(key, row)
         done += len(texts)
         on_progress(done, len(corpus))
     return result
-
-
-def _steps(corpus: Corpus) -> Iterator[list[str]]:
-    for batch in corpus.texts():
-        for start in range(0, len(batch), STEP):
-            yield batch[start : start + STEP]
 
 
 def _encoded(encoder: Encoder, texts: list[str], settings: EmbeddingSettings) -> Vectors:
@@ -246,8 +207,7 @@ def _encoded(encoder: Encoder, texts: list[str], settings: EmbeddingSettings) ->
 
 def _of_unit_length(vectors: Vectors) -> Vectors:
     length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    unit: Vectors = (vectors / np.where(length > 0, length, 1)).astype(np.float32)
-    return unit
+    return (vectors / np.where(length > 0, length, 1)).astype(np.float32)
 
 
 def _not_finite(vectors: Vectors) -> int:
@@ -276,15 +236,15 @@ class _Cache:
             )
 
     def get(self, keys: Mapping[bytes, str], dimension: int) -> dict[bytes, Vectors]:
-        found: dict[bytes, Vectors] = {}
+        vectors: dict[bytes, Vectors] = {}
         query = "SELECT vector FROM embeddings WHERE digest = ?"
         if self._database is not None:
             with self._or_without():
                 for key in keys:
                     for (value,) in self._database.execute(query, (key,)).fetchall():
                         if len(value) == 4 * dimension:
-                            found[key] = np.frombuffer(value, "<f4")
-        return found
+                            vectors[key] = np.frombuffer(value, "<f4")
+        return vectors
 
     def put(self, vectors: Mapping[bytes, Vectors]) -> None:
         if self._database is not None:

@@ -1,4 +1,4 @@
-"""Models that turn texts into embeddings, found and loaded without a sound.
+"""Models that turn texts into embeddings, loaded without a message on the screen.
 
 sentence-transformers and torch are imported when a model is made or called, not before.
 """
@@ -64,13 +64,7 @@ def sentence_encoder(model: str) -> SentenceEncoder:
 
 
 def check_installed(model: str) -> None:
-    """Refuse to go on without the library that computes embeddings.
-
-    Raises
-    ------
-    FedTopicsError
-        If sentence-transformers is not installed.
-    """
+    """Refuse to go on where sentence-transformers is not installed."""
     package = ("sentence_transformers", "sentence-transformers")
     require(f"Embeddings of the model {model!r} need", "'fedtopics[embeddings]'", package)
 
@@ -82,15 +76,10 @@ class SentenceEncoder:
     for more than a minute, and the content of a folder is what tells one model from another: the
     same name may hold other weights next year.
 
-    Parameters
-    ----------
-    model : str
-        Name or folder.
-
     Raises
     ------
     StudyError
-        If there is no such model, here or on the Hugging Face hub.
+        If there is no model of that name or folder, here or on the Hugging Face hub.
     FedTopicsError
         If sentence-transformers is not installed.
     """
@@ -103,11 +92,7 @@ class SentenceEncoder:
             self.fingerprint = _content(self.folder)
 
     def __call__(self, texts: list[str]) -> Vectors:
-        """Return float32 embeddings of shape (n_texts, dimension).
-
-        Leaves the client
-            Nothing.
-        """
+        """Return float32 embeddings of shape (n_texts, dimension)."""
         import torch
 
         model = self.loaded
@@ -145,9 +130,8 @@ def fast_dtype() -> torch.dtype:
     """Return bfloat16 where the CPU multiplies it faster than float32, which it is elsewhere."""
     import torch
 
-    able: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
-    fast = able.get("amx_bf16") or able.get("avx512_bf16")
-    return torch.bfloat16 if fast else torch.float32
+    has: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
+    return torch.bfloat16 if has.get("amx_bf16") or has.get("avx512_bf16") else torch.float32
 
 
 def _model_folder(model: str) -> Path:

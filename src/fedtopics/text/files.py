@@ -1,7 +1,8 @@
-"""Files of documents: CSV, TSV, JSON lines, Parquet, and texts of one document each."""
+"""Files of documents by format: CSV, TSV, JSON lines, Parquet, and a folder of .txt files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,60 +10,63 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, FedTopicsError
+from fedtopics.extras import Registry
 from fedtopics.text.columns import is_list
 
 BLOCK = 64 << 20  # bytes that Arrow parses at once: the longest row of a file
+FILES = 4096  # of a folder, in one Arrow array
+FOLDER = "folder"
 
-
-def read_text(file: Path) -> str:
-    """Read a text in UTF-8.
-
-    Raises
-    ------
-    DataError
-        If it is in another encoding.
-    """
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise DataError(f"{file} is not UTF-8; convert it.") from None
+Reader = Callable[[Path], pa.Table]
+FORMATS: Registry[Reader] = Registry("format of documents", "fedtopics.formats")
+"""Readers by the suffix of files, such as ".csv", and that of folders."""
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read CSV, TSV, JSON lines (these may end in .gz) or Parquet, by the suffix.
-
-    Raises
-    ------
-    DataError
-        If the file is of another kind or cannot be parsed.
-    """
+    """Read a file by its suffix, which may be followed by .gz, or a folder; see `Corpus.read`."""
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    readers = {
-        ".csv": lambda: _read_csv(path, ","),
-        ".tsv": lambda: _read_csv(path, "\t"),
-        ".jsonl": lambda: _read_json(path),
-        ".ndjson": lambda: _read_json(path),
-        ".parquet": lambda: pa.parquet.read_table(path),
-    }
-    if kind.lower() not in readers:
+    kind = FOLDER if path.is_dir() else kind.lower()
+    if kind not in FORMATS.names:
+        known = ", ".join(name for name in FORMATS.names if name != FOLDER)
         raise DataError(
             f"{path} is of an unknown kind {kind or '(no suffix)'}; "
-            f"give one of {', '.join(readers)}, or a folder of .txt files."
+            f"give one of {known}, or a folder of .txt files."
         )
     try:
-        table = readers[kind.lower()]()
+        table = FORMATS.find(kind)(path)
         table.validate(full=True)  # not every reader looks whether strings are UTF-8
         return table
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        # Arrow's own message may quote a row: it is not passed on.
+    except FedTopicsError:
+        raise
+    except Exception:  # of a registered reader: almost any kind
+        # The reader's message may quote a row: it is not passed on.
         raise DataError(
             f"{path} cannot be read as {kind}; it must be UTF-8 text, or Parquet, with the same "
             "columns in each row and, for CSV, a header and quotes around texts with commas."
         ) from None
 
 
-def _read_csv(path: Path, delimiter: str) -> pa.Table:
+def _read_folder(path: Path) -> pa.Table:
+    """Read a document from each .txt file of a folder; its name is the document's."""
+    files = sorted(path.rglob("*.txt"))
+    if not files:
+        raise DataError(f"The folder {path} holds no .txt file; each document is one file.")
+    parts = [files[i : i + FILES] for i in range(0, len(files), FILES)]
+    texts = [[_read_text(file) for file in part] for part in parts]
+    names = [[file.relative_to(path).as_posix() for file in part] for part in parts]
+    kind = pa.large_string()
+    return pa.table({"id": pa.chunked_array(names, kind), "text": pa.chunked_array(texts, kind)})
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{file} is not UTF-8; convert it.") from None
+
+
+def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
     read = pa.csv.ReadOptions(block_size=BLOCK)
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with pa.csv.open_csv(path, read, parse) as reader:
@@ -72,6 +76,10 @@ def _read_csv(path: Path, delimiter: str) -> pa.Table:
     # Every column as text: a column of numbers is still somebody's text, identifier or label.
     convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()))
     return pa.csv.read_csv(path, read, parse, convert)
+
+
+def _read_tsv(path: Path) -> pa.Table:
+    return _read_csv(path, "\t")
 
 
 def _read_json(path: Path) -> pa.Table:
@@ -88,3 +96,14 @@ def _as_written(kind: pa.DataType) -> pa.DataType:
     if is_list(kind):
         return pa.list_(_as_written(kind.value_type))
     return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+for _suffix, _reader in {
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".jsonl": _read_json,
+    ".ndjson": _read_json,
+    ".parquet": pa.parquet.read_table,
+    FOLDER: _read_folder,
+}.items():
+    FORMATS.register(_suffix, _reader)

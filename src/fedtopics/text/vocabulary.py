@@ -48,8 +48,10 @@ class TextRules(BaseModel):
     @classmethod
     def _known_language(cls, value: str) -> str:
         if value not in ("none", *AVAILABLE_LANGUAGES):
-            known = ", ".join(sorted(AVAILABLE_LANGUAGES))
-            raise ValueError(f'there are no stop words for {value!r}; known: {known}, or "none"')
+            languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
+            raise ValueError(
+                f'there are no stop words for {value!r}; known: {languages}, or "none"'
+            )
         return value
 
     @field_validator("ngrams")
@@ -62,14 +64,14 @@ class TextRules(BaseModel):
     @cached_property
     def left_out(self) -> frozenset[str]:
         """All stop words."""
-        own = frozenset(self.own_stop_words)
+        further = frozenset(self.own_stop_words)
         if self.stop_words == "none":
-            return own
+            return further
         if self.stop_words == "english":
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-            return own.union(ENGLISH_STOP_WORDS)
-        return own.union(get_stop_words(self.stop_words))
+            return further.union(ENGLISH_STOP_WORDS)
+        return further.union(get_stop_words(self.stop_words))
 
     def analyser(self) -> Callable[[str], list[str]]:
         """Return the function that turns a text into its words (scikit-learn's analyser)."""
@@ -107,11 +109,7 @@ class VocabularyLimits(BaseModel):
 class Vocabulary:
     """The words all clients agreed on, most frequent first, and how often they occur.
 
-    Parameters
-    ----------
-    words : tuple of str, length n_words
-    document_frequency, occurrences : int64 arrays of shape (n_words,)
-        Sums over the clients that named the word.
+    Counts are int64 of shape (n_words,), sums over the clients that named the word.
     """
 
     words: tuple[str, ...]
@@ -134,8 +132,7 @@ class Vocabulary:
     @property
     def frequency(self) -> NDArray[np.float64]:
         """Share of each word in all occurrences, shape (n_words,)."""
-        share: NDArray[np.float64] = self.occurrences / self.occurrences.sum()
-        return share
+        return np.asarray(self.occurrences / self.occurrences.sum())
 
     def plain(self) -> dict[str, Any]:
         """Return it as lists."""
@@ -168,10 +165,7 @@ def fingerprint(words: Sequence[str]) -> str:
 class WordCounts:
     """All words of one client's documents. Stays at the client.
 
-    Parameters
-    ----------
-    words : list of str
-    counts : int32 CSR array of shape (n_documents, n_words)
+    The counts are int32, of shape (n_documents, n_words).
     """
 
     words: list[str]
@@ -224,15 +218,7 @@ class WordCounts:
 def count_words(
     corpus: Corpus, rules: TextRules, vocabulary: Mapping[str, int] | None = None
 ) -> WordCounts:
-    """Count every word of every document, in one pass.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    rules : TextRules
-    vocabulary : mapping of word to column, optional
-        Count these words only. Without it, every word gets a column.
-    """
+    """Count every word of every document in one pass, or those that have a column alone."""
     if vocabulary is None:
         grown: defaultdict[str, int] = defaultdict()
         grown.default_factory = grown.__len__
@@ -240,9 +226,9 @@ def count_words(
         parts = [_count_batch(batch, number) for batch in tokens(corpus, rules)]
         words = list(grown)
     else:
-        known = vocabulary
+        number = vocabulary.__getitem__
         parts = [
-            _count_batch([[w for w in doc if w in known] for doc in batch], known.__getitem__)
+            _count_batch([[w for w in doc if w in vocabulary] for doc in batch], number)
             for batch in tokens(corpus, rules)
         ]
         words = list(vocabulary)
@@ -253,7 +239,7 @@ def count_words(
 
 
 def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
-    """Hand out the words of the documents, in order, a few thousand documents at a time."""
+    """Yield the words of the documents, in order, a few thousand documents at a time."""
     if corpus.is_tokenised:
         return cast("Iterator[list[list[str]]]", corpus.batches())
     analyse = rules.analyser()
@@ -276,13 +262,8 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
 def agree(replies: Mapping[str, Mapping[str, Any]], limits: VocabularyLimits) -> Vocabulary:
     """Merge what the clients named into one vocabulary.
 
-    Union of the words, summed frequencies, then the limits. The order is by occurrences, then
-    alphabetical, so that the order of arrival cannot matter.
-
-    Parameters
-    ----------
-    replies : mapping of client name to the reply of `WordCounts.named`
-    limits : VocabularyLimits
+    Union of the words of each client's `WordCounts.named`, summed frequencies, then the limits. The
+    order is by occurrences, then alphabetical, so that the order of arrival cannot matter.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """F-LDA: topics of each client's own LDA, merged by similarity."""
 
-from fedtopics.inference.theta import VariationalLDA
+from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.method import FLDA
 from fedtopics.methods.flda.settings import FLDASettings

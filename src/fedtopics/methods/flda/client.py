@@ -11,7 +11,7 @@ from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
-from fedtopics.inference.theta import LDAPrior
+from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.client import Documents, TopicClient, batches, document_frequency, leaves
 from fedtopics.methods.events import Arrived, Skipped
 from fedtopics.methods.flda.settings import FLDASettings

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.files import write_durably
-from fedtopics.inference.gibbs import Topic
 from fedtopics.metrics import cosines
+from fedtopics.metrics.topic_lists import Topic
 
 COLUMNS = ["first", "second", "cosine", "same"]
 LABELS = {

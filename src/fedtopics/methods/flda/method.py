@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.theta import LDAPrior, VariationalLDA, topic_weights
+from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import ADOPTED, Agreement
 from fedtopics.methods.base import Clients, Run
@@ -34,6 +34,7 @@ from fedtopics.methods.events import VocabularyAgreed
 from fedtopics.methods.final import describe
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
+    FLDAInfo,
     FLDAState,
     GlobalTopic,
     LocalTopics,
@@ -272,7 +273,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         vocabulary = Vocabulary(agreement.vocabulary.words, counted["containing"], occurrences)
         return replace(agreement, vocabulary=vocabulary), pseudo_counts
 
-    def _info(self, state: FLDAState, topics: Sequence[GlobalTopic]) -> dict[str, Any]:
+    def _info(self, state: FLDAState, topics: Sequence[GlobalTopic]) -> FLDAInfo:
         """Return what `resumed` needs."""
         numbers = {topic.id: number for number, topic in enumerate(topics)}
         optimal = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,27 @@ from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
 from fedtopics.metrics import cosines
+from fedtopics.model.info import TrainingInfo
 from fedtopics.model.topic_model import TopicModel
 
 NAMED = 5  # words by which events call a topic
+
+
+class FLDAInfo(TrainingInfo):
+    """What a model of F-LDA says of its training; all of it is needed to go on."""
+
+    threshold: float
+    """Cosine from which two topics were the same in the last round."""
+    optimal: dict[str, list[int]]
+    """By client, the topics that are its (Algorithm 2)."""
+    clients: list[list[str]]
+    """By topic, who sent a topic of it last."""
+    eta: float
+    """Pseudo-count of each word, which the weights have besides the topics' words."""
+    seeds: int
+    """Topics that began with words of the study, the first ones."""
+    next_id: int
+    """The id of the next new topic."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +84,7 @@ class LocalTopics:
 
 def resumed(model: TopicModel) -> FLDAState:
     """Return the state at the end of a model's training."""
-    info = model.info
+    info = cast("FLDAInfo", model.info)
     counts = np.maximum(model.weights["pseudo_counts"].numpy() - info["eta"], 0)
     topics = []
     for number, id_ in enumerate(info["ids"]):

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from fedtopics.inference.gibbs import Topic
 from fedtopics.methods.aggregation import Template
 from fedtopics.metrics import cosines
+from fedtopics.metrics.topic_lists import Topic
 
 Place = tuple[str, int]
 """A client and the number of one of its topics."""

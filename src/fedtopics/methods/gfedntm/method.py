@@ -120,8 +120,12 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
             weights=state.weights,
             shared=finished | {AVERAGES: state.averages},
             text=self.plan.text,
-            info={"method": "gfedntm", "rounds": rounds, "seed": self.plan.seed}
-            | {"length": agreement.length},
+            info={
+                "method": "gfedntm",
+                "rounds": rounds,
+                "seed": self.plan.seed,
+                "length": agreement.length,
+            },
         )
         return describe(agreement, self.settings, _for_evaluation(state), make)
 

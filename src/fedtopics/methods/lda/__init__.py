@@ -1,6 +1,6 @@
 """Federated latent Dirichlet allocation: expected counts, summed."""
 
-from fedtopics.inference.theta import VariationalLDA
+from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods.lda.client import LDAClient
 from fedtopics.methods.lda.method import LDA
 from fedtopics.methods.lda.settings import LDASettings

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.inference.theta import LDAPrior, VariationalLDA, topic_weights
+from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from fedtopics.inference.theta import LDAPrior
+from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.settings import FIRST_TOPICS, MinibatchSettings
 
 

@@ -1,13 +1,12 @@
-"""How a trained model finds the topics of documents: by an encoder, or by variational steps.
+"""How a trained LDA finds the topics of documents: by variational steps.
 
-A `NeuralTopicModel` is an `Inference`, and so is `VariationalLDA`. A model of either kind gives
-its topics as a matrix, beta, from which `refine` finds a document's theta once more.
+`refine` takes such steps from the theta of an encoder, with the topics of any model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -17,51 +16,11 @@ from scipy import sparse
 from scipy.special import digamma
 from torch import Tensor
 
+from fedtopics.inference.base import READOUTS, Readout
 from fedtopics.networks import Tensors
 
-Readout = Literal["mean", "root"]
-READOUTS: tuple[Readout, ...] = ("mean", "root")
 SMALLEST = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
 REFINEMENT = 20  # steps
-
-
-class Inference(Protocol):
-    """What turns the words and embeddings of documents into theta, and weights into topics."""
-
-    @property
-    def name(self) -> str:
-        """Name of the network, or "lda"."""
-
-    @property
-    def settings(self) -> Any:
-        """Shape and prior, with at least n_components and alpha."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Precision of the weights."""
-
-    @property
-    def sees_words(self) -> bool:
-        """Whether theta depends on the bag of words."""
-
-    @property
-    def sees_embedding(self) -> bool:
-        """Whether theta depends on an embedding."""
-
-    def initial_weights(self, seed: int) -> Tensors:
-        """Return weights of the shapes and dtypes that those of a model have."""
-
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the topics, float64 of shape (n_topics, n_words), rows sum to 1."""
-
-    def infer(
-        self,
-        weights: Tensors,
-        shared: Mapping[str, Tensors],
-        counts: sparse.csr_array,
-        embeddings: NDArray[Any] | None,
-    ) -> NDArray[np.floating[Any]]:
-        """Return theta of documents, shape (n, n_topics)."""
 
 
 class LDAPrior(BaseModel):
@@ -95,19 +54,13 @@ class VariationalLDA:
     """Latent Dirichlet allocation, inferred by variational Bayes.
 
     Its only weights are ``pseudo_counts`` of shape (n_words, n_topics), the parameters of the
-    topics' Dirichlet distributions: lambda in the references.
-
-    Parameters
-    ----------
-    n_words : int
-    settings : LDAPrior
-
-    References
-    ----------
-    Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010.
+    topics' Dirichlet distributions: lambda in Hoffman, Blei and Bach, NIPS 2010.
     """
 
     name: ClassVar[str] = "lda"
+    settings_type: ClassVar[type[BaseModel]] = LDAPrior
+    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
+    readouts: ClassVar[tuple[Readout, ...]] = READOUTS
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
     dtype: ClassVar[torch.dtype] = torch.float64
@@ -141,18 +94,14 @@ class VariationalLDA:
         settings = self.settings
         return infer(counts, topics, settings.theta_prior, settings.inner_steps).read(readout)
 
+    def trained_encoder(self, weights: Tensors, model: str) -> None:
+        """Return nothing: there is no encoder."""
+
 
 def topic_weights(pseudo_counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return exp(E[log beta]) of topics that are Dirichlet distributed, shape (n_words, n_topics).
-
-    Parameters
-    ----------
-    pseudo_counts : float64 array of shape (n_words, n_topics)
-        A column is a topic's parameter, lambda in the references.
-    """
+    """Return exp(E[log beta]) of Dirichlet distributed topics, shape (n_words, n_topics)."""
     expected = digamma(pseudo_counts) - digamma(pseudo_counts.sum(0))
-    weights: NDArray[np.float64] = np.maximum(np.exp(expected), SMALLEST)
-    return weights
+    return np.asarray(np.maximum(np.exp(expected), SMALLEST))
 
 
 def refine(
@@ -163,7 +112,7 @@ def refine(
     readout: Readout,
     steps: int = REFINEMENT,
 ) -> NDArray[np.float64]:
-    """Move theta towards what a document's own words say, by variational steps of LDA.
+    """Move theta towards what a document's words say, by variational steps of LDA.
 
     Parameters
     ----------
@@ -172,18 +121,9 @@ def refine(
     alpha : float
         Dirichlet prior of theta.
     theta : float array of shape (n, n_topics)
-        Where to begin.
+        Where to begin; what is returned has its shape.
     readout : {"mean", "root"}
-        The mean of the posterior, or the theta that is closest to it in Hellinger's distance.
-    steps : int
-
-    Returns
-    -------
-    float64 array of shape (n, n_topics)
-        Rows sum to 1.
-
-    Leaves the client
-        Nothing.
+        As of `Posterior.read`.
     """
     from fedtopics.inference.variational import infer
 

@@ -1,0 +1,150 @@
+"""The topics of a model: what can be read of it without a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedtopics.errors import StudyError
+from fedtopics.inference import Inference
+from fedtopics.model.info import TrainingInfo
+from fedtopics.model.shown_words import USUAL, Reading
+from fedtopics.networks import Tensors
+from fedtopics.text.vocabulary import TextRules, Vocabulary
+
+NAME_WORDS = 4  # words in a topic's name, as in BERTopic
+
+
+@dataclass(frozen=True, repr=False)
+class Topics:
+    """The numbers of a `TopicModel`, and its topics as words.
+
+    Parameters
+    ----------
+    inference : Inference
+        A network, or LDA, or clusters.
+    weights : tensors
+    shared : mapping of stage name to tensors
+        What documents share at inference (running statistics).
+    vocabulary : Vocabulary
+    text : TextRules
+    shares : mapping of client name to float array of shape (n_topics,)
+        Mean theta of each client's documents.
+    documents : mapping of client name to int
+    word_sums : float array of shape (n_topics, n_words)
+        The words of all clients' documents, weighted by the documents' theta; without those of a
+        client that are rarer there than its policy allows.
+    reading : Reading
+        How topics are read, see `topics`.
+    coherence : mapping of measure to float array of shape (n_topics,)
+        Of the ten first words of each topic, in the clients' documents.
+    info : TrainingInfo
+        Method, rounds, seed, and what else a method says of its training.
+    labels : mapping of topic to str
+        What people call topics; see `TopicModel.with_labels`.
+    """
+
+    inference: Inference
+    weights: Tensors
+    shared: Mapping[str, Tensors]
+    vocabulary: Vocabulary
+    text: TextRules
+    shares: Mapping[str, NDArray[np.float64]]
+    documents: Mapping[str, int]
+    word_sums: NDArray[np.float64]
+    reading: Reading = USUAL
+    coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    info: TrainingInfo = field(default_factory=TrainingInfo)
+    labels: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def n_topics(self) -> int:
+        """Number of topics."""
+        return int(self.inference.settings.n_components)
+
+    @property
+    def shows_clusters(self) -> bool:
+        """Whether these are clusters of documents, not topics of words."""
+        return self.inference.shows == "clusters"
+
+    @cached_property
+    def beta(self) -> NDArray[np.float64]:
+        """Topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
+        with torch.no_grad():
+            beta: NDArray[np.float64] = self.inference.beta(self.weights, self.shared).numpy()
+        return beta
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """Mean theta over all documents, shape (n_topics,)."""
+        total = max(sum(self.documents.values()), 1)
+        return sum(
+            (self.shares[name] * n / total for name, n in self.documents.items()),
+            np.zeros(self.n_topics),
+        )
+
+    def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
+        """Return the words of each topic, the most relevant first.
+
+        By default that is as `reading` says; `lambda_` 1 reads by probability, 0 by lift.
+
+        Raises
+        ------
+        StudyError
+            If `n_words` is less than 1, or `lambda_` not between 0 and 1.
+        """
+        reading = self.reading if lambda_ is None else Reading(lambda_, self.reading.by_sums)
+        return self.read(reading, n_words)
+
+    @property
+    def word_shares(self) -> NDArray[np.float64]:
+        """p(word | topic) that topics are read by, shape (n_topics, n_words): see `Reading`."""
+        return self._shares(self.reading)
+
+    def _shares(self, reading: Reading) -> NDArray[np.float64]:
+        if not reading.by_sums:
+            return self.beta
+        return np.asarray(self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1))
+
+    def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
+        """Return the words of each topic under a reading."""
+        if n_words < 1:
+            raise StudyError(f"n_words={n_words} cannot be used; ask for one word or more.")
+        order = reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
+        return [[self.vocabulary.words[i] for i in row] for row in order]
+
+    def get_topic_info(
+        self, n_words: int = 10, lambda_: float | None = None
+    ) -> list[dict[str, Any]]:
+        """Return a row a topic, largest first; `to_pandas` names the columns as BERTopic does.
+
+        Returns
+        -------
+        list of dict
+            ``topic``, its number; its ``label``, "" where it has none; its ``share`` of all
+            documents, and the ``count`` of documents that this is; ``name``, the number and four
+            words; ``words``; ``coherence`` of its ten first words by measure (none if `lambda_`
+            reads others); its share of each client's documents, ``clients``.
+        """
+        words = self.topics(max(n_words, NAME_WORDS), lambda_)
+        scores = self.coherence if lambda_ in (None, self.reading.lambda_) else {}
+        shares, total = self.share, sum(self.documents.values())
+        return [
+            {
+                "topic": int(k),
+                "label": self.labels.get(int(k), ""),
+                "share": float(shares[k]),
+                "count": round(float(shares[k]) * total),
+                "name": "_".join([str(k), *words[k][:NAME_WORDS]]),
+                "words": words[k][:n_words],
+                "coherence": {name: float(score[k]) for name, score in scores.items()},
+                "clients": {name: float(share[k]) for name, share in self.shares.items()},
+            }
+            for k in np.argsort(-shares, kind="stable")
+        ]

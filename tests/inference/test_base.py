@@ -1,0 +1,118 @@
+"""Inferences by name: one that is registered from outside is saved and loaded like ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from fedtopics import TopicModel
+from fedtopics.errors import StudyError
+from fedtopics.inference import INFERENCES, find, register
+from fedtopics.inference.lda import VariationalLDA
+from fedtopics.methods import registry
+from fedtopics.methods.lda import METHOD
+from fedtopics.networks import ProdLDA
+from fedtopics.text.vocabulary import TextRules, Vocabulary
+
+WORDS = ("oak", "elm", "yawl", "brig")
+
+
+class Halves(BaseModel):
+    n_components: int = 2
+    sharpness: float = 3.0
+
+
+class FirstHalf:
+    """Two groups: words of the first half of the vocabulary, and the others."""
+
+    name: ClassVar[str] = "halves"
+    settings_type: ClassVar[type[BaseModel]] = Halves
+    shows: ClassVar[Any] = "clusters"
+    readouts: ClassVar[tuple[Any, ...]] = ()
+    sees_words, sees_embedding, dtype = True, False, torch.float64
+
+    def __init__(self, n_words: int, settings: Any) -> None:
+        self.n_words, self.settings = n_words, settings
+
+    def initial_weights(self, seed: int) -> dict[str, torch.Tensor]:
+        return {"topics": torch.zeros(2, self.n_words, dtype=self.dtype)}
+
+    def beta(self, weights: dict[str, torch.Tensor], shared: Any) -> torch.Tensor:
+        return weights["topics"]
+
+    def infer(
+        self, weights: Mapping[str, torch.Tensor], shared: Any, counts: Any, embeddings: Any
+    ) -> NDArray[Any]:
+        scores = np.exp(self.settings.sharpness * (counts @ weights["topics"].numpy().T))
+        return np.asarray(scores / scores.sum(1, keepdims=True))
+
+    def trained_encoder(self, weights: Any, model: str) -> None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def _only_here() -> Iterator[None]:
+    before = dict(INFERENCES._items)
+    yield
+    INFERENCES._items.clear()
+    INFERENCES._items.update(before)
+
+
+def model() -> TopicModel:
+    topics = torch.tensor([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.float64)
+    return TopicModel(
+        inference=FirstHalf(len(WORDS), Halves(sharpness=2.0)),
+        weights={"topics": topics},
+        shared={},
+        vocabulary=Vocabulary(WORDS, np.full(4, 5), np.full(4, 10)),
+        text=TextRules(),
+        shares={"a": np.array([0.25, 0.75])},
+        documents={"a": 20},
+        word_sums=np.ones((2, 4)),
+    )
+
+
+def test_a_registered_one_is_saved_and_loaded(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="no network 'halves'"):
+        find("halves")
+    register(FirstHalf)
+    path = model().save_pretrained(tmp_path / "model")
+    back = TopicModel.from_pretrained(path)
+    assert isinstance(back.inference, FirstHalf)
+    assert back.inference.settings == Halves(sharpness=2.0)
+    e = np.exp(2)
+    np.testing.assert_allclose(back.transform(["oak elm"]), [np.array([e, 1]) / (e + 1)], rtol=1e-6)
+
+
+def test_it_says_itself_what_it_shows(tmp_path: Path) -> None:
+    register(FirstHalf)
+    assert model().shows_clusters
+    card = (model().save_pretrained(tmp_path / "model") / "README.md").read_text()
+    assert card.startswith("# Clusters of documents\n")
+    assert "network" not in card
+    with pytest.raises(StudyError, match="nothing to refine"):
+        model().transform(["oak"], refine=True)
+
+
+def test_a_method_brings_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry.METHODS, "_items", {})
+    registry.register(replace(METHOD, name="mine", inferences=(FirstHalf,)))
+    assert find("halves") is FirstHalf
+
+
+def test_ours_and_networks_are_there_by_name() -> None:
+    assert find("lda") is VariationalLDA
+    assert find("prodlda") is ProdLDA
+    for name in INFERENCES.names:
+        assert find(name).name == name
+    other: Any = type("Other", (FirstHalf,), {"name": "lda"})
+    with pytest.raises(StudyError, match="'lda', which is that of"):
+        register(other)
