@@ -20,7 +20,9 @@ from fedtopics.federation.study import example_study
 from fedtopics.methods import registry
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.methods.stop_rules import STOP_RULES
+from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS, register
+from fedtopics.text.files import FORMATS
 from tests.helpers import pages
 from tests.helpers.federation import tokens_of
 from tests.helpers.registries import restored
@@ -50,6 +52,8 @@ def page() -> Iterator[dict[str, Any]]:
         registry.register(names["UNIGRAMS"])
         register(names["ETM"])
         STOP_RULES.register("enough", names["enough"])
+        METRICS.register("longest_word", names["LONGEST"])
+        FORMATS.register(".bars", names["read_bars"])
         yield names
 
 
@@ -83,6 +87,8 @@ def test_without_registering_nothing_is_known() -> None:
     assert "unigrams" not in METHODS.names
     assert "etm" not in NETWORKS.names
     assert "enough" not in STOP_RULES.names
+    assert "longest_word" not in METRICS.names
+    assert ".bars" not in FORMATS.names
     with pytest.raises(StudyError, match="a method is a table with name = one of gfedntm, lda"):
         Study.make(method=METHOD)
 
@@ -197,3 +203,20 @@ def test_a_stop_rule(page: dict[str, Any]) -> None:
     stopped = [event for event in events if event["event"] == "stopped"]
     assert [(event["round"], event["reason"]) for event in stopped] == [(3, "3 rounds are enough")]
     assert sum(event["event"] == "round" for event in events) == 3
+
+
+def test_a_metric_and_a_file_format(page: dict[str, Any], folder: Path) -> None:
+    rows = (folder / "everything.csv").read_text().splitlines()[1:]
+    Path("everything.bars").write_text("\n".join(row.replace(",", "|", 1) for row in rows))
+    plan = Path("study.toml").read_text()
+    for name in page["corpora"]:
+        mine = [row for row in rows if row.startswith(name)]
+        Path(f"{name}.bars").write_text("\n".join(row.replace(",", "|", 1) for row in mine))
+        plan = plan.replace(f"{name}.csv", f"{name}.bars")
+    Path("study.toml").write_text(plan)
+    fedtopics("run", "study.toml", "--out", "out")
+    arguments = ("evaluate", "out/model", "--data", "everything.bars", "--label", "kind")
+    assert "longest word" in fedtopics(*arguments).stdout
+    scores = json.loads(fedtopics(*arguments, "--json").stdout)
+    assert scores["longest_word"] == max(len(w) for own in page["words"].values() for w in own)
+    assert scores["purity"] == 1.0

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fedtopics.inference import INFERENCES
 from fedtopics.methods.registry import METHODS
 from fedtopics.methods.stop_rules import STOP_RULES
+from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS
+from fedtopics.text.files import FORMATS
 
-REGISTRIES = METHODS, NETWORKS, STOP_RULES
+REGISTRIES = METHODS, NETWORKS, STOP_RULES, INFERENCES, METRICS, FORMATS
 
 
 @contextmanager
