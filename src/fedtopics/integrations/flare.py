@@ -50,15 +50,8 @@ class SiteSettings(ClientData):
 class StudyServer(ServerPart):
     """The server's half of the study that the job brings along.
 
-    Parameters
-    ----------
-    run : str
-        Name of the run, the same when it is resumed.
-    out : str
-        The run's folder; by default fedtopics/RUN in the server's FLARE folder, which outlives the
-        job.
-    resume : bool
-        Go on with that run.
+    `run` is the run's name, the same when it is resumed. Its folder is fedtopics/RUN in the
+    server's FLARE folder, which outlives the job; in the simulator it is `out`.
     """
 
     def __init__(self, run: str, out: str = "", resume: bool = False) -> None:
@@ -146,13 +139,7 @@ class StudySite(SitePart):
 
 
 def site_settings(context: JobContext) -> SiteSettings:
-    """Read what a site says about itself.
-
-    Raises
-    ------
-    StudyError
-        If it says nothing, or there is an unknown key or a wrong value.
-    """
+    """Read what a site says about itself; a `StudyError` if it is of no use."""
     file = context.workspace / "local" / SITE_FILE
     # A server could call its job as the simulator does; no simulator has what operators have.
     provisioned = file.exists() or (context.workspace / "startup" / "client.crt").exists()
@@ -205,19 +192,8 @@ def make_study_job(
 ) -> Any:
     """Make the job of a study; it says where documents are for the simulator alone.
 
-    Parameters
-    ----------
-    study : Study
-    run : str
-        Name of the run.
-    workspace : path
-        Where the study's file can be until the job was run.
-    resume : bool
-        Go on with that run.
-    out : path, optional
-        The run's folder; for the simulator.
-    folders : mapping of client name to path, optional
-        The clients' folders; for the simulator.
+    The study's file stays in `workspace` until the job was run. For the simulator, `out` is the
+    run's folder and `folders` has the clients'.
     """
     file = workspace / STUDY_FILE
     nowhere = {name: ClientData() for name in study.clients}

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +37,9 @@ FAILED = "its settings or its documents cannot be used; its own log says more"
 def server_app(study: str | Path) -> ServerApp:
     """Make the server's half: train with the SuperNodes, write the run's folder.
 
-    Run configuration of the app: `out`, the run's folder on the SuperLink's machine (by default
-    runs/NAME in its working folder), and `resume`, to go on with the run in there.
-
-    Parameters
-    ----------
-    study : path
-        The study's file.
+    `study` is the study's file. Run configuration of the app: `out`, the run's folder on the
+    SuperLink's machine (by default runs/NAME in its working folder), and `resume`, to go on with
+    the run in there.
     """
     from flwr.serverapp import ServerApp
 
@@ -75,39 +71,36 @@ def server_app(study: str | Path) -> ServerApp:
 def client_app(study: str | Path) -> ClientApp:
     """Make the client's half: answer with documents that stay where the SuperNode is.
 
-    The SuperNode's node configuration says where they are: the keys of a [clients.NAME] table of a
+    Of the study's file its name counts, and in Flower's simulation its clients: there SuperNodes
+    have no configuration, and are the clients in the order of their names. Elsewhere the
+    SuperNode's node configuration says where documents are: the keys of a [clients.NAME] table of a
     study, with `name`; `out`, the folder that gets a folder for each study, with ledger and model
     (by default runs/NAME); and `stay`, the seconds that a process stays for the next message, 0 for
     none.
-    In Flower's simulation, which has no node configuration, the SuperNodes are the study's clients
-    in the order of their names.
 
-    Parameters
-    ----------
-    study : path
-        The study's file: its name, and for the simulation its clients.
-
-    Notes
-    -----
     What goes wrong is said in the SuperNode's log; the server learns that it failed, not why.
     """
     from flwr.clientapp import ClientApp
 
     def reply(message: Message, context: Context) -> Message:
-        try:
-            content = _reply(study, context, unwrapped(message))
-        except (FedTopicsError, OSError) as error:
-            print(f"fedtopics: {error}", flush=True)
-            content = b""
-        except Exception as error:
-            # Flower would send its text to the server, and that could quote a document.
-            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
-            content = b""
+        content = _or_nothing(lambda: _reply(study, context, unwrapped(message)))
         return answer(message, content) if content else failure(message, FAILED)
 
     app = ClientApp()
     app.query()(reply)
     return app
+
+
+def _or_nothing(work: Callable[[], bytes]) -> bytes:
+    """Return an answer; of a failure nothing but a sentence in this machine's log."""
+    try:
+        return work()
+    except (FedTopicsError, OSError) as error:
+        print(f"fedtopics: {error}", flush=True)
+    except Exception as error:
+        # Flower would send its text to the server, and that could quote a document.
+        print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
+    return b""
 
 
 def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
@@ -133,31 +126,25 @@ def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
 def main(settings: str) -> None:
     """Be the resident process: answer a run's messages with one client's documents.
 
-    Parameters
-    ----------
-    settings : str
-        JSON: the node configuration, the client's folder for the study, and that for the run.
+    `settings` is JSON: the node configuration, the client's folder for the study, and that for the
+    run.
     """
     config, out, folder = json.loads(settings)
     name, _, seconds = _node_settings(config)
     clients: list[_Client] = []
 
     def answer_one(message: bytes) -> bytes:
-        try:
-            if not clients:
-                clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
-            return clients[0].answer(message)
-        except (FedTopicsError, OSError) as error:
-            print(f"fedtopics: {error}", flush=True)
-        except Exception as error:
-            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
-        return b""
+        if not clients:
+            clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
+        return clients[0].answer(message)
 
     def close() -> None:
         for client in clients:
             client.close()
 
-    answer_messages(Path(folder), answer_one, close, seconds)
+    answer_messages(
+        Path(folder), lambda message: _or_nothing(lambda: answer_one(message)), close, seconds
+    )
 
 
 class _Client:
@@ -215,13 +202,7 @@ def _node_settings(config: Mapping[str, Any]) -> tuple[str, Path, float]:
 
 
 def client_data(config: Mapping[str, Any]) -> ClientData:
-    """Read where the documents are from a SuperNode's node configuration.
-
-    Raises
-    ------
-    StudyError
-        If a key is unknown or a value does not fit.
-    """
+    """Read where documents are from a node configuration; a `StudyError` if it cannot be used."""
     from pydantic import ValidationError
 
     from fedtopics.federation.client_data import ClientData

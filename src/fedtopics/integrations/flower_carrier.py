@@ -29,13 +29,7 @@ def wrapped(content: bytes) -> RecordDict:
 
 
 def unwrapped(message: Message) -> bytes:
-    """Take the bytes out of a message.
-
-    Raises
-    ------
-    ValueError
-        If there are none: another app wrote it.
-    """
+    """Take the bytes out of a message; a `ValueError` if there are none: another app wrote it."""
     record = message.content.array_records.get(_NAME)
     if record is None or _NAME not in record:
         raise ValueError("A message through Flower is not one of fedtopics.")
@@ -65,12 +59,7 @@ def _content(message: Message) -> bytes:
 
 
 class GridCarrier:
-    """Messages to SuperNodes; their ids are the addresses.
-
-    Parameters
-    ----------
-    grid : flwr.serverapp.Grid
-    """
+    """Messages to SuperNodes over Flower's `Grid`; the SuperNodes' ids are the addresses."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -109,10 +98,7 @@ class GridCarrier:
             self._failed.append(address)
 
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
-        """Return what has come; wait up to `seconds` for the first.
-
-        None instead of an answer: the client failed, none will come.
-        """
+        """Return what has come; wait up to `seconds` for the first. None: the client failed."""
         ends, pause = time.monotonic() + seconds, FIRST_PAUSE
         while True:
             arrived: list[tuple[str, bytes | None]] = [(address, None) for address in self._failed]

@@ -35,25 +35,16 @@ REQUEST = "request.csr"
 class Identity:
     """Who a server or a client is: its certificate, its key, and the authority both sides trust.
 
-    Attributes
-    ----------
-    name : str
-        The client's name; of a server the first of its hosts.
-    role : "server" or "client"
-    ca, certificate, key : bytes
-        PEM, as gRPC takes them.
-    hosts : tuple of str
-        Where clients reach a server: DNS names and IP addresses. Empty for a client.
-    not_before, not_after : datetime
-        When the certificate begins and ends, UTC.
+    `ca`, `certificate` and `key` are PEM, as gRPC takes them. The certificate is valid from
+    `not_before` to `not_after`, UTC.
     """
 
-    name: str
+    name: str  # the client's; of a server the first of its hosts
     role: Role
     ca: bytes
     certificate: bytes
     key: bytes = field(repr=False)
-    hosts: tuple[str, ...]
+    hosts: tuple[str, ...]  # where clients reach a server; empty for a client
     not_before: datetime
     not_after: datetime
 
@@ -63,22 +54,10 @@ class Identity:
     ) -> Identity:
         """Read an identity folder, and check that its parts belong together.
 
-        Parameters
-        ----------
-        folder : path
-            Holds ``ca.crt``, and ``client.crt`` and ``client.key`` or ``server.crt`` and
-            ``server.key``.
-        role : {"client", "server"}, optional
-            Refuse an identity of the other role.
-        check_validity : bool
-            Refuse a certificate that has ended or not begun. Without, it is still read, to show
-            it or to try what happens.
-
-        Raises
-        ------
-        IdentityError
-            If a file is missing or damaged, the key is not the certificate's, the certificate is
-            not signed by ``ca.crt`` or not made for the role, or now is not in its time.
+        `role` refuses an identity of the other role. Without `check_validity` a certificate that
+        has ended or not begun is read as well, to show it or to try what happens. An
+        `IdentityError` if a file is missing or damaged, the key is not the certificate's, the
+        certificate is not signed by ``ca.crt`` or not made for the role, or now is not in its time.
         """
         folder = Path(folder)
         wanted, role = role, _role(folder)
@@ -97,8 +76,7 @@ class Identity:
         _check_parts(folder, role, certificate)
         hosts = hosts_of(certificate)
         name = common_name(certificate.subject, files[1])
-        if role == "server" and hosts:
-            name = hosts[0]
+        name = hosts[0] if role == "server" and hosts else name
         ca, pem, key = map(read, files)
         begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
         identity = cls(name, role, ca, pem, key, hosts, begins, ends)
@@ -142,14 +120,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asks an authority to certify: that this public key is its own.
-
-    Attributes
-    ----------
-    name : str
-        Name of the client.
-    public_key : EllipticCurvePublicKey
-    """
+    """What a client asks an authority to certify: that this public key is its own."""
 
     name: str
     public_key: ec.EllipticCurvePublicKey
@@ -158,11 +129,8 @@ class Request:
     def load(cls, path: str | Path) -> Request:
         """Read a request and check its signature, its key and its name.
 
-        Raises
-        ------
-        IdentityError
-            If it is no request, was changed after the client signed it, has a key of another
-            kind, or names no client.
+        An `IdentityError` if it is no request, was changed after the client signed it, has a key of
+        another kind, or names no client.
         """
         path = Path(path)
         pem = read(path)
