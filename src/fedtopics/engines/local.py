@@ -14,12 +14,7 @@ from fedtopics.methods.base import EVERYONE, Draw, T
 
 
 class LocalClients:
-    """The clients' doors, called one after the other.
-
-    Parameters
-    ----------
-    doors : mapping of client name to its door
-    """
+    """The clients' doors by name, called one after the other."""
 
     def __init__(self, doors: Mapping[str, Door]) -> None:
         self._doors = dict(sorted(doors.items()))

@@ -20,16 +20,9 @@ from fedtopics.errors import FederationError, FedTopicsError
 class MessageClient:
     """Answer a server's messages.
 
-    Parameters
-    ----------
-    name : str
-        Of the client; the server trusts the engine that no other client uses it.
-    participant : Participant
-    versions : (str, mapping of method to version)
-    notify : function (kind, **fields)
-        Called with each event; nothing else says why a study was declined.
-    journal : path, optional
-        Folder for the messages that a later process has to repeat.
+    The server trusts the engine that no other client uses this one's `name`. The `journal` is a
+    folder for the messages that a later process has to repeat. Of `notify` alone a person learns
+    why a study was declined.
     """
 
     def __init__(
@@ -112,13 +105,7 @@ class MessageClient:
 
 
 class _Journal:
-    """The offer, the standing calls, and the calls of the current round.
-
-    Parameters
-    ----------
-    folder : path or None
-        None keeps nothing.
-    """
+    """The offer, the standing calls, the calls of this round; nothing without a folder."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

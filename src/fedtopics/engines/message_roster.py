@@ -59,15 +59,7 @@ class MessageMember:
 
 
 class Roster:
-    """Offer the study to whoever can be reached, and keep who joined.
-
-    Parameters
-    ----------
-    proposal : Proposal
-    names : iterable of str
-        The clients.
-    carrier : Carrier
-    """
+    """Offer the study to whoever can be reached, and keep who joined."""
 
     def __init__(self, proposal: Proposal, names: Iterable[str], carrier: Carrier) -> None:
         self.members = {name: MessageMember(name) for name in sorted(names)}

@@ -23,18 +23,10 @@ GOODBYE = 5.0  # seconds for the clients to read why the study failed
 
 
 class MessageServer:
-    """Call clients by messages; an engine's `Connections`.
+    """Call clients by messages of at most `largest` bytes; an engine's `Connections`.
 
-    Parameters
-    ----------
-    proposal : Proposal
-    names : iterable of str
-        The clients.
-    carrier : Carrier
-        It vouches for its addresses; the name of an address is what its answer to an offer says,
-        and does not change while it can be reached.
-    largest : int
-        Most bytes of a message.
+    The carrier vouches for its addresses; the name of an address is what its answer to an offer
+    says, and does not change while it can be reached.
     """
 
     def __init__(

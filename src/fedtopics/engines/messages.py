@@ -35,13 +35,7 @@ def to_message(frame: wire.Frame, packed: Packed | None = None) -> bytes:
 
 
 def from_message(message: bytes) -> tuple[wire.Frame, memoryview]:
-    """Read a frame and its body.
-
-    Raises
-    ------
-    FederationError
-        If the bytes are not what `to_message` makes.
-    """
+    """Read a frame and its body; a `FederationError` if the message is damaged."""
     raw = memoryview(message)
     end = LENGTH + int.from_bytes(raw[:LENGTH], "little")
     try:

@@ -19,6 +19,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
 from fedtopics.errors import FederationError
+from fedtopics.files import write_durably
 
 IDLE = 300.0  # seconds without a message, after which it ends
 LOOK = 0.05  # seconds between two attempts to reach it
@@ -26,20 +27,10 @@ _NOTE = "resident_process.json"
 
 
 def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
-    """Ask the resident process of a folder; start it if there is none.
+    """Ask the resident process of a folder, which has its port and a key for this user alone.
 
-    Parameters
-    ----------
-    folder : path
-        Where it writes its port and a key, which only this user can read.
-    message : bytes
-    command : sequence of str
-        What starts it; it has to call `answer_messages`.
-
-    Raises
-    ------
-    FederationError
-        If it ends without an answer.
+    If there is none, `command` starts it, which has to call `answer_messages`. A `FederationError`
+    if it ends without an answer.
     """
     connection = _connect(folder)
     if connection is None:
@@ -60,17 +51,7 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
 def answer_messages(
     folder: Path, answer: Callable[[bytes], bytes], close: Callable[[], None], idle: float = IDLE
 ) -> None:
-    """Be the resident process: answer until nobody asks for so long.
-
-    Parameters
-    ----------
-    folder : path
-    answer : function
-    close : function
-        Called before the process ends.
-    idle : float
-        Seconds.
-    """
+    """Be the resident process: answer until nobody asks for `idle` seconds, then `close`."""
     key = secrets.token_bytes(32)
     note = folder / _NOTE
 
@@ -80,7 +61,8 @@ def answer_messages(
         os._exit(0)
 
     with Listener(("127.0.0.1", 0), authkey=key) as listener:
-        _write(note, {"port": listener.address[1], "process": os.getpid(), "key": key.hex()})
+        content = {"port": listener.address[1], "process": os.getpid(), "key": key.hex()}
+        write_durably(note, json.dumps(content).encode(), private=True)
         while True:
             timer = threading.Timer(idle, end)
             timer.daemon = True
@@ -102,11 +84,3 @@ def _connect(folder: Path) -> Connection | None:
         return Client(("127.0.0.1", note["port"]), authkey=bytes.fromhex(note["key"]))
     except (OSError, EOFError, AuthenticationError, ValueError, KeyError):
         return None
-
-
-def _write(path: Path, content: dict[str, int | str]) -> None:
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(content, file)
-    part.replace(path)

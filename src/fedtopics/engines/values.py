@@ -63,13 +63,7 @@ class Packed:
 
 
 def pack(value: Any) -> Packed:
-    """Turn plain data into bytes; arrays are not copied.
-
-    Raises
-    ------
-    TypeError
-        If a part of it is not plain data.
-    """
+    """Turn plain data into bytes; arrays are not copied. A `TypeError` if it is not plain."""
     arrays: list[NDArray[Any]] = []
     structure = _structure(value, arrays).SerializeToString()
     pieces: list[Piece] = [structure, _padding(len(structure))]
@@ -84,13 +78,7 @@ def plain_value(value: Any) -> wire.Value:
 
 
 def from_value(value: wire.Value) -> Any:
-    """Turn such a value into plain data.
-
-    Raises
-    ------
-    FederationError
-        If it is not what `plain_value` makes.
-    """
+    """Turn such a value into plain data; a `FederationError` if it is damaged."""
     try:
         return _Reader(memoryview(b""), 0).value(value)
     except _DAMAGES:
@@ -100,17 +88,8 @@ def from_value(value: wire.Value) -> Any:
 def unpack(body: wire.Body, buffer: memoryview, largest: int = 1 << 31) -> Any:
     """Turn bytes into plain data; arrays are views of the buffer, which is `aligned`.
 
-    Parameters
-    ----------
-    body, buffer
-        What was announced and what came.
-    largest : int
-        Most bytes of all arrays together, those of their zero rows included.
-
-    Raises
-    ------
-    FederationError
-        If the bytes are not what `pack` makes.
+    All arrays together, with their zero rows, have at most `largest` bytes. A `FederationError` if
+    the bytes are not what `pack` makes.
     """
     try:
         structure = wire.Value.FromString(bytes(buffer[: body.structure]))

@@ -52,21 +52,9 @@ class _PreparedAnswer:
 
 
 class Client:
-    """Take part in a study.
+    """Take part in the study of the server at an address, HOST:PORT.
 
-    Parameters
-    ----------
-    address : str
-        HOST:PORT of the server.
-    credentials : grpc channel credentials, or None
-        None speaks without TLS.
-    name : str
-        Name claimed without TLS.
-    versions : tuple of str and mapping of method to version
-        Of fedtopics, and of the methods it has.
-    participant : Participant
-    notify : function (kind, **fields)
-        Called with each event.
+    Without credentials it speaks without TLS, and the `name` is claimed.
     """
 
     def __init__(
@@ -92,12 +80,8 @@ class Client:
     def run(self) -> None:
         """Take part until the model has come.
 
-        Raises
-        ------
-        FederationError
-            If the server refuses, or cannot be reached for a reason that waiting does not mend.
-        PolicyError, InputError
-            If the client declines, or a call cannot be answered.
+        A `FederationError` if the server refuses, or cannot be reached for a reason that waiting
+        does not mend; other errors if the client declines, or a call cannot be answered.
         """
         asyncio.run(self.take_part())
 
@@ -271,12 +255,9 @@ def look(
     name: str,
     versions: Versions,
 ) -> Proposal:
-    """Ask what a server proposes, without joining; see `Client` for the parameters.
+    """Ask what a server proposes, without joining; see `Client` for the arguments.
 
-    Raises
-    ------
-    FederationError
-        If it refuses or does not answer.
+    A `FederationError` if it refuses or does not answer.
     """
     hello = _hello(name, versions, look=True)
 

@@ -43,13 +43,9 @@ class DisconnectedError(Exception):
 
 
 class Stream:
-    """One end of a stream: whole messages out, frames in, bytes counted.
+    """One end of a stream of bytes: whole messages out, frames in, bytes counted.
 
-    Parameters
-    ----------
-    read, write : coroutine functions of a gRPC stream of bytes
-    echo : bool
-        Answer heartbeats, so that both directions carry something.
+    With `echo` it answers heartbeats, so that both directions carry something.
     """
 
     def __init__(
@@ -79,12 +75,7 @@ class Stream:
     async def next(self) -> wire.Frame:
         """Wait for a frame that is no heartbeat.
 
-        Raises
-        ------
-        DisconnectedError
-            If the other side is gone.
-        FederationError
-            If it sent what is no frame.
+        A `DisconnectedError` if the other side is gone, a `FederationError` if it sent no frame.
         """
         while True:
             frame = _frame(await self._next_raw())

@@ -26,16 +26,7 @@ IN_FLIGHT = 24 << 20  # bytes of replies that were received and not yet added up
 
 
 class Roster:
-    """Send calls to members, take their replies.
-
-    Parameters
-    ----------
-    members : mapping of client name to member
-    fingerprint : str
-        Of the study.
-    largest : int
-        Most bytes of a reply.
-    """
+    """Send calls to members, take their replies of at most `largest` bytes."""
 
     def __init__(self, members: Mapping[str, GrpcMember], fingerprint: str, largest: int) -> None:
         self.inbox: SimpleQueue[Event] = SimpleQueue()
@@ -71,14 +62,9 @@ class Roster:
                 self._fail(member, reason)
 
     async def attend(self, member: GrpcMember, stream: Stream, process: bytes) -> None:
-        """Serve a member's stream until it breaks.
+        """Serve a member's stream until it breaks: a `DisconnectedError`.
 
-        Raises
-        ------
-        DisconnectedError
-            When it breaks.
-        FederationError
-            If the client sends what it may not.
+        A `FederationError` if the client sends what it may not.
         """
         if member.stream is not None:
             self._leave(member, member.stream)

@@ -40,17 +40,8 @@ KEPT_MEMORY = {-3: 8 << 20, -1: 32 << 20}
 class Server:
     """Listen for the clients of one study; an engine's `Connections`.
 
-    Parameters
-    ----------
-    proposal : Proposal
-    names : iterable of str
-        The clients.
-    address : str
-        HOST:PORT to listen on; port 0 takes a free one.
-    credentials : grpc server credentials, or None
-        None speaks without TLS and believes the name a client gives: for one machine only.
-    largest : int
-        Most bytes of a message.
+    The address is HOST:PORT; port 0 takes a free one. Without credentials it speaks without TLS and
+    believes the name a client says: for one machine only. Messages have at most `largest` bytes.
     """
 
     def __init__(
@@ -74,13 +65,7 @@ class Server:
         self._grpc: Any = None
 
     def start(self) -> int:
-        """Listen; return the port.
-
-        Raises
-        ------
-        FederationError
-            If the address cannot be listened on.
-        """
+        """Listen; return the port. A `FederationError` if the address cannot be listened on."""
         _return_freed_memory()
         self._loop.start()
         return self._loop.result(self._listen())
