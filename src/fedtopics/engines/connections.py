@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fedtopics.engines import wire_pb2 as wire
@@ -50,24 +51,56 @@ FAILURES = {
 }
 
 
-class Member(Protocol):
+@dataclass(frozen=True)
+class Call:
+    """A call, ready to be sent to any number of clients."""
+
+    id: int
+    function: str
+    frame: wire.Frame
+    pieces: list[bytes] = field(repr=False)  # the body in chunks, or the frame and all of it
+    bounded: bool = False  # whether replies may wait for room in memory
+
+
+@dataclass
+class Member(ABC):
     """A client of the study, here or not."""
+
+    name: str
+    answered: set[int] = field(default_factory=set)  # ids of standing calls
+    ready: bool = False  # has answered all standing calls
+    call: Call | None = None  # not answered yet
+    late: int | None = None  # id of a call whose reply is still to come, and counts for nothing
+    excluded: str = ""  # why it was sent away for good
+
+    @property
+    @abstractmethod
+    def connected(self) -> bool:
+        """Whether it can be reached."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> tuple[int, int]:
+        """Bytes sent to it and received from it."""
 
     @property
     def available(self) -> bool:
         """Whether it can be called."""
+        idle = self.call is None and self.late is None
+        return self.connected and self.ready and idle and not self.excluded
 
     @property
     def state(self) -> str:
         """What a person would say of it."""
-
-    @property
-    def excluded(self) -> str:
-        """Why it was sent away for good, or nothing."""
-
-    @property
-    def bytes(self) -> tuple[int, int]:
-        """Bytes sent to it and received from it."""
+        if self.excluded:
+            return f"excluded: {self.excluded}"
+        if not self.connected:
+            return "not connected"
+        if not self.ready:
+            return "starting"
+        if self.late is not None:
+            return "still busy with an earlier call"
+        return "working" if self.call is not None else "ready"
 
 
 class Inbox(Protocol):

@@ -12,10 +12,11 @@ from queue import Empty
 from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import FAILURES, CallFailed, Event, ReplyArrived
+from fedtopics.engines.connections import FAILURES, Call, Event, ReplyArrived
 from fedtopics.engines.handshake import Proposal
-from fedtopics.engines.message_roster import LOOK, MessageMember, Roster
+from fedtopics.engines.message_roster import LOOK, MessageMember, MessageRoster
 from fedtopics.engines.messages import Carrier, from_message, to_message
+from fedtopics.engines.roster import call_frame
 from fedtopics.engines.values import body_size, pack
 from fedtopics.errors import FederationError
 
@@ -35,7 +36,7 @@ class MessageServer:
         self.largest = largest
         self._carrier = carrier
         self._fingerprint = proposal.fingerprint
-        self._roster = Roster(proposal, names, carrier)
+        self._roster = MessageRoster(proposal, names, carrier)
         self._last_id = 0
 
     @property
@@ -50,15 +51,15 @@ class MessageServer:
 
     def get(self, *, timeout: float) -> Event:
         """Take the next event; raise `Empty` if nothing happens for so many seconds."""
-        events = self._roster.events
+        inbox = self._roster.inbox
         ends = time.monotonic() + timeout
-        while not events:
+        while inbox.empty():
             self._roster.look()
             left = max(0.0, ends - time.monotonic())
             self._receive(min(left, LOOK))
-            if not events and time.monotonic() >= ends:
+            if inbox.empty() and time.monotonic() >= ends:
                 raise Empty
-        return events.popleft()
+        return inbox.get()
 
     def post(
         self,
@@ -72,33 +73,16 @@ class MessageServer:
         """Call a function of some members; return the call's id."""
         self._last_id += 1
         packed = pack(payload)
-        call = wire.Call(
-            id=self._last_id,
-            round=int(payload.get("round", 0)),
-            attempt=attempt,
-            function=function,
-            body=packed.header,
-            standing=standing,
-        )
-        message = to_message(wire.Frame(call=call), packed)
-        if standing:
-            self._roster.standing[function] = (call.id, message)
-        for name in names:
-            member = self.members[name]
-            if member.available:
-                member.call = call.id
-                self._roster.send(member, message)
-            else:
-                self._roster.events.append(CallFailed(name, call.id, member.state, bad=False))
-        for member in self.members.values() if standing else ():
-            if member.call != call.id:
-                self._roster.catch_up(member)
+        frame = call_frame(self._last_id, function, payload, attempt, packed)
+        frame.call.standing = standing
+        call = Call(self._last_id, function, frame, [to_message(frame, packed)])
+        self._roster.dispatch(call, names, standing)
         return call.id
 
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call."""
         for member in self.members.values():
-            if member.call == call:
+            if member.call is not None and member.call.id == call:
                 member.late = call
                 self._roster.fail(member, reason)
 
@@ -117,7 +101,7 @@ class MessageServer:
         message = to_message(wire.Frame(result=wire.Result(body=packed.header)), packed)
         there = [m for m in self.members.values() if m.address and not m.excluded]
         for member in there:
-            self._roster.send(member, message)
+            self._roster.send_message(member, message)
         ends = time.monotonic() + patience
         while any(m.address and not m.has_model for m in there) and time.monotonic() < ends:
             self._roster.look()
@@ -176,9 +160,9 @@ class MessageServer:
         reason = FAILURES.get(failure.kind, "it failed")
         if failure.leaves:
             self._roster.decline(member.name, member, reason)
-        elif failure.id == member.call:
+        elif member.call is not None and failure.id == member.call.id:
             self._roster.fail(member, reason, bad=True)
-        if self._is_standing(failure.id) and member.address:
+        if self._roster.standing_call(failure.id) and member.address:
             # Without the standing calls it is of no use: it gets the offer again, not the call.
             self._roster.offer_again(member.address)
             self._roster.leave(member)
@@ -187,9 +171,9 @@ class MessageServer:
         """Pass on the reply to the call that a member was asked, or drop a late one."""
         if reply.id == member.late:
             member.late = None
-        if self._is_standing(reply.id):
+        if self._roster.standing_call(reply.id):
             member.answered.add(reply.id)
-        if reply.id != member.call:
+        if member.call is None or reply.id != member.call.id:
             return
         size = body_size(reply.body)
         if size > self.largest:
@@ -200,7 +184,4 @@ class MessageServer:
         else:
             member.call = None
             arrived = ReplyArrived(member.name, reply.id, reply.body, buffer, reply.seconds)
-            self._roster.events.append(arrived)
-
-    def _is_standing(self, call: int) -> bool:
-        return any(call == standing for standing, _ in self._roster.standing.values())
+            self._roster.inbox.put(arrived)

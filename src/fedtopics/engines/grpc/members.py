@@ -1,80 +1,28 @@
-"""The clients of a study as the server sees them, the calls to them, the memory of replies."""
+"""A client at the other end of a stream, and the memory of replies."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.connections import Member
 from fedtopics.engines.grpc.frames import Stream
-from fedtopics.engines.values import Packed
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call, ready to be sent to any number of clients."""
-
-    id: int
-    function: str
-    round: int
-    attempt: int
-    packed: Packed
-    chunks: list[bytes] = field(repr=False)
-    bounded: bool = False  # whether replies may wait for room in memory
-
-    @cached_property
-    def frame(self) -> wire.Frame:
-        """The frame before the chunks."""
-        call = wire.Call(
-            id=self.id,
-            round=self.round,
-            attempt=self.attempt,
-            function=self.function,
-            body=self.packed.header,
-        )
-        return wire.Frame(call=call)
 
 
 @dataclass
-class GrpcMember:
-    """A client of the study, here or not."""
+class GrpcMember(Member):
+    """A client of the study, and the stream that it has opened."""
 
-    name: str
     stream: Stream | None = None
     process: bytes = b""
-    answered: set[int] = field(default_factory=set)  # ids of standing calls
-    ready: bool = False  # has answered all standing calls
-    call: Call | None = None  # not answered yet
     waits_for_memory: bool = False  # its reply has come, and the server has no room for it yet
-    late: int | None = None  # id of a call whose reply is still to come, and counts for nothing
-    excluded: str = ""
     received_model: asyncio.Event = field(default_factory=asyncio.Event)
     earlier_bytes: tuple[int, int] = (0, 0)  # sent, received on earlier streams
 
     @property
-    def available(self) -> bool:
-        """Whether it can be called."""
-        return (
-            self.stream is not None
-            and self.ready
-            and self.call is None
-            and self.late is None
-            and not self.excluded
-        )
-
-    @property
-    def state(self) -> str:
-        """What a person would say of it."""
-        if self.excluded:
-            return f"excluded: {self.excluded}"
-        if self.stream is None:
-            return "not connected"
-        if not self.ready:
-            return "starting"
-        if self.late is not None:
-            return "still busy with an earlier call"
-        return "working" if self.call is not None else "ready"
+    def connected(self) -> bool:
+        """Whether it has a stream."""
+        return self.stream is not None
 
     @property
     def bytes(self) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.connections import Call
 from fedtopics.engines.grpc.admission import Admission, refuse
 from fedtopics.engines.grpc.frames import (
     OPTIONS,
@@ -25,9 +26,10 @@ from fedtopics.engines.grpc.frames import (
     chunks,
 )
 from fedtopics.engines.grpc.loop_thread import LoopThread
-from fedtopics.engines.grpc.members import Call, GrpcMember
-from fedtopics.engines.grpc.roster import Roster
+from fedtopics.engines.grpc.members import GrpcMember
+from fedtopics.engines.grpc.roster import GrpcRoster
 from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.roster import call_frame
 from fedtopics.engines.values import Packed, pack
 from fedtopics.errors import FederationError
 
@@ -54,7 +56,7 @@ class Server:
     ) -> None:
         self.members = {name: GrpcMember(name) for name in sorted(names)}
         self.largest = largest
-        self._roster = Roster(self.members, proposal.fingerprint, largest)
+        self._roster = GrpcRoster(self.members, proposal.fingerprint, largest)
         self.inbox = self._roster.inbox
         self._chunk = chunk_size(len(self.members))
         self._admission = Admission(proposal, self.members, self._chunk, self.inbox.put)
@@ -91,9 +93,8 @@ class Server:
         """
         self._last_id += 1
         packed = pack(payload)
-        round_ = int(payload.get("round", 0))
-        cut = chunks(packed, self._chunk)
-        call = Call(self._last_id, function, round_, attempt, packed, cut, bounded)
+        frame = call_frame(self._last_id, function, payload, attempt, packed)
+        call = Call(self._last_id, function, frame, chunks(packed, self._chunk), bounded)
         self._loop.call(self._roster.dispatch, call, list(names), standing)
         return call.id
 
