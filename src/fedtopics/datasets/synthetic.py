@@ -22,17 +22,10 @@ FOREIGN = 1e-5  # alpha of other clients' own topics, as in the authors' configu
 
 @dataclass(frozen=True)
 class SyntheticDocuments:
-    """Documents and the topics they were drawn from.
+    """Documents and the topics they were drawn from."""
 
-    Parameters
-    ----------
-    counts : int32 CSR array of shape (n_documents, n_words)
-    theta : float64 array of shape (n_documents, n_topics)
-    words : tuple of str, length n_words
-    """
-
-    counts: sparse.csr_array
-    theta: NDArray[np.float64]
+    counts: sparse.csr_array  # int32 (n_documents, n_words)
+    theta: NDArray[np.float64]  # (n_documents, n_topics)
     words: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -51,21 +44,14 @@ class SyntheticDocuments:
 class SyntheticClients:
     """What `synthetic_lda` draws.
 
-    Parameters
-    ----------
-    words : tuple of str, length n_words
-    beta : float64 array of shape (n_topics, n_words)
-        The true topics: first those that all clients share, then each client's own.
-    training, validation : mapping of client name to SyntheticDocuments
-    topics : mapping of client name to int64 array
-        Rows of beta that the client's documents are drawn from.
+    The true topics in beta are first those that all clients share, then each client's own.
     """
 
     words: tuple[str, ...]
-    beta: NDArray[np.float64]
+    beta: NDArray[np.float64]  # (n_topics, n_words)
     training: dict[str, SyntheticDocuments]
     validation: dict[str, SyntheticDocuments]
-    topics: dict[str, NDArray[np.int64]]
+    topics: dict[str, NDArray[np.int64]]  # rows of beta, those of its documents
 
 
 def synthetic_lda(

@@ -37,15 +37,7 @@ class Attempt:
 
 
 class Attendance:
-    """Begin attempts with the clients that are there.
-
-    Parameters
-    ----------
-    connections : Connections
-    rules : Rules
-    notify : function (kind, **fields)
-        Called with each event.
-    """
+    """Begin attempts with the clients that are there; `notify` gets each event."""
 
     def __init__(self, connections: Connections, rules: Rules, notify: Notify) -> None:
         self._connections = connections

@@ -57,15 +57,7 @@ class Answer:
 
 
 class CallHandler:
-    """Execute the calls of one study.
-
-    Parameters
-    ----------
-    participant : Participant
-    versions : (str, mapping of method to version)
-    notify : function (kind, **fields)
-        Called with each event.
-    """
+    """Execute the calls of one study; `notify` gets each event."""
 
     def __init__(self, participant: Participant, versions: Versions, notify: Notify) -> None:
         self._participant = participant

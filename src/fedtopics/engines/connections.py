@@ -72,6 +72,7 @@ class Member(ABC):
     call: Call | None = None  # not answered yet
     late: int | None = None  # id of a call whose reply is still to come, and counts for nothing
     excluded: str = ""  # why it was sent away for good
+    waits_for_memory: bool = False  # its reply has come, and the server has no room for it yet
 
     @property
     @abstractmethod
@@ -82,6 +83,10 @@ class Member(ABC):
     @abstractmethod
     def bytes(self) -> tuple[int, int]:
         """Bytes sent to it and received from it."""
+
+    def has(self, call: int) -> bool:
+        """Whether it was asked this call, and has not answered."""
+        return self.call is not None and self.call.id == call
 
     @property
     def available(self) -> bool:

@@ -81,10 +81,7 @@ class MessageServer:
 
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call."""
-        for member in self.members.values():
-            if member.call is not None and member.call.id == call:
-                member.late = call
-                self._roster.fail(member, reason)
+        self._roster.give_up(call, reason, everyone)
 
     def release(self, size: int, next_name: str) -> None:
         """Do nothing: the engine has its messages in memory in any case."""
@@ -160,7 +157,7 @@ class MessageServer:
         reason = FAILURES.get(failure.kind, "it failed")
         if failure.leaves:
             self._roster.decline(member.name, member, reason)
-        elif member.call is not None and failure.id == member.call.id:
+        elif member.has(failure.id):
             self._roster.fail(member, reason, bad=True)
         if self._roster.standing_call(failure.id) and member.address:
             # Without the standing calls it is of no use: it gets the offer again, not the call.
@@ -173,7 +170,7 @@ class MessageServer:
             member.late = None
         if self._roster.standing_call(reply.id):
             member.answered.add(reply.id)
-        if member.call is None or reply.id != member.call.id:
+        if not member.has(reply.id):
             return
         size = body_size(reply.body)
         if size > self.largest:

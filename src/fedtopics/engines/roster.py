@@ -69,6 +69,13 @@ class Roster(ABC, Generic[M]):
             self.inbox.put(CallFailed(member.name, member.call.id, reason, bad))
             member.call = None
 
+    def give_up(self, call: int, reason: str, everyone: bool) -> None:
+        """Wait no longer for the replies to a call; or for those alone that have not come."""
+        for member in self.members.values():
+            if member.has(call) and (everyone or not member.waits_for_memory):
+                member.late = call
+                self.fail(member, reason)
+
     def standing_call(self, number: int) -> Call | None:
         """Return the standing call of a number, or None."""
         return next((call for call in self._standing.values() if call.id == number), None)

@@ -11,7 +11,6 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -43,14 +42,6 @@ GOODBYE = 2.0  # seconds for the server to read the last message
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
 
 
-@dataclass(frozen=True)
-class _PreparedAnswer:
-    """An answer, cut into chunks."""
-
-    answer: Answer
-    chunks: list[bytes]
-
-
 class Client:
     """Take part in the study of the server at an address, HOST:PORT.
 
@@ -75,7 +66,7 @@ class Client:
         self._handler = CallHandler(participant, versions, notify)
         self._chunk = CHUNK
         self._key: tuple[bytes, int] = (b"", 0)
-        self._answer: asyncio.Future[_PreparedAnswer] | None = None
+        self._answer: asyncio.Future[tuple[Answer, list[bytes]]] | None = None
 
     def run(self) -> None:
         """Take part until the model has come.
@@ -189,15 +180,14 @@ class Client:
             self._key = run, call.id
             loop = asyncio.get_running_loop()
             self._answer = loop.run_in_executor(self._worker, self._prepare, call, buffer)
-        prepared = await asyncio.shield(self._answer)
-        await stream.send(prepared.answer.frame, prepared.chunks)
-        if prepared.answer.error is not None:
-            raise prepared.answer.error
+        answer, pieces = await asyncio.shield(self._answer)
+        await stream.send(answer.frame, pieces)
+        if answer.error is not None:
+            raise answer.error
 
-    def _prepare(self, call: wire.Call, buffer: memoryview) -> _PreparedAnswer:
+    def _prepare(self, call: wire.Call, buffer: memoryview) -> tuple[Answer, list[bytes]]:
         answer = self._handler.handle(call, buffer)
-        packed = answer.packed
-        return _PreparedAnswer(answer, [] if packed is None else chunks(packed, self._chunk))
+        return answer, [] if answer.packed is None else chunks(answer.packed, self._chunk)
 
 
 class _AgainError(FederationError):

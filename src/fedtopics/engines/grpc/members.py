@@ -15,7 +15,6 @@ class GrpcMember(Member):
 
     stream: Stream | None = None
     process: bytes = b""
-    waits_for_memory: bool = False  # its reply has come, and the server has no room for it yet
     received_model: asyncio.Event = field(default_factory=asyncio.Event)
     earlier_bytes: tuple[int, int] = (0, 0)  # sent, received on earlier streams
 

@@ -39,14 +39,6 @@ class GrpcRoster(Roster[GrpcMember]):
             if member.stream is not None:
                 await member.stream.send(call.frame, call.pieces)
 
-    def give_up(self, call: int, reason: str, everyone: bool) -> None:
-        """Wait no longer for the replies to a call; or for those alone that have not come."""
-        for member in self.members.values():
-            asked = member.call is not None and member.call.id == call
-            if asked and (everyone or not member.waits_for_memory):
-                member.late = call
-                self.fail(member, reason)
-
     async def attend(self, member: GrpcMember, stream: Stream, process: bytes) -> None:
         """Serve a member's stream until it breaks: a `DisconnectedError`.
 
@@ -103,7 +95,7 @@ class GrpcRoster(Roster[GrpcMember]):
         reason = FAILURES.get(failure.kind, "it failed")
         if failure.leaves:
             self.inbox.put(StatusChange("declined", member.name, reason))
-        if member.call is not None and failure.id == member.call.id:
+        if member.has(failure.id):
             self.fail(member, reason, bad=not failure.leaves)
         elif failure.id == member.late:
             member.late = None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -25,7 +26,6 @@ from fedtopics.engines.grpc.frames import (
     chunk_size,
     chunks,
 )
-from fedtopics.engines.grpc.loop_thread import LoopThread
 from fedtopics.engines.grpc.members import GrpcMember
 from fedtopics.engines.grpc.roster import GrpcRoster
 from fedtopics.engines.handshake import Proposal
@@ -33,6 +33,7 @@ from fedtopics.engines.roster import call_frame
 from fedtopics.engines.values import Packed, pack
 from fedtopics.errors import FederationError
 
+T = TypeVar("T")
 HANDSHAKE = 30.0  # seconds for a client's first frame
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
 # M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
@@ -63,20 +64,22 @@ class Server:
         self._address = address
         self._credentials = credentials
         self._last_id = 0
-        self._loop = LoopThread()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._grpc: Any = None
 
     def start(self) -> int:
         """Listen; return the port. A `FederationError` if the address cannot be listened on."""
         _return_freed_memory()
-        self._loop.start()
-        return self._loop.result(self._listen())
+        self._thread.start()
+        return self._result(self._listen())
 
     def stop(self, reason: str = "", again: bool = False) -> None:
         """Say goodbye to all clients, with a reason if the study failed, and stop listening."""
-        if self._loop.running:
-            self._loop.result(self._close(reason, again))
-            self._loop.stop()
+        if self._thread.is_alive():
+            self._result(self._close(reason, again))
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
 
     def post(
         self,
@@ -95,27 +98,31 @@ class Server:
         packed = pack(payload)
         frame = call_frame(self._last_id, function, payload, attempt, packed)
         call = Call(self._last_id, function, frame, chunks(packed, self._chunk), bounded)
-        self._loop.call(self._roster.dispatch, call, list(names), standing)
+        self._loop.call_soon_threadsafe(self._roster.dispatch, call, list(names), standing)
         return call.id
 
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call; or for those alone that have not come."""
-        self._loop.call(self._roster.give_up, call, reason, everyone)
+        self._loop.call_soon_threadsafe(self._roster.give_up, call, reason, everyone)
 
     def release(self, size: int, next_name: str) -> None:
         """Free the memory of replies that were added up; say whose reply is next."""
-        self._loop.begin(self._roster.budget.give(size, next_name))
+        asyncio.run_coroutine_threadsafe(self._roster.budget.give(size, next_name), self._loop)
 
     def exclude(self, name: str, reason: str) -> None:
         """Send a client away for good."""
         member = self.members[name]
         member.excluded = reason
         if (stream := member.stream) is not None:
-            self._loop.result(refuse(stream, f"The server has excluded this client: {reason}."))
+            self._result(refuse(stream, f"The server has excluded this client: {reason}."))
 
     def send_model(self, files: Mapping[str, Any], patience: float) -> list[str]:
         """Send the final model to all clients that are there; return who has it."""
-        return self._loop.result(self._send_model(pack(files), patience))
+        return self._result(self._send_model(pack(files), patience))
+
+    def _result(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop's thread; wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     # In the loop's thread.
 
