@@ -25,14 +25,7 @@ from fedtopics.engines.call_handler import (
     Versions,
     proposed,
 )
-from fedtopics.engines.grpc.frames import (
-    CHUNK,
-    OPTIONS,
-    SERVICE,
-    DisconnectedError,
-    Stream,
-    chunks,
-)
+from fedtopics.engines.grpc.frames import CHUNK, OPTIONS, SERVICE, DisconnectedError, Stream, chunks
 from fedtopics.engines.handshake import WIRE_VERSION, Proposal
 from fedtopics.engines.values import body_size, unpack
 from fedtopics.errors import FederationError, FedTopicsError
@@ -240,10 +233,7 @@ def refused(frame: wire.Frame) -> None:
 
 
 def look(
-    address: str,
-    credentials: grpc.ChannelCredentials | None,
-    name: str,
-    versions: Versions,
+    address: str, credentials: grpc.ChannelCredentials | None, name: str, versions: Versions
 ) -> Proposal:
     """Ask what a server proposes, without joining; see `Client` for the arguments.
 
