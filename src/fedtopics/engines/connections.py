@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.values import Packed, pack
 
 
 @dataclass(frozen=True)
@@ -115,20 +116,13 @@ class Inbox(Protocol):
         """Take the next; raise `queue.Empty` if nothing happens for so many seconds."""
 
 
-class Connections(Protocol):
+class Connections(ABC):
     """The server's end of an engine: who is there, what each was asked, what came back."""
 
-    @property
-    def members(self) -> Mapping[str, Member]:
-        """The study's clients by name, sorted."""
-
-    @property
-    def inbox(self) -> Inbox:
-        """Replies, failures, and who comes and goes."""
-
-    @property
-    def largest(self) -> int:
-        """Most bytes of a reply."""
+    members: Mapping[str, Member]  # the study's clients by name, sorted
+    inbox: Inbox  # replies, failures, and who comes and goes
+    largest: int  # most bytes of a reply
+    _last_id = 0
 
     def post(
         self,
@@ -144,18 +138,35 @@ class Connections(Protocol):
         A standing call is repeated to every client that restarts later; replies to a bounded
         one may wait for `release`.
         """
+        self._last_id += 1
+        packed, round_ = pack(payload), int(payload.get("round", 0))
+        call = wire.Call(
+            id=self._last_id, round=round_, attempt=attempt, function=function, body=packed.header
+        )
+        self._send(call, packed, list(names), bounded, standing)
+        return self._last_id
 
+    @abstractmethod
+    def _send(
+        self, call: wire.Call, packed: Packed, names: list[str], bounded: bool, standing: bool
+    ) -> None: ...
+
+    @abstractmethod
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call; or for those alone that have not come."""
 
+    @abstractmethod
     def release(self, size: int, next_name: str) -> None:
         """Free the memory of replies that were added up; say whose reply is next."""
 
+    @abstractmethod
     def exclude(self, name: str, reason: str) -> None:
         """Send a client away for good."""
 
+    @abstractmethod
     def send_model(self, files: Mapping[str, Any], patience: float) -> list[str]:
         """Send the final model to all clients that are there; return who has it."""
 
+    @abstractmethod
     def stop(self, reason: str = "", again: bool = False) -> None:
         """Say goodbye to all clients, with a reason if the study failed."""

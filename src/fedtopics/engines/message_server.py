@@ -12,23 +12,24 @@ from queue import Empty
 from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import FAILURES, Call, Event, ReplyArrived
+from fedtopics.engines.connections import FAILURES, Call, Connections, Event, ReplyArrived
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.message_roster import LOOK, MessageMember, MessageRoster
 from fedtopics.engines.messages import Carrier, from_message, to_message
-from fedtopics.engines.roster import call_frame
-from fedtopics.engines.values import body_size, pack
+from fedtopics.engines.values import Packed, body_size, pack
 from fedtopics.errors import FederationError
 
 GOODBYE = 5.0  # seconds for the clients to read why the study failed
 
 
-class MessageServer:
+class MessageServer(Connections):
     """Call clients by messages of at most `largest` bytes; an engine's `Connections`.
 
     The carrier vouches for its addresses; the name of an address is what its answer to an offer
     says, and does not change while it can be reached.
     """
+
+    members: Mapping[str, MessageMember]
 
     def __init__(
         self, proposal: Proposal, names: Iterable[str], carrier: Carrier, largest: int = 1 << 30
@@ -37,17 +38,7 @@ class MessageServer:
         self._carrier = carrier
         self._fingerprint = proposal.fingerprint
         self._roster = MessageRoster(proposal, names, carrier)
-        self._last_id = 0
-
-    @property
-    def members(self) -> Mapping[str, MessageMember]:
-        """The study's clients by name, sorted."""
-        return self._roster.members
-
-    @property
-    def inbox(self) -> MessageServer:
-        """Itself: see `get`."""
-        return self
+        self.members, self.inbox = self._roster.members, self
 
     def get(self, *, timeout: float) -> Event:
         """Take the next event; raise `Empty` if nothing happens for so many seconds."""
@@ -61,23 +52,13 @@ class MessageServer:
                 raise Empty
         return inbox.get()
 
-    def post(
-        self,
-        function: str,
-        payload: Mapping[str, Any],
-        names: Iterable[str],
-        attempt: int = 1,
-        bounded: bool = False,
-        standing: bool = False,
-    ) -> int:
-        """Call a function of some members; return the call's id."""
-        self._last_id += 1
-        packed = pack(payload)
-        frame = call_frame(self._last_id, function, payload, attempt, packed)
-        frame.call.standing = standing
-        call = Call(self._last_id, function, frame, [to_message(frame, packed)])
-        self._roster.dispatch(call, names, standing)
-        return call.id
+    def _send(
+        self, call: wire.Call, packed: Packed, names: list[str], bounded: bool, standing: bool
+    ) -> None:
+        call.standing = standing
+        frame = wire.Frame(call=call)
+        ready = Call(call.id, call.function, frame, [to_message(frame, packed)])
+        self._roster.dispatch(ready, names, standing)
 
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call."""

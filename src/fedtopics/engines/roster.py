@@ -5,23 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.connections import Call, CallFailed, Event, Member, StatusChange
-from fedtopics.engines.values import Packed
-
-
-def call_frame(
-    number: int, function: str, payload: Mapping[str, Any], attempt: int, packed: Packed
-) -> wire.Frame:
-    """Return the frame that announces a call's body."""
-    round_ = int(payload.get("round", 0))
-    call = wire.Call(
-        id=number, round=round_, attempt=attempt, function=function, body=packed.header
-    )
-    return wire.Frame(call=call)
-
 
 M = TypeVar("M", bound=Member)
 

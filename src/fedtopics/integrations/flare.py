@@ -64,7 +64,7 @@ class StudyServer(ServerPart):
         folder = context.workspace / FOLDER / self.run
         if self.out and context.simulated:
             folder = Path(self.out)
-        _clear(folder)
+        (folder / FAILURE).unlink(missing_ok=True)
         try:
             study = Study.read(context.config / STUDY_FILE)
             lead(study, carrier, folder, resume=self.resume, on_event=_log)
@@ -116,7 +116,7 @@ class StudySite(SitePart):
                 settings = site_settings(context)
                 if settings.out is not None:
                     folder = settings.out if context.simulated else settings.out / self.run
-                _clear(folder)
+                (folder / FAILURE).unlink(missing_ok=True)
                 self._client = self._join(context.site, settings, folder)
         except FedTopicsError as error:
             _fail(folder, str(error))
@@ -168,10 +168,6 @@ def _read(file: Path) -> dict[str, Any]:
     for key in {"data", "policy", "out"} & settings.keys():
         settings[key] = file.parent.resolve() / str(settings[key])
     return settings
-
-
-def _clear(folder: Path) -> None:
-    (folder / FAILURE).unlink(missing_ok=True)
 
 
 def _fail(folder: Path, sentence: str) -> None:

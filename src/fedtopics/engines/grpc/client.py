@@ -204,14 +204,9 @@ def _channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.
 
 def _hello(name: str, versions: Versions, look: bool = False) -> wire.Hello:
     product, methods = versions
-    return wire.Hello(
-        product=product,
-        wire=WIRE_VERSION,
-        methods=methods,
-        process=os.urandom(8),
-        name=name,
-        look=look,
-    )
+    hello = wire.Hello(product=product, wire=WIRE_VERSION, methods=methods, name=name, look=look)
+    hello.process = os.urandom(8)
+    return hello
 
 
 async def _offer(stream: Stream, hello: wire.Hello) -> wire.Offer:
@@ -227,9 +222,8 @@ async def _offer(stream: Stream, hello: wire.Hello) -> wire.Offer:
 def refused(frame: wire.Frame) -> None:
     """Raise what the server says when it refuses."""
     if frame.HasField("refusal"):
-        if frame.refusal.again:
-            raise _AgainError(f"The server says: {frame.refusal.reason}")
-        raise FederationError(f"The server says: {frame.refusal.reason}")
+        error = _AgainError if frame.refusal.again else FederationError
+        raise error(f"The server says: {frame.refusal.reason}")
 
 
 def look(

@@ -11,12 +11,13 @@ import ctypes
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import grpc
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import Call
+from fedtopics.engines.connections import Call, Connections, Event
 from fedtopics.engines.grpc.admission import Admission, refuse
 from fedtopics.engines.grpc.frames import (
     OPTIONS,
@@ -29,7 +30,6 @@ from fedtopics.engines.grpc.frames import (
 from fedtopics.engines.grpc.members import GrpcMember
 from fedtopics.engines.grpc.roster import GrpcRoster
 from fedtopics.engines.handshake import Proposal
-from fedtopics.engines.roster import call_frame
 from fedtopics.engines.values import Packed, pack
 from fedtopics.errors import FederationError
 
@@ -40,12 +40,15 @@ HANDSHAKE = 30.0  # seconds for a client's first frame
 KEPT_MEMORY = {-3: 8 << 20, -1: 32 << 20}
 
 
-class Server:
+class Server(Connections):
     """Listen for the clients of one study; an engine's `Connections`.
 
     The address is HOST:PORT; port 0 takes a free one. Without credentials it speaks without TLS and
     believes the name a client says: for one machine only. Messages have at most `largest` bytes.
     """
+
+    members: Mapping[str, GrpcMember]
+    inbox: SimpleQueue[Event]
 
     def __init__(
         self,
@@ -63,7 +66,6 @@ class Server:
         self._admission = Admission(proposal, self.members, self._chunk, self.inbox.put)
         self._address = address
         self._credentials = credentials
-        self._last_id = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._grpc: Any = None
@@ -81,25 +83,12 @@ class Server:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
-    def post(
-        self,
-        function: str,
-        payload: Mapping[str, Any],
-        names: Iterable[str],
-        attempt: int = 1,
-        bounded: bool = False,
-        standing: bool = False,
-    ) -> int:
-        """Call a function of some members; return the call's id.
-
-        A standing call is repeated to every client process that joins later.
-        """
-        self._last_id += 1
-        packed = pack(payload)
-        frame = call_frame(self._last_id, function, payload, attempt, packed)
-        call = Call(self._last_id, function, frame, chunks(packed, self._chunk), bounded)
-        self._loop.call_soon_threadsafe(self._roster.dispatch, call, list(names), standing)
-        return call.id
+    def _send(
+        self, call: wire.Call, packed: Packed, names: list[str], bounded: bool, standing: bool
+    ) -> None:
+        pieces = chunks(packed, self._chunk)
+        ready = Call(call.id, call.function, wire.Frame(call=call), pieces, bounded)
+        self._loop.call_soon_threadsafe(self._roster.dispatch, ready, names, standing)
 
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call; or for those alone that have not come."""
