@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,17 +139,13 @@ def _structure(value: Any, arrays: list[NDArray[Any]]) -> wire.Value:
         present[value.index] = True
         return wire.Value(rows=_part(value.values, present, arrays))
     if isinstance(value, Mapping):
-        return wire.Value(map=wire.Map(entries=_entries(value, arrays)))
+        entries = [wire.Entry(name=n, value=_structure(v, arrays)) for n, v in value.items()]
+        return wire.Value(map=wire.Map(entries=entries))
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         if value and all(isinstance(entry, str) for entry in value):
             return wire.Value(texts=wire.Texts(values=value))
         return wire.Value(list=wire.List(values=[_structure(entry, arrays) for entry in value]))
     raise TypeError(f"{type(value).__name__} is not plain data")
-
-
-def _entries(value: Mapping[str, Any], arrays: list[NDArray[Any]]) -> Iterator[wire.Entry]:
-    for name, entry in value.items():
-        yield wire.Entry(name=name, value=_structure(entry, arrays))
 
 
 def _tensor(array: NDArray[Any], arrays: list[NDArray[Any]]) -> wire.Tensor:

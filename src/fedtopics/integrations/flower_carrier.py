@@ -69,22 +69,14 @@ class GridCarrier:
 
     def addresses(self) -> Collection[str]:
         """Who can be reached now: the ids of the SuperNodes that are online."""
-        before = self._started
-        self._started = {
-            str(node.node_id): node.last_activated_at for node in self._grid.get_nodes()
-        }
-        for address, started in self._started.items():
-            if before.get(address, started) != started:
-                self._forget(address)
-        for address in before.keys() - self._started.keys():
-            self._forget(address)
+        before, nodes = self._started, self._grid.get_nodes()
+        self._started = {str(node.node_id): node.last_activated_at for node in nodes}
+        for message, address in list(self._open.items()):
+            # The answer of a SuperNode that is gone or has restarted is lost.
+            if address in before and self._started.get(address) != before[address]:
+                del self._open[message]
+                self._failed.append(address)
         return list(self._started)
-
-    def _forget(self, address: str) -> None:
-        """Wait no longer for a SuperNode that is gone or has restarted: its answer is lost."""
-        for message in [message for message, to in self._open.items() if to == address]:
-            del self._open[message]
-            self._failed.append(address)
 
     def send(self, address: str, message: bytes) -> None:
         """Send a message; at most one answer comes."""
