@@ -8,7 +8,6 @@ that state, and a new process executes these again first; nothing leaves by that
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.call_handler import CallHandler, Notify, Participant, Versions
@@ -49,8 +48,10 @@ class MessageClient:
         if kind == "call":
             return self._call(frame.call, buffer, message)
         if kind == "result":
-            return self._receive(unpack(frame.result.body, buffer))
-        self._notify("refused", reason=frame.refusal.reason, again=frame.refusal.again)
+            self._participant.receive(unpack(frame.result.body, buffer))
+            self._journal.clear()
+        else:
+            self._notify("refused", reason=frame.refusal.reason, again=frame.refusal.again)
         return to_message(wire.Frame(received=wire.Received()))
 
     def _join(self, offer: wire.Offer, message: bytes) -> bytes:
@@ -97,11 +98,6 @@ class MessageClient:
             raise FederationError(
                 f"Client {self._name!r} was called before it joined a study; start the study again."
             )
-
-    def _receive(self, files: dict[str, Any]) -> bytes:
-        self._participant.receive(files)
-        self._journal.clear()
-        return to_message(wire.Frame(received=wire.Received()))
 
 
 class _Journal:

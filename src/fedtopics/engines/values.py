@@ -95,7 +95,8 @@ def unpack(body: wire.Body, buffer: memoryview, largest: int = 1 << 31) -> Any:
         structure = wire.Value.FromString(bytes(buffer[: body.structure]))
         reader = _Reader(buffer[_padded(body.structure) :], largest)
         value = reader.value(structure)
-        reader.finish()
+        if reader.place != len(reader.data):  # data that no tensor names
+            raise ValueError
     except _DAMAGES:
         raise FederationError("A message has a damaged body.") from None
     return value
@@ -179,9 +180,9 @@ class _Reader:
     """Reads a structure's arrays off the data, in order; whatever does not fit is an error."""
 
     def __init__(self, data: memoryview, largest: int) -> None:
-        self._data = data
+        self.data = data
         self._room = largest
-        self._place = 0
+        self.place = 0
 
     def value(self, structure: wire.Value) -> Any:
         kind = structure.WhichOneof("kind")
@@ -206,11 +207,6 @@ class _Reader:
             return None
         return getattr(structure, kind)
 
-    def finish(self) -> None:
-        """Refuse data that no tensor names."""
-        if self._place != len(self._data):
-            raise ValueError
-
     def _rows(
         self, tensor: wire.Tensor, some: bool = False
     ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
@@ -227,13 +223,13 @@ class _Reader:
             present = np.unpackbits(bits, count=shape[0]).astype(bool)
             shape = (int(present.sum()), *shape[1:])
         size = math.prod(shape) * dtype.itemsize
-        end = self._place + size
-        if end > len(self._data):
+        end = self.place + size
+        if end > len(self.data):
             raise ValueError
-        array = np.frombuffer(self._data[self._place : end], dtype.newbyteorder("<"))
+        array = np.frombuffer(self.data[self.place : end], dtype.newbyteorder("<"))
         if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
             raise ValueError
-        self._place = _padded(end)
+        self.place = _padded(end)
         return array.astype(dtype, copy=False).reshape(shape), present
 
 

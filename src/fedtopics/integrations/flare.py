@@ -61,9 +61,8 @@ class StudyServer(ServerPart):
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; leave the run, or why it failed, where the job's results are."""
-        folder = context.workspace / FOLDER / self.run
-        if self.out and context.simulated:
-            folder = Path(self.out)
+        usual = context.workspace / FOLDER / self.run
+        folder = Path(self.out) if self.out and context.simulated else usual
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             study = Study.read(context.config / STUDY_FILE)

@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -81,15 +82,14 @@ class FlareCarrier:
                     "FLARE has ended the job, as it does when a site's worker dies or an operator "
                     "aborts it. Go on with --resume when all sites are back."
                 )
-            try:
-                arrived = [self._arrived.get(timeout=max(0.0, min(LOOK, ends - time.monotonic())))]
-            except Empty:
-                if time.monotonic() >= ends:
-                    return []
-                continue
-            while not self._arrived.empty():
-                arrived.append(self._arrived.get())
-            return arrived
+            left = max(0.0, ends - time.monotonic())
+            with suppress(Empty):
+                arrived = [self._arrived.get(timeout=min(LOOK, left))]
+                while not self._arrived.empty():
+                    arrived.append(self._arrived.get())
+                return arrived
+            if not left:
+                return []
 
 
 class ServerPart(ABC):

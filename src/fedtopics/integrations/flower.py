@@ -12,6 +12,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,19 +109,15 @@ def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
     if PARTITION in context.node_config and "name" not in context.node_config:
         # Whichever process is free has the message: the journal alone knows what came before.
         name, data, out = _simulated(study, context)
-        client = _Client(name, data, out, out / run)
     else:
         name, out, seconds = _node_settings(context.node_config)
         out /= _folder_name(study)
-        folder = out / run
         if seconds > 0:
-            settings = json.dumps([dict(context.node_config), str(out), str(folder)])
-            return ask(folder, message, [sys.executable, "-m", __spec__.name, settings])
-        client = _Client(name, client_data(context.node_config), out, folder)
-    try:
+            settings = json.dumps([dict(context.node_config), str(out), str(out / run)])
+            return ask(out / run, message, [sys.executable, "-m", __spec__.name, settings])
+        data = client_data(context.node_config)
+    with closing(_Client(name, data, out, out / run)) as client:
         return client.answer(message)
-    finally:
-        client.close()
 
 
 def main(settings: str) -> None:
@@ -155,36 +152,34 @@ class _Client:
         from fedtopics.federation.participant import Participation
         from fedtopics.methods.registry import versions as method_versions
 
-        part = Participation.of(name, data, out, _Log(name, out))
+        part = Participation.of(name, data, out, _log(name, out))
         versions = VERSION, method_versions()
         self.answer = MessageClient(name, part, versions, part.tell, folder / "journal").answer
         self.close = part.close
 
 
-class _Log:
-    """What a SuperNode's log says: the offer once, though each process looks at it again."""
+def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
+    """Return what writes a SuperNode's log: the offer once, though each process looks at it."""
+    from fedtopics.cli.members import ClientNews
 
-    def __init__(self, name: str, out: Path) -> None:
-        from fedtopics.cli.members import ClientNews
+    news, offers = ClientNews(name), list[dict[str, Any]]()
 
-        self._out = out
-        self._news = ClientNews(name)
-        self._offer: dict[str, Any] | None = None
-
-    def __call__(self, event: dict[str, Any]) -> None:
+    def write(event: dict[str, Any]) -> None:
         from fedtopics.cli.report import write_beside
 
         kind = event["event"]
         if kind == "offer":
-            self._offer = event
+            offers[:] = [event]
             return
-        if kind in ("joined", "declined") and self._offer is not None:
-            self._news(self._offer)
+        if kind in ("joined", "declined") and offers:
+            news(offers[0])
         if kind in ("declined", "refused"):
             print(f"fedtopics: {event['reason']}", flush=True)
-        self._news(event)
+        news(event)
         if kind == "model":
-            write_beside(self._out)
+            write_beside(out)
+
+    return write
 
 
 def _node_settings(config: Mapping[str, Any]) -> tuple[str, Path, float]:

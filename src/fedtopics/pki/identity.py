@@ -229,11 +229,8 @@ def _check_parts(folder: Path, role: Role, certificate: x509.Certificate) -> Non
             f"The certificate {path} is not signed by the authority {ca}; copy both from one "
             "identity."
         ) from None
-    try:
-        purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        purposes = x509.ExtendedKeyUsage([])
-    if PURPOSES[role] not in purposes:
+    usages = (each.value for each in certificate.extensions)
+    if not any(isinstance(u, x509.ExtendedKeyUsage) and PURPOSES[role] in u for u in usages):
         raise IdentityError(
             f"The certificate {path} is not made for a {role}; take the identity of a {role}."
         )

@@ -109,9 +109,8 @@ class Client:
         proposal = self._handler.check(offer)
         if not self._handler.joined:
             loop = asyncio.get_running_loop()
-            considering = loop.run_in_executor(self._worker, self._handler.join, proposal)
             try:
-                await considering
+                await loop.run_in_executor(self._worker, self._handler.join, proposal)
             except Exception:
                 with suppress(DisconnectedError):
                     await stream.send(wire.Frame(refusal=wire.Refusal(reason="declined")))
