@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from queue import Empty
 from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
@@ -48,9 +47,9 @@ class MessageServer(Connections):
             self._roster.look()
             left = max(0.0, ends - time.monotonic())
             self._receive(min(left, LOOK))
-            if inbox.empty() and time.monotonic() >= ends:
-                raise Empty
-        return inbox.get()
+            if time.monotonic() >= ends:
+                break
+        return inbox.get_nowait()
 
     def _send(
         self, call: wire.Call, packed: Packed, names: list[str], bounded: bool, standing: bool

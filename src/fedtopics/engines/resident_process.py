@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -67,14 +68,11 @@ def answer_messages(
             timer = threading.Timer(idle, end)
             timer.daemon = True
             timer.start()
-            try:
-                with listener.accept() as connection:
-                    timer.cancel()
-                    connection.send_bytes(answer(connection.recv_bytes()))
-            except (AuthenticationError, EOFError, OSError):
-                pass  # who asked is gone
-            finally:
+            # Else who asked is gone.
+            with suppress(AuthenticationError, EOFError, OSError), listener.accept() as connection:
                 timer.cancel()
+                connection.send_bytes(answer(connection.recv_bytes()))
+            timer.cancel()
 
 
 def _connect(folder: Path) -> Connection | None:

@@ -93,9 +93,9 @@ def _log(event: dict[str, Any]) -> None:
 class StudySite(SitePart):
     """A site's half of a study. The server's sites cannot say where another one's documents are.
 
-    In FLARE's simulator the job says where documents are. Anywhere else the site's operator does,
-    in `local/fedtopics.toml` of its FLARE folder: a job that could name files and policies of a
-    site would be the one to decide what leaves it.
+    In FLARE's simulator the job says where documents are. Anywhere else `local/fedtopics.toml` of
+    the site's FLARE folder does: a job that named files and policies would decide what leaves the
+    site.
     """
 
     def __init__(self, run: str) -> None:

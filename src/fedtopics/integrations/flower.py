@@ -203,9 +203,8 @@ def client_data(config: Mapping[str, Any]) -> ClientData:
     from fedtopics.federation.client_data import ClientData
     from fedtopics.federation.study_file import explain
 
-    settings = {key.replace("-", "_"): value for key, value in config.items()}
-    for key in ("name", "out", "stay"):
-        settings.pop(key, None)
+    other = ("name", "out", "stay")  # of `_node_settings`
+    settings = {key.replace("-", "_"): value for key, value in config.items() if key not in other}
     try:
         return ClientData(**settings)
     except ValidationError as error:

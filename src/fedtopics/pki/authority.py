@@ -21,9 +21,8 @@ SERVER = "fedtopics server"  # the common name in every server's certificate
 def create(folder: str | Path, servers: Sequence[str], days: int = 365) -> Path:
     """Make an authority in a folder, and the identity of the server; return the latter's folder.
 
-    `servers` are the DNS names and IP addresses by which clients reach the server. Its certificate
-    is valid for `days`, the authority's for ten years. An `IdentityError` if there is an authority
-    already, or a server is no DNS name or IP address.
+    Clients reach the server by `servers`, DNS names and IP addresses. The authority is valid for
+    ten years. An `IdentityError` if there is one already, or a server is no DNS name or IP address.
     """
     folder = Path(folder)
     if any((folder / name).exists() for name in ("ca.key", "ca.crt", "server")):
@@ -55,11 +54,11 @@ def renew_server(folder: str | Path, servers: Sequence[str] = (), days: int = 36
 def issue(folder: str | Path, name: str, days: int = 365, *, renew: bool = False) -> Path:
     """Make the identity of a client, key included; or a new certificate for the key it has.
 
-    The certificate is valid for `days`, but no longer than the authority's; with 0 it has ended at
-    once, to try what happens. `renew` keeps the client's key, whoever made it. Return the folder
-    that goes to the client: its identity with the secret key, or, if it made its key itself, the
-    two public files. An `IdentityError` if the client has a certificate and `renew` is not set, if
-    it has none and it is, or if the authority is missing or has ended.
+    It is valid for `days`, but no longer than the authority; with 0 it has ended at once, to try
+    what happens. `renew` keeps the client's key, whoever made it. Return the folder that goes to
+    the client: with the secret key, or, if it made its key itself, the two public files. An
+    `IdentityError` if the client has a certificate and `renew` is not set, if it has none and it
+    is, or if the authority is missing or has ended.
     """
     folder = Path(folder)
     check_client_name(name)
@@ -101,13 +100,12 @@ def request(folder: str | Path, name: str) -> Path:
 def sign(folder: str | Path, request_path: str | Path, days: int = 365) -> Path:
     """Make the certificate that a client's ``request.csr`` asks for; the same again renews it.
 
-    Of the request only the name and the public key are taken. Return the folder with the two public
-    files that go to the client, which puts them beside its key. An `IdentityError` if the request
-    cannot be trusted (see `Request.load`), if the client has a certificate for another key, or if
-    the authority is missing or has ended.
+    Return the folder with the two public files that go to the client. An `IdentityError` if the
+    request cannot be trusted (see `Request.load`), if the client has a certificate for another key,
+    or if the authority is missing or has ended.
     """
     folder = Path(folder)
-    wanted = Request.load(request_path)
+    wanted = Request.load(request_path)  # of which only the name and the public key are taken
     authority, (target, public_key) = Authority.load(folder), _find_client(folder, wanted.name)
     target = folder / "signed" / wanted.name if public_key is None else target
     if public_key is not None and fingerprint(public_key) != wanted.fingerprint:

@@ -66,12 +66,11 @@ class Identity:
                 f"{folder} holds the identity of a {role}; name the folder of a {wanted}'s."
             )
         files = [folder / name for name in ("ca.crt", f"{role}.crt", f"{role}.key")]
-        for path in files:
-            if not path.is_file():
-                raise IdentityError(
-                    f"There is no {path}; the identity of a {role} is ca.crt, {role}.crt and "
-                    f"{role}.key in one folder."
-                )
+        if missing := [path for path in files if not path.is_file()]:
+            raise IdentityError(
+                f"There is no {missing[0]}; the identity of a {role} is ca.crt, {role}.crt and "
+                f"{role}.key in one folder."
+            )
         certificate = read_certificate(files[1])
         _check_parts(folder, role, certificate)
         hosts = hosts_of(certificate)
