@@ -52,10 +52,8 @@ def make_job(
     took; `clients` has what the job says to each site. The study is a file for the server: FLARE
     would replace what is in braces in a component's arguments.
     """
-    limits = {
-        "min_clients": len(clients),
-        "max_call_threads_for_server": max(100, 4 * len(clients)),
-    }
+    count, threads = len(clients), max(100, 4 * len(clients))
+    limits = {"min_clients": count, "max_call_threads_for_server": threads}
     recipe = _Recipe(name, server=server, client=site, sync_task_timeout=SYNC, **limits)
     recipe._job.set_app_packages(["fedtopics"])
     recipe._job.add_file_to_server(str(study), app_folder_type="config")
@@ -103,7 +101,8 @@ def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
             session = new_secure_session(user, str(kit), timeout=LOGIN)
             job = session.submit_job(str(results / "jobs" / recipe.job_name))
         except Exception as error:  # of many types
-            _close(session)
+            with suppress(Exception):
+                session.close()
             reason = (str(error) or type(error).__name__).splitlines()[0].removesuffix(".")
             raise FederationError(
                 f"The FLARE system of {kit} does not take the job: {reason}. Is its server running?"
@@ -115,13 +114,8 @@ def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
         except Exception:
             return ""
         finally:
-            _close(session)
-
-
-def _close(session: Any) -> None:
-    """Close a session, if there is one; the server may be gone."""
-    with suppress(Exception):
-        session.close()
+            with suppress(Exception):  # the server may be gone
+                session.close()
 
 
 def allow(folder: Path) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 # Flower is an extra: it is imported where it is used.
@@ -48,14 +49,6 @@ def failure(to: Message, reason: str) -> Message:
     from flwr.app import Error, Message
 
     return Message(Error(code=_APP_FAILED, reason=reason), reply_to=to)
-
-
-def _content(message: Message) -> bytes:
-    """Take the bytes out of an answer; of one that another app wrote, none: a bad answer."""
-    try:
-        return unwrapped(message)
-    except ValueError:
-        return b""
 
 
 class GridCarrier:
@@ -110,7 +103,12 @@ class GridCarrier:
             address = self._open.pop(message.metadata.reply_to_message_id, None)
             if address is None:
                 continue
+            content: bytes | None = b""  # a bad answer, as is one that another app wrote
             if message.has_error():
                 print(f"SuperNode {address} failed: {message.error.reason}", flush=True)
-            arrived.append((address, None if message.has_error() else _content(message)))
+                content = None
+            else:
+                with suppress(ValueError):
+                    content = unwrapped(message)
+            arrived.append((address, content))
         return arrived

@@ -33,19 +33,15 @@ REQUEST = "request.csr"
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a server or a client is: its certificate, its key, and the authority both sides trust.
-
-    `ca`, `certificate` and `key` are PEM, as gRPC takes them. The certificate is valid from
-    `not_before` to `not_after`, UTC.
-    """
+    """Who a server or a client is: its certificate, its key, and the authority both sides trust."""
 
     name: str  # the client's; of a server the first of its hosts
     role: Role
-    ca: bytes
+    ca: bytes  # PEM, as gRPC takes it, like the next two
     certificate: bytes
     key: bytes = field(repr=False)
     hosts: tuple[str, ...]  # where clients reach a server; empty for a client
-    not_before: datetime
+    not_before: datetime  # when the certificate begins and ends, UTC
     not_after: datetime
 
     @classmethod

@@ -126,9 +126,8 @@ class Client:
         reading = asyncio.ensure_future(stream.next())
         try:
             while True:
-                done, _ = await asyncio.wait(
-                    {reading, *answering}, return_when=asyncio.FIRST_COMPLETED
-                )
+                waited = {reading, *answering}
+                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 for task in done & answering:
                     answering.discard(task)
                     task.result()
@@ -137,9 +136,8 @@ class Client:
                 frame = reading.result()
                 if frame.HasField("call"):
                     buffer = await self._body(stream, frame.call.body)
-                    answering.add(
-                        asyncio.ensure_future(self._respond(stream, run, frame.call, buffer))
-                    )
+                    answer = self._respond(stream, run, frame.call, buffer)
+                    answering.add(asyncio.ensure_future(answer))
                 elif frame.HasField("result"):
                     buffer = await self._body(stream, frame.result.body)
                     files = unpack(frame.result.body, buffer)
