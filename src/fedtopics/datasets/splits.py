@@ -138,11 +138,8 @@ def _cut(
 ) -> list[NDArray[np.int64]]:
     """Cut rows into parts in these proportions, each less than one row from its exact size.
 
-    Parameters
-    ----------
-    start : float
-        From 0 to 1: 0.5 rounds the cuts; drawn at random, it gives each part its exact size on
-        average.
+    With `start` = 0.5 the cuts are rounded; drawn from 0 to 1 at random, it gives each part its
+    exact size on average.
     """
     edges = np.cumsum(weights)
     return np.split(rows, np.floor(edges[:-1] / edges[-1] * len(rows) + start).astype(np.int64))

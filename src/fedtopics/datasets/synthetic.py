@@ -22,17 +22,10 @@ FOREIGN = 1e-5  # alpha of other clients' own topics, as in the authors' configu
 
 @dataclass(frozen=True)
 class SyntheticDocuments:
-    """Documents and the topics they were drawn from.
+    """Documents and the topics they were drawn from."""
 
-    Parameters
-    ----------
-    counts : int32 CSR array of shape (n_documents, n_words)
-    theta : float64 array of shape (n_documents, n_topics)
-    words : tuple of str, length n_words
-    """
-
-    counts: sparse.csr_array
-    theta: NDArray[np.float64]
+    counts: sparse.csr_array  # int32 (n_documents, n_words)
+    theta: NDArray[np.float64]  # (n_documents, n_topics)
     words: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -51,21 +44,14 @@ class SyntheticDocuments:
 class SyntheticClients:
     """What `synthetic_lda` draws.
 
-    Parameters
-    ----------
-    words : tuple of str, length n_words
-    beta : float64 array of shape (n_topics, n_words)
-        The true topics: first those that all clients share, then each client's own.
-    training, validation : mapping of client name to SyntheticDocuments
-    topics : mapping of client name to int64 array
-        Rows of beta that the client's documents are drawn from.
+    The true topics in beta are first those that all clients share, then each client's own.
     """
 
     words: tuple[str, ...]
-    beta: NDArray[np.float64]
+    beta: NDArray[np.float64]  # (n_topics, n_words)
     training: dict[str, SyntheticDocuments]
     validation: dict[str, SyntheticDocuments]
-    topics: dict[str, NDArray[np.int64]]
+    topics: dict[str, NDArray[np.int64]]  # rows of beta, those of its documents
 
 
 def synthetic_lda(
@@ -105,7 +91,13 @@ def synthetic_lda(
     >>> drawn.beta.shape, drawn.topics["client1"].tolist()
     ((4, 30), [0, 1, 3])
     """
-    private = _own_topics(n_clients, n_topics, shared_topics)
+    private, rest = divmod(n_topics - shared_topics, n_clients)  # topics that each client has alone
+    if rest or not 0 <= shared_topics <= n_topics:
+        raise StudyError(
+            f"{n_topics} topics of which {shared_topics} are shared leave "
+            f"{n_topics - shared_topics}, which {n_clients} clients cannot have in equal parts; "
+            "change shared_topics."
+        )
     rng = np.random.default_rng(seed)
     words = tuple(f"term{number}" for number in range(n_words))
     beta = rng.dirichlet(np.full(n_words, eta), n_topics)
@@ -118,18 +110,6 @@ def synthetic_lda(
         training[name] = _draw(rng, beta, prior, n_documents, lengths, words)
         validation[name] = _draw(rng, beta, prior, n_validation, lengths, words)
     return SyntheticClients(words, beta, training, validation, topics)
-
-
-def _own_topics(n_clients: int, n_topics: int, shared_topics: int) -> int:
-    """Return how many topics each client has alone."""
-    private, rest = divmod(n_topics - shared_topics, n_clients)
-    if rest or not 0 <= shared_topics <= n_topics:
-        raise StudyError(
-            f"{n_topics} topics of which {shared_topics} are shared leave "
-            f"{n_topics - shared_topics}, which {n_clients} clients cannot have in equal parts; "
-            "change shared_topics."
-        )
-    return private
 
 
 def _draw(

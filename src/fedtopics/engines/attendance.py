@@ -15,24 +15,12 @@ from fedtopics.methods.events import StatusChange, Waiting
 
 @dataclass(frozen=True)
 class Rules:
-    """When a round counts.
+    """When a round counts; times are in seconds."""
 
-    Parameters
-    ----------
-    min_clients : int
-        Fewest clients of a round.
-    deadline : float
-        Seconds for a round.
-    gather : float
-        Seconds that a server waits at its start for all clients.
-    wait : float
-        Seconds that a round waits for `min_clients`.
-    """
-
-    min_clients: int
-    deadline: float
-    gather: float
-    wait: float
+    min_clients: int  # fewest clients of a round
+    deadline: float  # of a round
+    gather: float  # that a server waits at its start for all clients
+    wait: float  # that a round waits for `min_clients`
 
 
 @dataclass
@@ -50,15 +38,7 @@ class Attempt:
 
 
 class Attendance:
-    """Begin attempts with the clients that are there.
-
-    Parameters
-    ----------
-    connections : Connections
-    rules : Rules
-    notify : function (Event)
-        Called with each event.
-    """
+    """Begin attempts with the clients that are there; `notify` gets each event."""
 
     def __init__(self, connections: Connections, rules: Rules, notify: Notify) -> None:
         self._connections = connections
@@ -69,10 +49,7 @@ class Attendance:
     def begin(self, number: int, attempt: int, left_out: dict[str, str], draw: Draw) -> Attempt:
         """Wait until enough clients are there; begin an attempt with those that are drawn.
 
-        Raises
-        ------
-        FederationError
-            If too few clients are there in time.
+        A `FederationError` if too few are there in time.
         """
         members = self._connections.members
         names = list(members)

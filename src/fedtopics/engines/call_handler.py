@@ -58,15 +58,7 @@ class Answer:
 
 
 class CallHandler:
-    """Execute the calls of one study.
-
-    Parameters
-    ----------
-    participant : Participant
-    versions : (str, mapping of method to version)
-    notify : function (Event)
-        Called with each event.
-    """
+    """Execute the calls of one study; `notify` gets each event."""
 
     def __init__(self, participant: Participant, versions: Versions, notify: Notify) -> None:
         self._participant = participant
@@ -105,22 +97,16 @@ class CallHandler:
         self._notify(CallStarted(call.function, call.round, call.attempt))
         try:
             packed = pack(self._open_door.call(call.function, unpack(call.body, buffer)))
-        except (FedTopicsError, OSError, MemoryError) as error:
-            kind = "system" if isinstance(error, (OSError, MemoryError)) else "input"
-            kind = "policy" if isinstance(error, PolicyError) else kind
-            if isinstance(error, (OSError, MemoryError)):
-                error = _machine_failed(call, error)
-            return _failed(call, kind, error)
+        except (OSError, MemoryError) as error:
+            return _failed(call, "system", _machine_failed(call, error))
+        except FedTopicsError as error:
+            return _failed(call, "policy" if isinstance(error, PolicyError) else "input", error)
         except Exception as error:
             # Its type alone: its text could quote a document.
             self._notify(Defect(call.function, call.round, type(error).__name__))
             return _failed(call, "defect", None)
-        reply = wire.Reply(
-            id=call.id,
-            study=self.fingerprint,
-            body=packed.header,
-            seconds=time.perf_counter() - before,
-        )
+        seconds = time.perf_counter() - before
+        reply = wire.Reply(id=call.id, study=self.fingerprint, body=packed.header, seconds=seconds)
         return Answer(wire.Frame(reply=reply), packed)
 
     def repeat(self, call: wire.Call, buffer: memoryview) -> None:

@@ -25,14 +25,10 @@ class Proposal:
     time: float = 0.0  # the server's clock, seconds since 1970
 
     def offer(self, run: bytes, chunk: int = 0) -> wire.Offer:
-        """Say it in the wire's words, with the server's clock.
+        """Write it as an offer, with the server's clock.
 
-        Parameters
-        ----------
-        run : bytes
-            The same while a server's process lives.
-        chunk : int
-            Bytes of a chunk that the client may send.
+        `run` is the same while a server's process lives; the client may send chunks of `chunk`
+        bytes.
         """
         return wire.Offer(
             product=self.product,
@@ -49,34 +45,20 @@ class Proposal:
     def objection(self, product: str, wire: int, methods: Mapping[str, int]) -> str:
         """Say why the other side cannot take part, with both versions and the remedy.
 
-        Parameters
-        ----------
-        product : str
-            The other side's version of fedtopics; its last number may differ.
-        wire : int
-            Its version of the wire format.
-        methods : mapping of method name to version
-            The methods it has.
+        `product` is its version of fedtopics, of which the last number may differ; `wire` that of
+        the wire format; `methods` has the versions of its methods by name.
         """
-        version = methods.get(self.method, 0)
-        comparisons = (
-            ("fedtopics", product, self.product, _minor(product) == _minor(self.product)),
+        theirs = methods.get(self.method, 0)
+        method, minor = f"the method {self.method!r}", self.product.split(".")[:2]
+        versions = (
+            ("fedtopics", product, self.product, product.split(".")[:2] == minor),
             ("the wire format", wire, WIRE_VERSION, wire == WIRE_VERSION),
-            (
-                f"the method {self.method!r}",
-                version,
-                self.method_version,
-                version == self.method_version,
-            ),
+            (method, theirs, self.method_version, theirs == self.method_version),
         )
-        for what, client, server, same in comparisons:
+        for what, client, server, same in versions:
             if not same:
                 return (
                     f"The client has version {client or 'none'} of {what}, the server {server}; "
                     f"install fedtopics {self.product} on both sides."
                 )
         return ""
-
-
-def _minor(version: str) -> list[str]:
-    return version.split(".")[:2]

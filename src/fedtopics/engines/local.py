@@ -15,12 +15,7 @@ from fedtopics.methods.events import RoundReport
 
 
 class LocalClients:
-    """The clients' doors, called one after the other.
-
-    Parameters
-    ----------
-    doors : mapping of client name to its door
-    """
+    """The clients' doors by name, called one after the other."""
 
     def __init__(self, doors: Mapping[str, Door]) -> None:
         self._doors = dict(sorted(doors.items()))

@@ -8,7 +8,6 @@ that state, and a new process executes these again first; nothing leaves by that
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.call_handler import CallHandler, Notify, Participant, Versions
@@ -21,16 +20,9 @@ from fedtopics.methods.events import Declined, Joined, Refused
 class MessageClient:
     """Answer a server's messages.
 
-    Parameters
-    ----------
-    name : str
-        Of the client; the server trusts the engine that no other client uses it.
-    participant : Participant
-    versions : (str, mapping of method to version)
-    notify : function (Event)
-        Called with each event; nothing else says why a study was declined.
-    journal : path, optional
-        Folder for the messages that a later process has to repeat.
+    The server trusts the engine that no other client uses this one's `name`. The `journal` is a
+    folder for the messages that a later process has to repeat. Of `notify` alone a person learns
+    why a study was declined.
     """
 
     def __init__(
@@ -57,8 +49,10 @@ class MessageClient:
         if kind == "call":
             return self._call(frame.call, buffer, message)
         if kind == "result":
-            return self._receive(unpack(frame.result.body, buffer))
-        self._notify(Refused(frame.refusal.reason, frame.refusal.again))
+            self._participant.receive(unpack(frame.result.body, buffer))
+            self._journal.clear()
+        else:
+            self._notify(Refused(frame.refusal.reason, frame.refusal.again))
         return to_message(wire.Frame(received=wire.Received()))
 
     def _join(self, offer: wire.Offer, message: bytes) -> bytes:
@@ -106,20 +100,9 @@ class MessageClient:
                 f"Client {self._name!r} was called before it joined a study; start the study again."
             )
 
-    def _receive(self, files: dict[str, Any]) -> bytes:
-        self._participant.receive(files)
-        self._journal.clear()
-        return to_message(wire.Frame(received=wire.Received()))
-
 
 class _Journal:
-    """The offer, the standing calls, and the calls of the current round.
-
-    Parameters
-    ----------
-    folder : path or None
-        None keeps nothing.
-    """
+    """The offer, the standing calls, the calls of this round; nothing without a folder."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

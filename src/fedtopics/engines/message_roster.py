@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import CallFailed, Incoming, Member
+from fedtopics.engines.connections import Call, Member
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.messages import Carrier, to_message
+from fedtopics.engines.roster import Roster
 from fedtopics.errors import FederationError
 from fedtopics.methods.events import StatusChange
 
@@ -21,10 +21,9 @@ OFFER_AGAIN = 5.0  # seconds, where an offer was lost
 
 @dataclass
 class MessageMember(Member):
-    """A client of the study, and its address if it can be reached."""
+    """A client of the study, and the address at which it answers."""
 
     address: str = ""
-    call: int | None = None  # not answered yet
     has_model: bool = False
     sent: int = 0
     received: int = 0
@@ -35,31 +34,16 @@ class MessageMember(Member):
         return bool(self.address)
 
     @property
-    def working(self) -> bool:
-        """Whether it has a call to answer."""
-        return self.call is not None
-
-    @property
     def bytes(self) -> tuple[int, int]:
         """Bytes sent to it and received from it."""
         return self.sent, self.received
 
 
-class Roster:
-    """Offer the study to whoever can be reached, and keep who joined.
-
-    Parameters
-    ----------
-    proposal : Proposal
-    names : iterable of str
-        The clients.
-    carrier : Carrier
-    """
+class MessageRoster(Roster[MessageMember]):
+    """Offer the study to whoever can be reached, and keep who joined."""
 
     def __init__(self, proposal: Proposal, names: Iterable[str], carrier: Carrier) -> None:
-        self.members = {name: MessageMember(name) for name in sorted(names)}
-        self.events: deque[Incoming] = deque()
-        self.standing: dict[str, tuple[int, bytes]] = {}  # function to id and message
+        super().__init__({name: MessageMember(name) for name in sorted(names)})
         self._proposal = proposal
         self._carrier = carrier
         self._run = os.urandom(8)
@@ -98,11 +82,11 @@ class Roster:
         member = self.members.get(accept.name)
         objection = self._objection(address, accept)
         if objection or member is None:
-            self.events.append(StatusChange("refused", accept.name, objection))
+            self.inbox.put(StatusChange("refused", accept.name, objection))
             self.refuse(address, objection)
             return
         member.address, member.answered = address, set()
-        self.events.append(StatusChange("joined", member.name))
+        self.inbox.put(StatusChange("joined", member.name))
         self.catch_up(member)
 
     def _objection(self, address: str, accept: wire.Accept) -> str:
@@ -125,12 +109,12 @@ class Roster:
     def leave(self, member: MessageMember) -> None:
         """Note that a member is gone."""
         member.address, member.late, member.ready = "", None, False
-        self.events.append(StatusChange("lost", member.name))
+        self.inbox.put(StatusChange("lost", member.name))
         self.fail(member, "its connection was lost")
 
     def decline(self, name: str, member: MessageMember | None, reason: str) -> None:
         """Note that a client does not take part; its address is not asked again."""
-        self.events.append(StatusChange("declined", name, reason))
+        self.inbox.put(StatusChange("declined", name, reason))
         if member is not None:
             self.fail(member, reason)
             member.address, member.late = "", None
@@ -141,23 +125,11 @@ class Roster:
             refusal = wire.Refusal(reason=reason, again=again)
             self._carrier.send(address, to_message(wire.Frame(refusal=refusal)))
 
-    def catch_up(self, member: MessageMember) -> None:
-        """Repeat the standing calls that a member has not answered, one after the other."""
-        missed = [(i, m) for i, m in self.standing.values() if i not in member.answered]
-        if not missed and not member.ready and member.address:
-            self.events.append(StatusChange("ready", member.name))
-        member.ready = bool(member.address) and not missed
-        if missed and member.address and member.call is None and member.late is None:
-            member.late, message = missed[0]
-            self.send(member, message)
+    def send(self, member: MessageMember, call: Call) -> None:
+        """Send a call, which is one message."""
+        self.send_message(member, call.pieces[0])
 
-    def send(self, member: MessageMember, message: bytes) -> None:
+    def send_message(self, member: MessageMember, message: bytes) -> None:
         """Send a message to a member."""
         member.sent += len(message)
         self._carrier.send(member.address, message)
-
-    def fail(self, member: MessageMember, reason: str, bad: bool = False) -> None:
-        """Note that a member's call, if there is one, gets no reply."""
-        if member.call is not None:
-            self.events.append(CallFailed(member.name, member.call, reason, bad))
-            member.call = None

@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from queue import Empty
 from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import FAILURES, CallFailed, Incoming, ReplyArrived
+from fedtopics.engines.connections import FAILURES, Call, Connections, Incoming, ReplyArrived
 from fedtopics.engines.handshake import Proposal
-from fedtopics.engines.message_roster import LOOK, MessageMember, Roster
+from fedtopics.engines.message_roster import LOOK, MessageMember, MessageRoster
 from fedtopics.engines.messages import Carrier, from_message, to_message
-from fedtopics.engines.values import body_size, pack
+from fedtopics.engines.values import Packed, body_size, pack
 from fedtopics.errors import FederationError
 
 GOODBYE = 5.0  # seconds for the clients to read why the study failed
 
 
-class MessageServer:
-    """Call clients by messages; an engine's `Connections`.
+class MessageServer(Connections):
+    """Call clients by messages of at most `largest` bytes; an engine's `Connections`.
 
-    Parameters
-    ----------
-    proposal : Proposal
-    names : iterable of str
-        The clients.
-    carrier : Carrier
-        It vouches for its addresses; the name of an address is what its answer to an offer says,
-        and does not change while it can be reached.
-    largest : int
-        Most bytes of a message.
+    The carrier vouches for its addresses; the name of an address is what its answer to an offer
+    says, and does not change while it can be reached.
     """
+
+    members: Mapping[str, MessageMember]
 
     def __init__(
         self, proposal: Proposal, names: Iterable[str], carrier: Carrier, largest: int = 1 << 30
@@ -43,72 +36,32 @@ class MessageServer:
         self.largest = largest
         self._carrier = carrier
         self._fingerprint = proposal.fingerprint
-        self._roster = Roster(proposal, names, carrier)
-        self._last_id = 0
-
-    @property
-    def members(self) -> Mapping[str, MessageMember]:
-        """The study's clients by name, sorted."""
-        return self._roster.members
-
-    @property
-    def inbox(self) -> MessageServer:
-        """Itself: see `get`."""
-        return self
+        self._roster = MessageRoster(proposal, names, carrier)
+        self.members, self.inbox = self._roster.members, self
 
     def get(self, *, timeout: float) -> Incoming:
         """Take the next event; raise `Empty` if nothing happens for so many seconds."""
-        events = self._roster.events
+        inbox = self._roster.inbox
         ends = time.monotonic() + timeout
-        while not events:
+        while inbox.empty():
             self._roster.look()
             left = max(0.0, ends - time.monotonic())
             self._receive(min(left, LOOK))
-            if not events and time.monotonic() >= ends:
-                raise Empty
-        return events.popleft()
+            if time.monotonic() >= ends:
+                break
+        return inbox.get_nowait()
 
-    def post(
-        self,
-        function: str,
-        payload: Mapping[str, Any],
-        names: Iterable[str],
-        attempt: int = 1,
-        bounded: bool = False,
-        standing: bool = False,
-    ) -> int:
-        """Call a function of some members; return the call's id."""
-        self._last_id += 1
-        packed = pack(payload)
-        call = wire.Call(
-            id=self._last_id,
-            round=int(payload.get("round", 0)),
-            attempt=attempt,
-            function=function,
-            body=packed.header,
-            standing=standing,
-        )
-        message = to_message(wire.Frame(call=call), packed)
-        if standing:
-            self._roster.standing[function] = (call.id, message)
-        for name in names:
-            member = self.members[name]
-            if member.available:
-                member.call = call.id
-                self._roster.send(member, message)
-            else:
-                self._roster.events.append(CallFailed(name, call.id, member.state, bad=False))
-        for member in self.members.values() if standing else ():
-            if member.call != call.id:
-                self._roster.catch_up(member)
-        return call.id
+    def _send(
+        self, call: wire.Call, packed: Packed, names: list[str], bounded: bool, standing: bool
+    ) -> None:
+        call.standing = standing
+        frame = wire.Frame(call=call)
+        ready = Call(call.id, call.function, frame, [to_message(frame, packed)])
+        self._roster.dispatch(ready, names, standing)
 
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call."""
-        for member in self.members.values():
-            if member.call == call:
-                member.late = call
-                self._roster.fail(member, reason)
+        self._roster.give_up(call, reason, everyone)
 
     def release(self, size: int, next_name: str) -> None:
         """Do nothing: the engine has its messages in memory in any case."""
@@ -125,7 +78,7 @@ class MessageServer:
         message = to_message(wire.Frame(result=wire.Result(body=packed.header)), packed)
         receivers = [m for m in self.members.values() if m.address and not m.excluded]
         for member in receivers:
-            self._roster.send(member, message)
+            self._roster.send_message(member, message)
         ends = time.monotonic() + patience
         while any(m.address and not m.has_model for m in receivers) and time.monotonic() < ends:
             self._roster.look()
@@ -184,9 +137,9 @@ class MessageServer:
         reason = FAILURES.get(failure.kind, "it failed")
         if failure.leaves:
             self._roster.decline(member.name, member, reason)
-        elif failure.id == member.call:
+        elif member.has(failure.id):
             self._roster.fail(member, reason, bad=True)
-        if self._is_standing(failure.id) and member.address:
+        if self._roster.standing_call(failure.id) and member.address:
             # Without the standing calls it is of no use: it gets the offer again, not the call.
             self._roster.offer_again(member.address)
             self._roster.leave(member)
@@ -195,9 +148,9 @@ class MessageServer:
         """Pass on the reply to the call that a member was asked, or drop a late one."""
         if reply.id == member.late:
             member.late = None
-        if self._is_standing(reply.id):
+        if self._roster.standing_call(reply.id):
             member.answered.add(reply.id)
-        if reply.id != member.call:
+        if not member.has(reply.id):
             return
         size = body_size(reply.body)
         if size > self.largest:
@@ -208,7 +161,4 @@ class MessageServer:
         else:
             member.call = None
             arrived = ReplyArrived(member.name, reply.id, reply.body, buffer, reply.seconds)
-            self._roster.events.append(arrived)
-
-    def _is_standing(self, call: int) -> bool:
-        return any(call == standing for standing, _ in self._roster.standing.values())
+            self._roster.inbox.put(arrived)

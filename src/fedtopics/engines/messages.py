@@ -27,6 +27,14 @@ class Carrier(Protocol):
         """Return what has come, after so many seconds at most; None: that client failed."""
 
 
+def read_frame(raw: bytes) -> wire.Frame:
+    """Read a frame; a `FederationError` if it is damaged."""
+    try:
+        return wire.Frame.FromString(raw)
+    except DecodeError:
+        raise FederationError("A message is damaged.") from None
+
+
 def to_message(frame: wire.Frame, packed: Packed | None = None) -> bytes:
     """Write a frame and its body."""
     head = frame.SerializeToString()
@@ -35,19 +43,10 @@ def to_message(frame: wire.Frame, packed: Packed | None = None) -> bytes:
 
 
 def from_message(message: bytes) -> tuple[wire.Frame, memoryview]:
-    """Read a frame and its body.
-
-    Raises
-    ------
-    FederationError
-        If the bytes are not what `to_message` makes.
-    """
+    """Read a frame and its body; a `FederationError` if the message is damaged."""
     raw = memoryview(message)
     end = LENGTH + int.from_bytes(raw[:LENGTH], "little")
-    try:
-        frame = wire.Frame.FromString(bytes(raw[LENGTH:end]))
-    except DecodeError:
-        raise FederationError("A message is damaged.") from None
+    frame = read_frame(bytes(raw[LENGTH:end]))
     content = getattr(frame, frame.WhichOneof("kind") or "heartbeat")
     body = getattr(content, "body", wire.Body())
     rest = memoryview(body.small) if body.small and end == len(raw) else raw[end:]

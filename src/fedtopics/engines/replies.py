@@ -23,16 +23,9 @@ Outcome = tuple[str, dict[str, Any] | None, int]
 
 
 class Replies:
-    """Collect the replies of an attempt's clients.
+    """Collect the replies of an attempt's clients; `notify` gets each event.
 
-    Parameters
-    ----------
-    connections : Connections
-    attendance : Attendance
-    deadline : float
-        Seconds that clients get again after it was given up to wait for the others.
-    notify : function (Event)
-        Called with each event.
+    After it was given up to wait for some, the others get `deadline` seconds again.
     """
 
     def __init__(

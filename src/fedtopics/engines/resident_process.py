@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -27,20 +28,10 @@ _NOTE = "resident_process.json"
 
 
 def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
-    """Ask the resident process of a folder; start it if there is none.
+    """Ask the resident process of a folder, which has its port and a key for this user alone.
 
-    Parameters
-    ----------
-    folder : path
-        Where it writes its port and a key, which only this user can read.
-    message : bytes
-    command : sequence of str
-        What starts it; it has to call `answer_messages`.
-
-    Raises
-    ------
-    FederationError
-        If it ends without an answer.
+    If there is none, `command` starts it, which has to call `answer_messages`. A `FederationError`
+    if it ends without an answer.
     """
     connection = _connect(folder)
     if connection is None:
@@ -61,17 +52,7 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
 def answer_messages(
     folder: Path, answer: Callable[[bytes], bytes], close: Callable[[], None], idle: float = IDLE
 ) -> None:
-    """Be the resident process: answer until nobody asks for so long.
-
-    Parameters
-    ----------
-    folder : path
-    answer : function
-    close : function
-        Called before the process ends.
-    idle : float
-        Seconds.
-    """
+    """Be the resident process: answer until nobody asks for `idle` seconds, then `close`."""
     key = secrets.token_bytes(32)
     note = folder / _NOTE
 
@@ -87,14 +68,11 @@ def answer_messages(
             timer = threading.Timer(idle, end)
             timer.daemon = True
             timer.start()
-            try:
-                with listener.accept() as connection:
-                    timer.cancel()
-                    connection.send_bytes(answer(connection.recv_bytes()))
-            except (AuthenticationError, EOFError, OSError):
-                pass  # who asked is gone
-            finally:
+            # Else who asked is gone.
+            with suppress(AuthenticationError, EOFError, OSError), listener.accept() as connection:
                 timer.cancel()
+                connection.send_bytes(answer(connection.recv_bytes()))
+            timer.cancel()
 
 
 def _connect(folder: Path) -> Connection | None:

@@ -25,15 +25,7 @@ class _RepeatRoundError(Exception):
 
 
 class RemoteClients:
-    """The clients, called through an engine's connections.
-
-    Parameters
-    ----------
-    connections : Connections
-    rules : Rules
-    notify : function (Event)
-        Called with what happens to clients, for the run's events.
-    """
+    """The clients, called through an engine's connections; `notify` gets what happens to them."""
 
     def __init__(self, connections: Connections, rules: Rules, notify: Notify) -> None:
         self._connections = connections

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,13 +63,7 @@ class Packed:
 
 
 def pack(value: Any) -> Packed:
-    """Turn plain data into bytes; arrays are not copied.
-
-    Raises
-    ------
-    TypeError
-        If a part of it is not plain data.
-    """
+    """Turn plain data into bytes; arrays are not copied. A `TypeError` if it is not plain."""
     arrays: list[NDArray[Any]] = []
     structure = _structure(value, arrays).SerializeToString()
     pieces: list[Piece] = [structure, _padding(len(structure))]
@@ -84,13 +78,7 @@ def plain_value(value: Any) -> wire.Value:
 
 
 def from_value(value: wire.Value) -> Any:
-    """Turn such a value into plain data.
-
-    Raises
-    ------
-    FederationError
-        If it is not what `plain_value` makes.
-    """
+    """Turn such a value into plain data; a `FederationError` if it is damaged."""
     try:
         return _Reader(memoryview(b""), 0).value(value)
     except _DAMAGES:
@@ -100,23 +88,15 @@ def from_value(value: wire.Value) -> Any:
 def unpack(body: wire.Body, buffer: memoryview, largest: int = 1 << 31) -> Any:
     """Turn bytes into plain data; arrays are views of the buffer, which is `aligned`.
 
-    Parameters
-    ----------
-    body, buffer
-        What was announced and what came.
-    largest : int
-        Most bytes of all arrays together, those of their zero rows included.
-
-    Raises
-    ------
-    FederationError
-        If the bytes are not what `pack` makes.
+    All arrays together, with their zero rows, have at most `largest` bytes. A `FederationError` if
+    the bytes are not what `pack` makes.
     """
     try:
         structure = wire.Value.FromString(bytes(buffer[: body.structure]))
         reader = _Reader(buffer[_padded(body.structure) :], largest)
         value = reader.value(structure)
-        reader.finish()
+        if reader.place != len(reader.data):  # data that no tensor names
+            raise ValueError
     except _DAMAGES:
         raise FederationError("A message has a damaged body.") from None
     return value
@@ -160,17 +140,13 @@ def _structure(value: Any, arrays: list[NDArray[Any]]) -> wire.Value:
         present[value.index] = True
         return wire.Value(rows=_part(value.values, present, arrays))
     if isinstance(value, Mapping):
-        return wire.Value(map=wire.Map(entries=_entries(value, arrays)))
+        entries = [wire.Entry(name=n, value=_structure(v, arrays)) for n, v in value.items()]
+        return wire.Value(map=wire.Map(entries=entries))
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         if value and all(isinstance(entry, str) for entry in value):
             return wire.Value(texts=wire.Texts(values=value))
         return wire.Value(list=wire.List(values=[_structure(entry, arrays) for entry in value]))
     raise TypeError(f"{type(value).__name__} is not plain data")
-
-
-def _entries(value: Mapping[str, Any], arrays: list[NDArray[Any]]) -> Iterator[wire.Entry]:
-    for name, entry in value.items():
-        yield wire.Entry(name=name, value=_structure(entry, arrays))
 
 
 def _tensor(array: NDArray[Any], arrays: list[NDArray[Any]]) -> wire.Tensor:
@@ -204,9 +180,9 @@ class _Reader:
     """Reads a structure's arrays off the data, in order; whatever does not fit is an error."""
 
     def __init__(self, data: memoryview, largest: int) -> None:
-        self._data = data
+        self.data = data
         self._room = largest
-        self._place = 0
+        self.place = 0
 
     def value(self, structure: wire.Value) -> Any:
         kind = structure.WhichOneof("kind")
@@ -231,11 +207,6 @@ class _Reader:
             return None
         return getattr(structure, kind)
 
-    def finish(self) -> None:
-        """Refuse data that no tensor names."""
-        if self._place != len(self._data):
-            raise ValueError
-
     def _rows(
         self, tensor: wire.Tensor, some: bool = False
     ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
@@ -252,13 +223,13 @@ class _Reader:
             present = np.unpackbits(bits, count=shape[0]).astype(bool)
             shape = (int(present.sum()), *shape[1:])
         size = math.prod(shape) * dtype.itemsize
-        end = self._place + size
-        if end > len(self._data):
+        end = self.place + size
+        if end > len(self.data):
             raise ValueError
-        array = np.frombuffer(self._data[self._place : end], dtype.newbyteorder("<"))
+        array = np.frombuffer(self.data[self.place : end], dtype.newbyteorder("<"))
         if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
             raise ValueError
-        self._place = _padded(end)
+        self.place = _padded(end)
         return array.astype(dtype, copy=False).reshape(shape), present
 
 

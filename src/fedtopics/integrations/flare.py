@@ -50,15 +50,8 @@ class SiteSettings(ClientData):
 class StudyServer(ServerPart):
     """The server's half of the study that the job brings along.
 
-    Parameters
-    ----------
-    run : str
-        Name of the run, the same when it is resumed.
-    out : str
-        The run's folder; by default fedtopics/RUN in the server's FLARE folder, which outlives the
-        job.
-    resume : bool
-        Go on with that run.
+    `run` is the run's name, the same when it is resumed. Its folder is fedtopics/RUN in the
+    server's FLARE folder, which outlives the job; in the simulator it is `out`.
     """
 
     def __init__(self, run: str, out: str = "", resume: bool = False) -> None:
@@ -68,10 +61,9 @@ class StudyServer(ServerPart):
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; leave the run, or why it failed, where the job's results are."""
-        folder = context.workspace / FOLDER / self.run
-        if self.out and context.simulated:
-            folder = Path(self.out)
-        _clear(folder)
+        usual = context.workspace / FOLDER / self.run
+        folder = Path(self.out) if self.out and context.simulated else usual
+        (folder / FAILURE).unlink(missing_ok=True)
         try:
             study = Study.read(context.config / STUDY_FILE)
             lead(study, carrier, folder, resume=self.resume, on_event=_log)
@@ -101,9 +93,9 @@ def _log(event: dict[str, Any]) -> None:
 class StudySite(SitePart):
     """A site's half of a study. The server's sites cannot say where another one's documents are.
 
-    In FLARE's simulator the job says where documents are. Anywhere else the site's operator does,
-    in `local/fedtopics.toml` of its FLARE folder: a job that could name files and policies of a
-    site would be the one to decide what leaves it.
+    In FLARE's simulator the job says where documents are. Anywhere else `local/fedtopics.toml` of
+    the site's FLARE folder does: a job that named files and policies would decide what leaves the
+    site.
     """
 
     def __init__(self, run: str) -> None:
@@ -123,7 +115,7 @@ class StudySite(SitePart):
                 settings = site_settings(context)
                 if settings.out is not None:
                     folder = settings.out if context.simulated else settings.out / self.run
-                _clear(folder)
+                (folder / FAILURE).unlink(missing_ok=True)
                 self._client = self._join(context.site, settings, folder)
         except FedTopicsError as error:
             _fail(folder, str(error))
@@ -146,13 +138,7 @@ class StudySite(SitePart):
 
 
 def site_settings(context: JobContext) -> SiteSettings:
-    """Read what a site says about itself.
-
-    Raises
-    ------
-    StudyError
-        If it says nothing, or there is an unknown key or a wrong value.
-    """
+    """Read what a site says about itself; a `StudyError` if it is of no use."""
     file = context.workspace / "local" / SITE_FILE
     # A server could call its job as the simulator does; no simulator has what operators have.
     provisioned = file.exists() or (context.workspace / "startup" / "client.crt").exists()
@@ -183,10 +169,6 @@ def _read(file: Path) -> dict[str, Any]:
     return settings
 
 
-def _clear(folder: Path) -> None:
-    (folder / FAILURE).unlink(missing_ok=True)
-
-
 def _fail(folder: Path, sentence: str) -> None:
     """Leave a sentence for people: in the log, and in a file that is easy to find."""
     logger.error("%s", sentence)
@@ -205,19 +187,8 @@ def make_study_job(
 ) -> Any:
     """Make the job of a study; it says where documents are for the simulator alone.
 
-    Parameters
-    ----------
-    study : Study
-    run : str
-        Name of the run.
-    workspace : path
-        Where the study's file can be until the job was run.
-    resume : bool
-        Go on with that run.
-    out : path, optional
-        The run's folder; for the simulator.
-    folders : mapping of client name to path, optional
-        The clients' folders; for the simulator.
+    The study's file stays in `workspace` until the job was run. For the simulator, `out` is the
+    run's folder and `folders` has the clients'.
     """
     file = workspace / STUDY_FILE
     nowhere = {name: ClientData() for name in study.clients}

@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -27,41 +28,21 @@ LOOK = 1.0  # seconds between two looks whether FLARE ended the job
 
 @dataclass(frozen=True)
 class JobContext:
-    """Where a component of a job runs, and what the job says to it.
+    """Where a component of a job runs, and what the job says to it."""
 
-    Parameters
-    ----------
-    site : str
-        Name of the site, "server" for the server.
-    simulated : bool
-        Whether this is FLARE's simulator.
-    workspace : path
-        The site's FLARE folder, which outlives jobs; `local` in it is its operator's.
-    job : path
-        The job's folder in it. The server's is brought to who submitted the job.
-    config : path
-        What the job brought along.
-    settings : mapping
-        What the job says to this site.
-    """
-
-    site: str
-    simulated: bool
-    workspace: Path
-    job: Path
-    config: Path
-    settings: Mapping[str, Any]
+    site: str  # its name, "server" for the server
+    simulated: bool  # whether this is FLARE's simulator
+    workspace: Path  # the site's FLARE folder, which outlives jobs; `local` is its operator's
+    job: Path  # the job's folder in it; the server's is brought to who submitted the job
+    config: Path  # what the job brought along
+    settings: Mapping[str, Any]  # what the job says to this site
 
 
 class FlareCarrier:
     """Messages to a job's sites; an engine's `Carrier`.
 
-    Parameters
-    ----------
-    context : context of a collab call
-        Of the server's main function.
-    patience : float
-        Seconds that FLARE waits for an answer.
+    `context` is that of a collab call, in the server's main function; `patience` is how many
+    seconds FLARE waits for an answer.
     """
 
     def __init__(self, context: Any, patience: float) -> None:
@@ -90,10 +71,8 @@ class FlareCarrier:
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
         """Return what has come; wait up to `seconds` for the first.
 
-        Raises
-        ------
-        FederationError
-            If FLARE has ended the job; once, so that its server can still say goodbye.
+        A `FederationError` if FLARE has ended the job; once, so that its server can still say
+        goodbye.
         """
         ends = time.monotonic() + seconds
         while True:
@@ -103,15 +82,14 @@ class FlareCarrier:
                     "FLARE has ended the job, as it does when a site's worker dies or an operator "
                     "aborts it. Go on with --resume when all sites are back."
                 )
-            try:
-                arrived = [self._arrived.get(timeout=max(0.0, min(LOOK, ends - time.monotonic())))]
-            except Empty:
-                if time.monotonic() >= ends:
-                    return []
-                continue
-            while not self._arrived.empty():
-                arrived.append(self._arrived.get())
-            return arrived
+            left = max(0.0, ends - time.monotonic())
+            with suppress(Empty):
+                arrived = [self._arrived.get(timeout=min(LOOK, left))]
+                while not self._arrived.empty():
+                    arrived.append(self._arrived.get())
+                return arrived
+            if not left:
+                return []
 
 
 class ServerPart(ABC):

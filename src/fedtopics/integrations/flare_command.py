@@ -141,16 +141,15 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
     from fedtopics.integrations.flare_jobs import submit
 
     note = folder / RUN
-    if resume and not note.exists():
-        raise RunError(f"There is no submitted run in {folder} to resume; leave out --resume.")
-    if note.exists() and not resume:
+    name = f"{re.sub('[^A-Za-z0-9_-]+', '-', plan.name)[:80]}-{uuid4().hex[:8]}"
+    if resume:
+        if not note.exists():
+            raise RunError(f"There is no submitted run in {folder} to resume; leave out --resume.")
+        name = str(json.loads(note.read_text(encoding="utf-8"))["run"])
+    elif note.exists():
         raise RunError(
             f"There is a run in {folder} already; go on with --resume, or name another folder."
         )
-    if resume:
-        name = str(json.loads(note.read_text(encoding="utf-8"))["run"])
-    else:
-        name = f"{re.sub('[^A-Za-z0-9_-]+', '-', plan.name)[:80]}-{uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as workspace:
         results = Path(workspace)
         job = make_study_job(plan, name, results, resume)

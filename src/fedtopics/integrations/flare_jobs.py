@@ -24,10 +24,8 @@ from fedtopics.errors import FederationError, RunError
 from fedtopics.files import write_durably
 from fedtopics.integrations.flare_carrier import ServerPart, SitePart
 
-ALLOWED = (
-    "fedtopics.integrations.flare.",
-    "nvflare.collab.runtime.",
-)  # what a site's FLARE has to let run
+# What a site's FLARE has to let run.
+ALLOWED = ("fedtopics.integrations.flare.", "nvflare.collab.runtime.")
 SYNC = 300  # seconds for a site's worker to start, which imports torch
 LOGIN = 60.0  # seconds, for a server that has just been started as well
 OUTPUT = "output.txt"  # what FLARE printed, in a workspace
@@ -48,27 +46,15 @@ def make_job(
     clients: Mapping[str, Mapping[str, Any]],
     study: Path,
 ) -> CollabRecipe:
-    """Make a job of a study.
+    """Make a job of a study, which begins when all clients are connected.
 
-    Parameters
-    ----------
-    name : str
-    server, site : components
-        Made again at the server and the sites from what their `__init__` took.
-    clients : mapping of site name to settings
-        What the job says to each; it begins when all are connected.
-    study : path
-        A file for the server. FLARE would replace what is in braces in a component's arguments.
+    Server and sites make their components again from what the `__init__` of `server` and `site`
+    took; `clients` has what the job says to each site. The study is a file for the server: FLARE
+    would replace what is in braces in a component's arguments.
     """
-    calls = max(100, 4 * len(clients))
-    recipe = _Recipe(
-        name,
-        server=server,
-        client=site,
-        sync_task_timeout=SYNC,
-        min_clients=len(clients),
-        max_call_threads_for_server=calls,
-    )
+    count, threads = len(clients), max(100, 4 * len(clients))
+    limits = {"min_clients": count, "max_call_threads_for_server": threads}
+    recipe = _Recipe(name, server=server, client=site, sync_task_timeout=SYNC, **limits)
     recipe._job.set_app_packages(["fedtopics"])
     recipe._job.add_file_to_server(str(study), app_folder_type="config")
     with _quiet():
@@ -79,10 +65,7 @@ def make_job(
 def simulate(recipe: CollabRecipe, clients: Sequence[str], workspace: Path) -> None:
     """Run a job in FLARE's simulator, with a process for each client.
 
-    Raises
-    ------
-    FederationError
-        If the job failed; what it was about is in the run's folder.
+    A `FederationError` if the job failed; what it was about is in the run's folder.
     """
     local = workspace / recipe.job_name / "local"
     local.mkdir(parents=True)
@@ -99,20 +82,8 @@ def simulate(recipe: CollabRecipe, clients: Sequence[str], workspace: Path) -> N
 def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
     """Run a job on a FLARE system; return how it ended, nothing if the connection was lost before.
 
-    Parameters
-    ----------
-    recipe : CollabRecipe
-    kit : path
-        An admin's startup kit.
-    results : path
-        A folder, for what the job left.
-
-    Raises
-    ------
-    RunError
-        If there is no startup kit.
-    FederationError
-        If the system cannot be reached or does not take the job.
+    `kit` is an admin's startup kit, else a `RunError`; `results` is a folder for what the job left.
+    A `FederationError` if the system cannot be reached or does not take the job.
     """
     certificate = kit / "startup" / "client.crt"
     if not (kit / "startup" / "fed_admin.json").is_file() or not certificate.is_file():
@@ -130,7 +101,8 @@ def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
             session = new_secure_session(user, str(kit), timeout=LOGIN)
             job = session.submit_job(str(results / "jobs" / recipe.job_name))
         except Exception as error:  # of many types
-            _close(session)
+            with suppress(Exception):
+                session.close()
             reason = (str(error) or type(error).__name__).splitlines()[0].removesuffix(".")
             raise FederationError(
                 f"The FLARE system of {kit} does not take the job: {reason}. Is its server running?"
@@ -142,28 +114,14 @@ def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
         except Exception:
             return ""
         finally:
-            _close(session)
-
-
-def _close(session: Any) -> None:
-    """Close a session; the server may be gone."""
-    if session is not None:
-        with suppress(Exception):
-            session.close()
+            with suppress(Exception):  # the server may be gone
+                session.close()
 
 
 def allow(folder: Path) -> Path:
     """Let fedtopics run at a site or a server; return the file that says so.
 
-    Parameters
-    ----------
-    folder : path
-        The site's FLARE folder, with `startup` and `local`. FLARE reads it for each job.
-
-    Raises
-    ------
-    RunError
-        If it is none.
+    `folder` has `startup` and `local`, else a `RunError`. FLARE reads it for each job.
     """
     file = folder / "local" / "resources.json"
     source = file if file.exists() else file.with_name("resources.json.default")

@@ -12,6 +12,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +38,9 @@ FAILED = "its settings or its documents cannot be used; its own log says more"
 def server_app(study: str | Path) -> ServerApp:
     """Make the server's half: train with the SuperNodes, write the run's folder.
 
-    Run configuration of the app: `out`, the run's folder on the SuperLink's machine (by default
-    runs/NAME in its working folder), and `resume`, to go on with the run in there.
-
-    Parameters
-    ----------
-    study : path
-        The study's file.
+    `study` is the study's file. Run configuration of the app: `out`, the run's folder on the
+    SuperLink's machine (by default runs/NAME in its working folder), and `resume`, to go on with
+    the run in there.
     """
     from flwr.serverapp import ServerApp
 
@@ -73,26 +70,19 @@ def server_app(study: str | Path) -> ServerApp:
 def client_app(study: str | Path) -> ClientApp:
     """Make the client's half: answer with documents that stay where the SuperNode is.
 
-    The SuperNode's node configuration says where they are: the keys of a [clients.NAME] table of a
+    Of the study's file its name counts, and in Flower's simulation its clients: there SuperNodes
+    have no configuration, and are the clients in the order of their names. Elsewhere the
+    SuperNode's node configuration says where documents are: the keys of a [clients.NAME] table of a
     study, with `name`; `out`, the folder that gets a folder for each study, with ledger and model
     (by default runs/NAME); and `stay`, the seconds that a process stays for the next message, 0 for
     none.
-    In Flower's simulation, which has no node configuration, the SuperNodes are the study's clients
-    in the order of their names.
 
-    Parameters
-    ----------
-    study : path
-        The study's file: its name, and for the simulation its clients.
-
-    Notes
-    -----
     What goes wrong is said in the SuperNode's log; the server learns that it failed, not why.
     """
     from flwr.clientapp import ClientApp
 
     def reply(message: Message, context: Context) -> Message:
-        content = _without_errors(lambda: _reply(study, context, unwrapped(message)))
+        content = _or_nothing(lambda: _reply(study, context, unwrapped(message)))
         return answer(message, content) if content else failure(message, FAILED)
 
     app = ClientApp()
@@ -100,16 +90,14 @@ def client_app(study: str | Path) -> ClientApp:
     return app
 
 
-def _without_errors(work: Callable[[], bytes]) -> bytes:
-    """Return an answer, empty if there is an error, which this machine's log alone has.
-
-    Flower would send its text to the server, and that of a defect could quote a document.
-    """
+def _or_nothing(work: Callable[[], bytes]) -> bytes:
+    """Return an answer; of a failure nothing but a sentence in this machine's log."""
     try:
         return work()
     except (FedTopicsError, OSError) as error:
         print(f"fedtopics: {error}", flush=True)
     except Exception as error:
+        # Flower would send its text to the server, and that could quote a document.
         print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
     return b""
 
@@ -119,34 +107,28 @@ def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
     if PARTITION in context.node_config and "name" not in context.node_config:
         # Whichever process is free has the message: the journal alone knows what came before.
         name, data, out = _simulated(study, context)
-        client = _Client(name, data, out, out / run)
     else:
         name, out, seconds = _node_settings(context.node_config)
         out /= _folder_name(study)
-        folder = out / run
         if seconds > 0:
-            settings = json.dumps([dict(context.node_config), str(out), str(folder)])
-            return ask(folder, message, [sys.executable, "-m", __spec__.name, settings])
-        client = _Client(name, client_data(context.node_config), out, folder)
-    try:
+            settings = json.dumps([dict(context.node_config), str(out), str(out / run)])
+            return ask(out / run, message, [sys.executable, "-m", __spec__.name, settings])
+        data = client_data(context.node_config)
+    with closing(_Client(name, data, out, out / run)) as client:
         return client.answer(message)
-    finally:
-        client.close()
 
 
 def main(settings: str) -> None:
     """Be the resident process: answer a run's messages with one client's documents.
 
-    Parameters
-    ----------
-    settings : str
-        JSON: the node configuration, the client's folder for the study, and that for the run.
+    `settings` is JSON: the node configuration, the client's folder for the study, and that for the
+    run.
     """
     config, out, folder = json.loads(settings)
     name, _, seconds = _node_settings(config)
     clients: list[_Client] = []
 
-    def respond(message: bytes) -> bytes:
+    def answer_one(message: bytes) -> bytes:
         if not clients:
             clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
         return clients[0].answer(message)
@@ -156,7 +138,7 @@ def main(settings: str) -> None:
             client.close()
 
     answer_messages(
-        Path(folder), lambda message: _without_errors(lambda: respond(message)), close, seconds
+        Path(folder), lambda message: _or_nothing(lambda: answer_one(message)), close, seconds
     )
 
 
@@ -168,36 +150,34 @@ class _Client:
         from fedtopics.federation.participant import Participation
         from fedtopics.methods.registry import versions as method_versions
 
-        part = Participation.of(name, data, out, _Log(name, out))
+        part = Participation.of(name, data, out, _log(name, out))
         versions = VERSION, method_versions()
         self.answer = MessageClient(name, part, versions, part.notify, folder / "journal").answer
         self.close = part.close
 
 
-class _Log:
-    """What a SuperNode's log says: the offer once, though each process looks at it again."""
+def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
+    """Return what writes a SuperNode's log: the offer once, though each process looks at it."""
+    from fedtopics.cli.members import ClientNews
 
-    def __init__(self, name: str, out: Path) -> None:
-        from fedtopics.cli.members import ClientNews
+    news, offers = ClientNews(name), list[dict[str, Any]]()
 
-        self._out = out
-        self._news = ClientNews(name)
-        self._offer: dict[str, Any] | None = None
-
-    def __call__(self, event: dict[str, Any]) -> None:
+    def write(event: dict[str, Any]) -> None:
         from fedtopics.cli.report import write_beside
 
         kind = event["event"]
         if kind == "offer":
-            self._offer = event
+            offers[:] = [event]
             return
-        if kind in ("joined", "declined") and self._offer is not None:
-            self._news(self._offer)
+        if kind in ("joined", "declined") and offers:
+            news(offers[0])
         if kind in ("declined", "refused"):
             print(f"fedtopics: {event['reason']}", flush=True)
-        self._news(event)
+        news(event)
         if kind == "model":
-            write_beside(self._out)
+            write_beside(out)
+
+    return write
 
 
 def _node_settings(config: Mapping[str, Any]) -> tuple[str, Path, float]:
@@ -215,21 +195,14 @@ def _node_settings(config: Mapping[str, Any]) -> tuple[str, Path, float]:
 
 
 def client_data(config: Mapping[str, Any]) -> ClientData:
-    """Read where the documents are from a SuperNode's node configuration.
-
-    Raises
-    ------
-    StudyError
-        If a key is unknown or a value does not fit.
-    """
+    """Read where documents are from a node configuration; a `StudyError` if it cannot be used."""
     from pydantic import ValidationError
 
     from fedtopics.federation.client_data import ClientData
     from fedtopics.federation.study_file import explain
 
-    settings = {key.replace("-", "_"): value for key, value in config.items()}
-    for key in ("name", "out", "stay"):
-        settings.pop(key, None)
+    other = ("name", "out", "stay")  # of `_node_settings`
+    settings = {key.replace("-", "_"): value for key, value in config.items() if key not in other}
     try:
         return ClientData(**settings)
     except ValidationError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 # Flower is an extra: it is imported where it is used.
@@ -29,13 +30,7 @@ def wrapped(content: bytes) -> RecordDict:
 
 
 def unwrapped(message: Message) -> bytes:
-    """Take the bytes out of a message.
-
-    Raises
-    ------
-    ValueError
-        If there are none: another app wrote it.
-    """
+    """Take the bytes out of a message; a `ValueError` if there are none: another app wrote it."""
     record = message.content.array_records.get(_NAME)
     if record is None or _NAME not in record:
         raise ValueError("A message through Flower is not one of fedtopics.")
@@ -56,21 +51,8 @@ def failure(to: Message, reason: str) -> Message:
     return Message(Error(code=_APP_FAILED, reason=reason), reply_to=to)
 
 
-def _content(message: Message) -> bytes:
-    """Take the bytes out of an answer; of one that another app wrote, none: a bad answer."""
-    try:
-        return unwrapped(message)
-    except ValueError:
-        return b""
-
-
 class GridCarrier:
-    """Messages to SuperNodes; their ids are the addresses.
-
-    Parameters
-    ----------
-    grid : flwr.serverapp.Grid
-    """
+    """Messages to SuperNodes over Flower's `Grid`; the SuperNodes' ids are the addresses."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -80,22 +62,14 @@ class GridCarrier:
 
     def addresses(self) -> Collection[str]:
         """Who can be reached now: the ids of the SuperNodes that are online."""
-        before = self._started
-        self._started = {
-            str(node.node_id): node.last_activated_at for node in self._grid.get_nodes()
-        }
-        for address, started in self._started.items():
-            if before.get(address, started) != started:
-                self._forget(address)
-        for address in before.keys() - self._started.keys():
-            self._forget(address)
+        before, nodes = self._started, self._grid.get_nodes()
+        self._started = {str(node.node_id): node.last_activated_at for node in nodes}
+        for message, address in list(self._open.items()):
+            # The answer of a SuperNode that is gone or has restarted is lost.
+            if address in before and self._started.get(address) != before[address]:
+                del self._open[message]
+                self._failed.append(address)
         return list(self._started)
-
-    def _forget(self, address: str) -> None:
-        """Wait no longer for a SuperNode that is gone or has restarted: its answer is lost."""
-        for message in [message for message, to in self._open.items() if to == address]:
-            del self._open[message]
-            self._failed.append(address)
 
     def send(self, address: str, message: bytes) -> None:
         """Send a message; at most one answer comes."""
@@ -109,10 +83,7 @@ class GridCarrier:
             self._failed.append(address)
 
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
-        """Return what has come; wait up to `seconds` for the first.
-
-        None instead of an answer: the client failed, none will come.
-        """
+        """Return what has come; wait up to `seconds` for the first. None: the client failed."""
         ends, pause = time.monotonic() + seconds, FIRST_PAUSE
         while True:
             arrived: list[tuple[str, bytes | None]] = [(address, None) for address in self._failed]
@@ -132,7 +103,12 @@ class GridCarrier:
             address = self._open.pop(message.metadata.reply_to_message_id, None)
             if address is None:
                 continue
+            content: bytes | None = b""  # a bad answer, as is one that another app wrote
             if message.has_error():
                 print(f"SuperNode {address} failed: {message.error.reason}", flush=True)
-            arrived.append((address, None if message.has_error() else _content(message)))
+                content = None
+            else:
+                with suppress(ValueError):
+                    content = unwrapped(message)
+            arrived.append((address, content))
         return arrived

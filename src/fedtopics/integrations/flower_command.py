@@ -105,13 +105,12 @@ def init(folder: Path, study: Path | None) -> None:
     if not plan.clients:
         raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
     names = sorted(plan.clients)
-    readme = README.substitute(first=names[0], clients=", ".join(names), count=len(names))
     files = {
         "pyproject.toml": PYPROJECT,
         "server_app.py": SERVER_APP,
         "client_app.py": CLIENT_APP,
         "study.toml": plan.to_toml(),
-        "README.md": readme,
+        "README.md": README.substitute(first=names[0], clients=", ".join(names), count=len(names)),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():

@@ -74,24 +74,15 @@ class Authority(NamedTuple):
         """The certificate, for those who trust it."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def certify_client(self, key: CertificatePublicKeyTypes, name: str, days: int) -> bytes:
-        """Return the certificate, in PEM, of a client's public key."""
-        return self._certify(key, "client", name, days, None)
-
-    def certify_server(
-        self, key: CertificatePublicKeyTypes, hosts: x509.SubjectAlternativeName, days: int
-    ) -> bytes:
-        """Return the certificate, in PEM, of the public key of a server on these hosts."""
-        return self._certify(key, "server", "fedtopics server", days, hosts)
-
-    def _certify(
+    def certify(
         self,
         key: CertificatePublicKeyTypes,
-        role: Role,
         name: str,
         days: int,
-        hosts: x509.SubjectAlternativeName | None,
+        hosts: x509.SubjectAlternativeName | None = None,
     ) -> bytes:
+        """Return the certificate, in PEM, of a public key: a server's if it has hosts."""
+        role: Role = "client" if hosts is None else "server"
         if not 0 <= days <= AUTHORITY_DAYS:
             raise IdentityError(
                 f"A certificate cannot be valid for {days} days; take 0 to {AUTHORITY_DAYS}."

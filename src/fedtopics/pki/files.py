@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from cryptography import x509
@@ -49,11 +50,8 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     """Write a private key (PKCS #8, PEM) that only its owner can read; never over another."""
-    pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
+    form, secrecy = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, form, secrecy)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         create(path, pem, private=True)
@@ -73,16 +71,13 @@ def write_public(path: Path, content: bytes) -> None:
 def fingerprint(key: PublicKeyTypes) -> str:
     """Return the SHA-256 of a public key (its SubjectPublicKeyInfo), for people to compare."""
     encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(key.public_bytes(encoding, form))
-    return colons(digest.finalize())
+    return _with_colons(hashlib.sha256(key.public_bytes(encoding, form)).digest())
 
 
 def certificate_fingerprint(certificate: x509.Certificate) -> str:
     """Return the SHA-256 of a certificate, as openssl prints it."""
-    return colons(certificate.fingerprint(hashes.SHA256()))
+    return _with_colons(certificate.fingerprint(hashes.SHA256()))
 
 
-def colons(digest: bytes) -> str:
-    """Write a digest as openssl does."""
+def _with_colons(digest: bytes) -> str:
     return digest.hex(":").upper()

@@ -33,28 +33,15 @@ REQUEST = "request.csr"
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a server or a client is: its certificate, its key, and the authority both sides trust.
+    """Who a server or a client is: its certificate, its key, and the authority both sides trust."""
 
-    Attributes
-    ----------
-    name : str
-        The client's name; of a server the first of its hosts.
-    role : "server" or "client"
-    ca, certificate, key : bytes
-        PEM, as gRPC takes them.
-    hosts : tuple of str
-        Where clients reach a server: DNS names and IP addresses. Empty for a client.
-    not_before, not_after : datetime
-        When the certificate begins and ends, UTC.
-    """
-
-    name: str
+    name: str  # the client's; of a server the first of its hosts
     role: Role
-    ca: bytes
+    ca: bytes  # PEM, as gRPC takes it, like the next two
     certificate: bytes
     key: bytes = field(repr=False)
-    hosts: tuple[str, ...]
-    not_before: datetime
+    hosts: tuple[str, ...]  # where clients reach a server; empty for a client
+    not_before: datetime  # when the certificate begins and ends, UTC
     not_after: datetime
 
     @classmethod
@@ -63,22 +50,10 @@ class Identity:
     ) -> Identity:
         """Read an identity folder, and check that its parts belong together.
 
-        Parameters
-        ----------
-        folder : path
-            Holds ``ca.crt``, and ``client.crt`` and ``client.key`` or ``server.crt`` and
-            ``server.key``.
-        role : {"client", "server"}, optional
-            Refuse an identity of the other role.
-        check_validity : bool
-            Refuse a certificate that has ended or not begun. Without, it is still read, to show
-            it or to try what happens.
-
-        Raises
-        ------
-        IdentityError
-            If a file is missing or damaged, the key is not the certificate's, the certificate is
-            not signed by ``ca.crt`` or not made for the role, or now is not in its time.
+        `role` refuses an identity of the other role. Without `check_validity` a certificate that
+        has ended or not begun is read as well, to show it or to try what happens. An
+        `IdentityError` if a file is missing or damaged, the key is not the certificate's, the
+        certificate is not signed by ``ca.crt`` or not made for the role, or now is not in its time.
         """
         folder = Path(folder)
         wanted, role = role, _role(folder)
@@ -87,18 +62,16 @@ class Identity:
                 f"{folder} holds the identity of a {role}; name the folder of a {wanted}'s."
             )
         files = [folder / name for name in ("ca.crt", f"{role}.crt", f"{role}.key")]
-        for path in files:
-            if not path.is_file():
-                raise IdentityError(
-                    f"There is no {path}; the identity of a {role} is ca.crt, {role}.crt and "
-                    f"{role}.key in one folder."
-                )
+        if missing := [path for path in files if not path.is_file()]:
+            raise IdentityError(
+                f"There is no {missing[0]}; the identity of a {role} is ca.crt, {role}.crt and "
+                f"{role}.key in one folder."
+            )
         certificate = read_certificate(files[1])
         _check_parts(folder, role, certificate)
         hosts = hosts_of(certificate)
         name = common_name(certificate.subject, files[1])
-        if role == "server" and hosts:
-            name = hosts[0]
+        name = hosts[0] if role == "server" and hosts else name
         ca, pem, key = map(read, files)
         begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
         identity = cls(name, role, ca, pem, key, hosts, begins, ends)
@@ -142,14 +115,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asks an authority to certify: that this public key is its own.
-
-    Attributes
-    ----------
-    name : str
-        Name of the client.
-    public_key : EllipticCurvePublicKey
-    """
+    """What a client asks an authority to certify: that this public key is its own."""
 
     name: str
     public_key: ec.EllipticCurvePublicKey
@@ -158,11 +124,8 @@ class Request:
     def load(cls, path: str | Path) -> Request:
         """Read a request and check its signature, its key and its name.
 
-        Raises
-        ------
-        IdentityError
-            If it is no request, was changed after the client signed it, has a key of another
-            kind, or names no client.
+        An `IdentityError` if it is no request, was changed after the client signed it, has a key of
+        another kind, or names no client.
         """
         path = Path(path)
         pem = read(path)
@@ -261,11 +224,8 @@ def _check_parts(folder: Path, role: Role, certificate: x509.Certificate) -> Non
             f"The certificate {path} is not signed by the authority {ca}; copy both from one "
             "identity."
         ) from None
-    try:
-        purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        purposes = x509.ExtendedKeyUsage([])
-    if PURPOSES[role] not in purposes:
+    usages = (each.value for each in certificate.extensions)
+    if not any(isinstance(u, x509.ExtendedKeyUsage) and PURPOSES[role] in u for u in usages):
         raise IdentityError(
             f"The certificate {path} is not made for a {role}; take the identity of a {role}."
         )

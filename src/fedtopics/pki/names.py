@@ -10,13 +10,7 @@ CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def check_client_name(name: object) -> None:
-    """Refuse names that cannot name a folder, or are longer than a certificate allows.
-
-    Raises
-    ------
-    StudyError
-        If it is not 1 to 64 letters, digits, '_', '-' and '.', beginning with a letter or digit.
-    """
+    """Refuse names that cannot name a folder, or are longer than a certificate allows."""
     if not isinstance(name, str) or not CLIENT_NAME.fullmatch(name):
         raise StudyError(
             f"{name!r} cannot name a client; use letters, digits, '_', '-' and '.', at most 64, "

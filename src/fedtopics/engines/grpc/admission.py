@@ -26,16 +26,9 @@ async def refuse(stream: Stream, reason: str, again: bool = False) -> None:
 
 
 class Admission:
-    """Shake hands with the clients of one study.
+    """Shake hands with the clients of one study, which may send chunks of `chunk` bytes.
 
-    Parameters
-    ----------
-    proposal : Proposal
-    members : mapping of client name to member
-    chunk : int
-        Bytes of a chunk that a client may send.
-    notify : function (StatusChange)
-        Called when a client declines or is refused.
+    `notify` gets each client that declines or is refused.
     """
 
     def __init__(

@@ -11,7 +11,6 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -26,14 +25,7 @@ from fedtopics.engines.call_handler import (
     Versions,
     proposed,
 )
-from fedtopics.engines.grpc.frames import (
-    CHUNK,
-    OPTIONS,
-    SERVICE,
-    DisconnectedError,
-    Stream,
-    chunks,
-)
+from fedtopics.engines.grpc.frames import CHUNK, OPTIONS, SERVICE, DisconnectedError, Stream, chunks
 from fedtopics.engines.handshake import WIRE_VERSION, Proposal
 from fedtopics.engines.values import body_size, unpack
 from fedtopics.errors import FederationError, FedTopicsError
@@ -44,30 +36,10 @@ GOODBYE = 2.0  # seconds for the server to read the last message
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
 
 
-@dataclass(frozen=True)
-class _PreparedAnswer:
-    """An answer, cut into chunks."""
-
-    answer: Answer
-    chunks: list[bytes]
-
-
 class Client:
-    """Take part in a study.
+    """Take part in the study of the server at an address, HOST:PORT.
 
-    Parameters
-    ----------
-    address : str
-        HOST:PORT of the server.
-    credentials : grpc channel credentials, or None
-        None speaks without TLS.
-    name : str
-        Name claimed without TLS.
-    versions : tuple of str and mapping of method to version
-        Of fedtopics, and of the methods it has.
-    participant : Participant
-    notify : function (Event)
-        Called with each event.
+    Without credentials it speaks without TLS, and the `name` is claimed.
     """
 
     def __init__(
@@ -88,17 +60,13 @@ class Client:
         self._handler = CallHandler(participant, versions, notify)
         self._chunk = CHUNK
         self._key: tuple[bytes, int] = (b"", 0)
-        self._answer: asyncio.Future[_PreparedAnswer] | None = None
+        self._answer: asyncio.Future[tuple[Answer, list[bytes]]] | None = None
 
     def run(self) -> None:
         """Take part until the model has come.
 
-        Raises
-        ------
-        FederationError
-            If the server refuses, or cannot be reached for a reason that waiting does not mend.
-        PolicyError, InputError
-            If the client declines, or a call cannot be answered.
+        A `FederationError` if the server refuses, or cannot be reached for a reason that waiting
+        does not mend; other errors if the client declines, or a call cannot be answered.
         """
         asyncio.run(self.take_part())
 
@@ -142,9 +110,8 @@ class Client:
         proposal = self._handler.check(offer)
         if not self._handler.joined:
             loop = asyncio.get_running_loop()
-            considering = loop.run_in_executor(self._worker, self._handler.join, proposal)
             try:
-                await considering
+                await loop.run_in_executor(self._worker, self._handler.join, proposal)
             except Exception:
                 with suppress(DisconnectedError):
                     await stream.send(wire.Frame(refusal=wire.Refusal(reason="declined")))
@@ -160,9 +127,8 @@ class Client:
         reading = asyncio.ensure_future(stream.next())
         try:
             while True:
-                done, _ = await asyncio.wait(
-                    {reading, *answering}, return_when=asyncio.FIRST_COMPLETED
-                )
+                waited = {reading, *answering}
+                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 for task in done & answering:
                     answering.discard(task)
                     task.result()
@@ -171,9 +137,8 @@ class Client:
                 frame = reading.result()
                 if frame.HasField("call"):
                     buffer = await self._body(stream, frame.call.body)
-                    answering.add(
-                        asyncio.ensure_future(self._respond(stream, run, frame.call, buffer))
-                    )
+                    answer = self._respond(stream, run, frame.call, buffer)
+                    answering.add(asyncio.ensure_future(answer))
                 elif frame.HasField("result"):
                     buffer = await self._body(stream, frame.result.body)
                     files = unpack(frame.result.body, buffer)
@@ -206,15 +171,14 @@ class Client:
             self._key = run, call.id
             loop = asyncio.get_running_loop()
             self._answer = loop.run_in_executor(self._worker, self._prepare, call, buffer)
-        prepared = await asyncio.shield(self._answer)
-        await stream.send(prepared.answer.frame, prepared.chunks)
-        if prepared.answer.error is not None:
-            raise prepared.answer.error
+        answer, pieces = await asyncio.shield(self._answer)
+        await stream.send(answer.frame, pieces)
+        if answer.error is not None:
+            raise answer.error
 
-    def _prepare(self, call: wire.Call, buffer: memoryview) -> _PreparedAnswer:
+    def _prepare(self, call: wire.Call, buffer: memoryview) -> tuple[Answer, list[bytes]]:
         answer = self._handler.handle(call, buffer)
-        packed = answer.packed
-        return _PreparedAnswer(answer, [] if packed is None else chunks(packed, self._chunk))
+        return answer, [] if answer.packed is None else chunks(answer.packed, self._chunk)
 
 
 class _AgainError(FederationError):
@@ -238,14 +202,9 @@ def _channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.
 
 def _hello(name: str, versions: Versions, look: bool = False) -> wire.Hello:
     product, methods = versions
-    return wire.Hello(
-        product=product,
-        wire=WIRE_VERSION,
-        methods=methods,
-        process=os.urandom(8),
-        name=name,
-        look=look,
-    )
+    hello = wire.Hello(product=product, wire=WIRE_VERSION, methods=methods, name=name, look=look)
+    hello.process = os.urandom(8)
+    return hello
 
 
 async def _offer(stream: Stream, hello: wire.Hello) -> wire.Offer:
@@ -261,23 +220,16 @@ async def _offer(stream: Stream, hello: wire.Hello) -> wire.Offer:
 def refused(frame: wire.Frame) -> None:
     """Raise what the server says when it refuses."""
     if frame.HasField("refusal"):
-        if frame.refusal.again:
-            raise _AgainError(f"The server says: {frame.refusal.reason}")
-        raise FederationError(f"The server says: {frame.refusal.reason}")
+        error = _AgainError if frame.refusal.again else FederationError
+        raise error(f"The server says: {frame.refusal.reason}")
 
 
 def look(
-    address: str,
-    credentials: grpc.ChannelCredentials | None,
-    name: str,
-    versions: Versions,
+    address: str, credentials: grpc.ChannelCredentials | None, name: str, versions: Versions
 ) -> Proposal:
-    """Ask what a server proposes, without joining; see `Client` for the parameters.
+    """Ask what a server proposes, without joining; see `Client` for the arguments.
 
-    Raises
-    ------
-    FederationError
-        If it refuses or does not answer.
+    A `FederationError` if it refuses or does not answer.
     """
     hello = _hello(name, versions, look=True)
 

@@ -16,13 +16,7 @@ PATIENCE = 5.0  # seconds
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT, [IPv6]:PORT, HOST or IPv6.
-
-    Raises
-    ------
-    FederationError
-        If it is none of these.
-    """
+    """Split HOST:PORT, [IPv6]:PORT, HOST or IPv6; a `FederationError` if it is none of these."""
     address = address.rpartition("://")[2].rstrip("/")  # of a link that was copied
     host, separator, port = address.rpartition(":")
     if not separator or address.endswith("]") or (":" in host and "[" not in host):
@@ -50,13 +44,7 @@ def channel_credentials(identity: Identity) -> grpc.ChannelCredentials:
 
 
 def check_loopback(address: str) -> None:
-    """Refuse to speak without TLS to other machines.
-
-    Raises
-    ------
-    FederationError
-        If the address is not one of this machine's loopback interface.
-    """
+    """Refuse, by a `FederationError`, to speak without TLS to other machines."""
     host, _ = split_address(address)
     try:
         loopback = ipaddress.ip_address(host).is_loopback

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.messages import read_frame
 from fedtopics.engines.values import Packed, aligned, body_size
 from fedtopics.errors import FederationError
 
@@ -43,13 +43,9 @@ class DisconnectedError(Exception):
 
 
 class Stream:
-    """One end of a stream: whole messages out, frames in, bytes counted.
+    """One end of a stream of bytes: whole messages out, frames in, bytes counted.
 
-    Parameters
-    ----------
-    read, write : coroutine functions of a gRPC stream of bytes
-    echo : bool
-        Answer heartbeats, so that both directions carry something.
+    With `echo` it answers heartbeats, so that both directions carry something.
     """
 
     def __init__(
@@ -79,15 +75,10 @@ class Stream:
     async def next(self) -> wire.Frame:
         """Wait for a frame that is no heartbeat.
 
-        Raises
-        ------
-        DisconnectedError
-            If the other side is gone.
-        FederationError
-            If it sent what is no frame.
+        A `DisconnectedError` if the other side is gone, a `FederationError` if it sent no frame.
         """
         while True:
-            frame = _frame(await self._next_raw())
+            frame = read_frame(await self._next_raw())
             if not frame.HasField("heartbeat"):
                 return frame
             await self._beat()
@@ -103,7 +94,7 @@ class Stream:
         while place < len(buffer):
             raw = await self._next_raw()
             if raw[:1] != CHUNK_TAG:
-                if not _frame(raw).HasField("heartbeat"):
+                if not read_frame(raw).HasField("heartbeat"):
                     raise FederationError("A message ended before its body.")
                 await self._beat()
                 continue
@@ -128,13 +119,6 @@ class Stream:
     async def _beat(self) -> None:
         if self._echo:
             await self.send(wire.Frame(heartbeat=wire.Heartbeat()))
-
-
-def _frame(raw: bytes) -> wire.Frame:
-    try:
-        return wire.Frame.FromString(raw)
-    except DecodeError:
-        raise FederationError("A message is damaged.") from None
 
 
 def chunk_size(n_clients: int) -> int:

@@ -1,50 +1,20 @@
-"""The clients of a study as the server sees them, the calls to them, the memory of replies."""
+"""A client at the other end of a stream, and the memory of replies."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.connections import Member
 from fedtopics.engines.grpc.frames import Stream
-from fedtopics.engines.values import Packed
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call, ready to be sent to any number of clients."""
-
-    id: int
-    function: str
-    round: int
-    attempt: int
-    packed: Packed
-    chunks: list[bytes] = field(repr=False)
-    bounded: bool = False  # whether replies may wait for room in memory
-
-    @cached_property
-    def frame(self) -> wire.Frame:
-        """The frame before the chunks."""
-        call = wire.Call(
-            id=self.id,
-            round=self.round,
-            attempt=self.attempt,
-            function=self.function,
-            body=self.packed.header,
-        )
-        return wire.Frame(call=call)
 
 
 @dataclass
 class GrpcMember(Member):
-    """A client of the study, and its stream if it is connected."""
+    """A client of the study, and the stream that it has opened."""
 
     stream: Stream | None = None
     process: bytes = b""
-    call: Call | None = None  # not answered yet
-    waits_for_memory: bool = False  # its reply has come, and the server has no room for it yet
     received_model: asyncio.Event = field(default_factory=asyncio.Event)
     earlier_bytes: tuple[int, int] = (0, 0)  # sent, received on earlier streams
 
@@ -52,11 +22,6 @@ class GrpcMember(Member):
     def connected(self) -> bool:
         """Whether it has a stream."""
         return self.stream is not None
-
-    @property
-    def working(self) -> bool:
-        """Whether it has a call to answer."""
-        return self.call is not None
 
     @property
     def bytes(self) -> tuple[int, int]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import Any
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.connections import FAILURES, CallFailed, Incoming, ReplyArrived
+from fedtopics.engines.connections import FAILURES, Call, ReplyArrived
 from fedtopics.engines.grpc.frames import HEARTBEAT, DisconnectedError, Stream
-from fedtopics.engines.grpc.members import Budget, Call, GrpcMember
+from fedtopics.engines.grpc.members import Budget, GrpcMember
+from fedtopics.engines.roster import Roster
 from fedtopics.engines.values import body_size
 from fedtopics.errors import FederationError
 from fedtopics.methods.events import StatusChange
@@ -20,106 +19,52 @@ GRACE = 5.0  # seconds in which a client whose connection broke may come back fo
 IN_FLIGHT = 24 << 20  # bytes of replies that were received and not yet added up
 
 
-class Roster:
-    """Send calls to members, take their replies.
-
-    Parameters
-    ----------
-    members : mapping of client name to member
-    fingerprint : str
-        Of the study.
-    largest : int
-        Most bytes of a reply.
-    """
+class GrpcRoster(Roster[GrpcMember]):
+    """Send calls over streams, take replies of at most `largest` bytes."""
 
     def __init__(self, members: Mapping[str, GrpcMember], fingerprint: str, largest: int) -> None:
-        self.inbox: SimpleQueue[Incoming] = SimpleQueue()
+        super().__init__(members)
         self.budget = Budget(IN_FLIGHT)
-        self._members = members
         self._fingerprint = fingerprint
         self._largest = largest
-        self._standing: dict[str, Call] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def dispatch(self, call: Call, names: Iterable[str], standing: bool) -> None:
-        """Send a call to some members; a standing one to all others when they are free."""
-        if standing:
-            self._standing[call.function] = call
-        for name in names:
-            member = self._members[name]
-            if member.available:
-                member.call = call
-                self._spawn(self._send_call(member, call))
-            else:
-                self.inbox.put(CallFailed(name, call.id, member.state, bad=False))
-        if standing:
-            for member in self._members.values():
-                if member.call is not call:  # it came late, or is late
-                    self._catch_up(member)
-
-    def give_up(self, call: int, reason: str, everyone: bool) -> None:
-        """Wait no longer for the replies to a call; or for those alone that have not come."""
-        for member in self._members.values():
-            asked = member.call is not None and member.call.id == call
-            if asked and (everyone or not member.waits_for_memory):
-                member.late = call
-                self._fail(member, reason)
-
-    async def attend(self, member: GrpcMember, stream: Stream, process: bytes) -> None:
-        """Serve a member's stream until it breaks.
-
-        Raises
-        ------
-        DisconnectedError
-            When it breaks.
-        FederationError
-            If the client sends what it may not.
-        """
-        if member.stream is not None:
-            self._leave(member, member.stream)
-        if process != member.process:
-            self._fail(member, "it was restarted")
-            member.process, member.answered = process, set()
-        # A reply that was still to come was lost with the old stream.
-        member.stream, member.late, member.ready = stream, None, False
-        beats = asyncio.get_running_loop().create_task(_beat(stream))
-        try:
-            self.inbox.put(StatusChange("joined", member.name))
-            self._catch_up(member)
-            if member.call is not None:
-                await stream.send(member.call.frame, member.call.chunks)
-            while member.stream is stream:
-                await self._take(member, stream, await stream.next())
-                self._catch_up(member)
-        finally:
-            beats.cancel()
-            if member.stream is stream:
-                self._leave(member, stream)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def send(self, member: GrpcMember, call: Call) -> None:
+        """Send a call in a task of its own."""
+        task = asyncio.get_running_loop().create_task(self._send_call(member, call))
         self._tasks.add(task)  # the loop itself holds them weakly
         task.add_done_callback(self._tasks.discard)
 
     async def _send_call(self, member: GrpcMember, call: Call) -> None:
         with suppress(DisconnectedError):  # whoever reads the stream notices as well
             if member.stream is not None:
-                await member.stream.send(call.frame, call.chunks)
+                await member.stream.send(call.frame, call.pieces)
 
-    def _catch_up(self, member: GrpcMember) -> None:
-        """Repeat the standing calls that a member has not answered, one after the other."""
-        missed = [call for call in self._standing.values() if call.id not in member.answered]
-        if not missed and not member.ready:
-            self.inbox.put(StatusChange("ready", member.name))
-        member.ready = not missed
-        if missed and member.stream is not None and member.call is None and member.late is None:
-            member.late = missed[0].id
-            self._spawn(self._send_call(member, missed[0]))
+    async def attend(self, member: GrpcMember, stream: Stream, process: bytes) -> None:
+        """Serve a member's stream until it breaks: a `DisconnectedError`.
 
-    def _fail(self, member: GrpcMember, reason: str, bad: bool = False) -> None:
-        if member.call is not None:
-            self.inbox.put(CallFailed(member.name, member.call.id, reason, bad))
-            member.call = None
+        A `FederationError` if the client sends what it may not.
+        """
+        if member.stream is not None:
+            self._leave(member, member.stream)
+        if process != member.process:
+            self.fail(member, "it was restarted")
+            member.process, member.answered = process, set()
+        # A reply that was still to come was lost with the old stream.
+        member.stream, member.late, member.ready = stream, None, False
+        beats = asyncio.get_running_loop().create_task(_beat(stream))
+        try:
+            self.inbox.put(StatusChange("joined", member.name))
+            self.catch_up(member)
+            if member.call is not None:
+                await stream.send(member.call.frame, member.call.pieces)
+            while member.stream is stream:
+                await self._take(member, stream, await stream.next())
+                self.catch_up(member)
+        finally:
+            beats.cancel()
+            if member.stream is stream:
+                self._leave(member, stream)
 
     def _leave(self, member: GrpcMember, stream: Stream) -> None:
         member.stream = None
@@ -132,7 +77,7 @@ class Roster:
 
     def _expire(self, member: GrpcMember, call: Call) -> None:
         if member.stream is None and member.call is call:
-            self._fail(member, "its connection was lost")
+            self.fail(member, "its connection was lost")
 
     async def _take(self, member: GrpcMember, stream: Stream, frame: wire.Frame) -> None:
         kind = frame.WhichOneof("kind")
@@ -151,24 +96,23 @@ class Roster:
         reason = FAILURES.get(failure.kind, "it failed")
         if failure.leaves:
             self.inbox.put(StatusChange("declined", member.name, reason))
-        if member.call is not None and failure.id == member.call.id:
-            self._fail(member, reason, bad=not failure.leaves)
+        if member.has(failure.id):
+            self.fail(member, reason, bad=not failure.leaves)
         elif failure.id == member.late:
             member.late = None
-            for call in self._standing.values():
-                if call.id == failure.id:
-                    raise FederationError(f"The client could not repeat {call.function!r}.")
+            if call := self.standing_call(failure.id):
+                raise FederationError(f"The client could not repeat {call.function!r}.")
 
     async def _take_reply(self, member: GrpcMember, stream: Stream, reply: wire.Reply) -> None:
         call, size = member.call, body_size(reply.body)
         if size > self._largest:
             reason = f"its reply has {size:,} bytes, more than {self._largest:,}"
-            self._fail(member, reason, bad=True)
+            self.fail(member, reason, bad=True)
             raise FederationError(
                 f"The reply of {size:,} bytes is over the server's limit of {self._largest:,}; "
                 "raise largest_message in the study's [federation]."
             )
-        standing = any(reply.id == each.id for each in self._standing.values())
+        standing = self.standing_call(reply.id) is not None
         if call is None or reply.id != call.id:
             await stream.body(reply.body)
             if reply.id == member.late:
@@ -189,7 +133,7 @@ class Roster:
         if call.bounded:
             await self.budget.give(size)
         if member.call is call:
-            self._fail(member, f"its reply is of the study {reply.study!r}", bad=True)
+            self.fail(member, f"its reply is of the study {reply.study!r}", bad=True)
         else:  # given up meanwhile
             member.late = None
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import grpc
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.connections import Call, Connections, Incoming
 from fedtopics.engines.grpc.admission import Admission, refuse
 from fedtopics.engines.grpc.frames import (
     OPTIONS,
@@ -24,34 +27,28 @@ from fedtopics.engines.grpc.frames import (
     chunk_size,
     chunks,
 )
-from fedtopics.engines.grpc.loop_thread import LoopThread
-from fedtopics.engines.grpc.members import Call, GrpcMember
-from fedtopics.engines.grpc.roster import Roster
+from fedtopics.engines.grpc.members import GrpcMember
+from fedtopics.engines.grpc.roster import GrpcRoster
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.values import Packed, pack
 from fedtopics.errors import FederationError
 
+T = TypeVar("T")
 HANDSHAKE = 30.0  # seconds for a client's first frame
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
 # M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
 KEPT_MEMORY = {-3: 8 << 20, -1: 32 << 20}
 
 
-class Server:
+class Server(Connections):
     """Listen for the clients of one study; an engine's `Connections`.
 
-    Parameters
-    ----------
-    proposal : Proposal
-    names : iterable of str
-        The clients.
-    address : str
-        HOST:PORT to listen on; port 0 takes a free one.
-    credentials : grpc server credentials, or None
-        None speaks without TLS and believes the name a client gives: for one machine only.
-    largest : int
-        Most bytes of a message.
+    The address is HOST:PORT; port 0 takes a free one. Without credentials it speaks without TLS and
+    believes the name a client says: for one machine only. Messages have at most `largest` bytes.
     """
+
+    members: Mapping[str, GrpcMember]
+    inbox: SimpleQueue[Incoming]
 
     def __init__(
         self,
@@ -63,73 +60,58 @@ class Server:
     ) -> None:
         self.members = {name: GrpcMember(name) for name in sorted(names)}
         self.largest = largest
-        self._roster = Roster(self.members, proposal.fingerprint, largest)
+        self._roster = GrpcRoster(self.members, proposal.fingerprint, largest)
         self.inbox = self._roster.inbox
         self._chunk = chunk_size(len(self.members))
         self._admission = Admission(proposal, self.members, self._chunk, self.inbox.put)
         self._address = address
         self._credentials = credentials
-        self._last_id = 0
-        self._loop = LoopThread()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._grpc: Any = None
 
     def start(self) -> int:
-        """Listen; return the port.
-
-        Raises
-        ------
-        FederationError
-            If the address cannot be listened on.
-        """
+        """Listen; return the port. A `FederationError` if the address cannot be listened on."""
         _return_freed_memory()
-        self._loop.start()
-        return self._loop.result(self._listen())
+        self._thread.start()
+        return self._result(self._listen())
 
     def stop(self, reason: str = "", again: bool = False) -> None:
         """Say goodbye to all clients, with a reason if the study failed, and stop listening."""
-        if self._loop.running:
-            self._loop.result(self._close(reason, again))
-            self._loop.stop()
+        if self._thread.is_alive():
+            self._result(self._close(reason, again))
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
 
-    def post(
-        self,
-        function: str,
-        payload: Mapping[str, Any],
-        names: Iterable[str],
-        attempt: int = 1,
-        bounded: bool = False,
-        standing: bool = False,
-    ) -> int:
-        """Call a function of some members; return the call's id.
-
-        A standing call is repeated to every client process that joins later.
-        """
-        self._last_id += 1
-        packed = pack(payload)
-        round_ = int(payload.get("round", 0))
-        cut = chunks(packed, self._chunk)
-        call = Call(self._last_id, function, round_, attempt, packed, cut, bounded)
-        self._loop.call(self._roster.dispatch, call, list(names), standing)
-        return call.id
+    def _send(
+        self, call: wire.Call, packed: Packed, names: list[str], bounded: bool, standing: bool
+    ) -> None:
+        pieces = chunks(packed, self._chunk)
+        ready = Call(call.id, call.function, wire.Frame(call=call), pieces, bounded)
+        self._loop.call_soon_threadsafe(self._roster.dispatch, ready, names, standing)
 
     def give_up(self, call: int, reason: str, everyone: bool) -> None:
         """Wait no longer for the replies to a call; or for those alone that have not come."""
-        self._loop.call(self._roster.give_up, call, reason, everyone)
+        self._loop.call_soon_threadsafe(self._roster.give_up, call, reason, everyone)
 
     def release(self, size: int, next_name: str) -> None:
         """Free the memory of replies that were added up; say whose reply is next."""
-        self._loop.begin(self._roster.budget.give(size, next_name))
+        asyncio.run_coroutine_threadsafe(self._roster.budget.give(size, next_name), self._loop)
 
     def exclude(self, name: str, reason: str) -> None:
         """Send a client away for good."""
         member = self.members[name]
         member.excluded = reason
         if (stream := member.stream) is not None:
-            self._loop.result(refuse(stream, f"The server has excluded this client: {reason}."))
+            self._result(refuse(stream, f"The server has excluded this client: {reason}."))
 
     def send_model(self, files: Mapping[str, Any], patience: float) -> list[str]:
         """Send the final model to all clients that are there; return who has it."""
-        return self._loop.result(self._send_model(pack(files), patience))
+        return self._result(self._send_model(pack(files), patience))
+
+    def _result(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop's thread; wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     # In the loop's thread.
 
