@@ -22,8 +22,8 @@ READOUTS: tuple[Readout, ...] = ("mean", "root")
 class Inference(Protocol):
     """What turns the words and embeddings of documents into theta, and weights into topics.
 
-    Every network (`NeuralTopicModel`) is one. Another one is a class that is registered by
-    `register`; it is made of the number of words and its settings.
+    Every network is one. Another one is a class that is registered by `register`; it is made of the
+    number of words and its settings.
     """
 
     name: ClassVar[str]
@@ -81,8 +81,7 @@ INFERENCES: Registry[type[Inference]] = Registry(
         "fine-tuned": "fedtopics.inference.clusters:FineTuned",
         "contrastive": "fedtopics.inference.clusters:Contrastive",
     },
-)
-"""All but the networks, which are in `NETWORKS`."""
+)  # all but the networks, which are in `NETWORKS`
 
 
 def register(inference: type[Inference]) -> type[Inference]:

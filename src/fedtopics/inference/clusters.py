@@ -66,12 +66,10 @@ class ClusterInference(ABC):
 
     @property
     def sees_words(self) -> bool:
-        """Whether documents are bags of words."""
         return bool(self.settings.representation != "embedding")
 
     @property
     def sees_embedding(self) -> bool:
-        """Whether documents are embeddings."""
         return not self.sees_words
 
     @property
@@ -95,12 +93,11 @@ class ClusterInference(ABC):
             yield rows, softmax(self.scores(weights, block))
 
     def initial_weights(self, seed: int) -> Tensors:
-        """Return zeros in the shapes of a model's weights."""
         sizes = self.shapes() | {"beta": (self.settings.n_components, self.n_words)}
         return {name: torch.zeros(size, dtype=self.dtype) for name, size in sizes.items()}
 
     def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the words of each cluster's documents, shape (n_clusters, n_words)."""
+        """Return the words of each cluster's documents."""
         return weights["beta"]
 
     def infer(
@@ -110,7 +107,6 @@ class ClusterInference(ABC):
         counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
     ) -> NDArray[np.float64]:
-        """Return the documents' probabilities of the clusters, shape (n, n_clusters)."""
         arrays = {name: weight.numpy() for name, weight in weights.items()}
         points = self.points(arrays["origin"], counts, embeddings)
         return np.concatenate([shares for _, shares in self.memberships(arrays, points)])
@@ -133,7 +129,6 @@ class ClusterInference(ABC):
         return {name: torch.from_numpy(np.ascontiguousarray(w)) for name, w in arrays.items()}
 
     def trained_encoder(self, weights: Tensors, model: str) -> Encoder | None:
-        """Return the encoder that was trained with the clusters, if one was."""
         return None
 
 
@@ -165,12 +160,10 @@ class Centres(ClusterInference):
     prototypes = "centres"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         n = self.n_dimensions
         return {"origin": (n,), "centres": (self.settings.n_components, n)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return how near each centre is."""
         return np.asarray(closeness(points, weights["centres"]) / self.settings.temperature)
 
 
@@ -181,13 +174,11 @@ class Discriminants(ClusterInference):
     prototypes = "directions"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         n, k = self.n_dimensions, self.settings.n_components
         d = min(k - 1, n)
         return {"origin": (n,), "projection": (n, d), "directions": (k, d), "bias": (k,)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return how near each direction is."""
         parts = weights["projection"], weights["directions"], weights["bias"]
         return Discriminant(*parts, self.settings.temperature).scores(points)
 
@@ -206,13 +197,11 @@ class Adapted(ClusterInference):
     prototypes = "head"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         n, settings = self.n_dimensions, self.settings
         network = Adapter(n, settings.hidden, settings.n_components)
         return {"origin": (n,), **network.shapes}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return the head's outputs."""
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
         outputs = score(tensors, represent(tensors, torch.from_numpy(points)))
         return np.asarray(outputs.numpy() / self.settings.temperature)
@@ -236,17 +225,14 @@ class FineTuned(Adapted):
     settings_type: ClassVar[type[BaseModel]] = TunedShape
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         return super().shapes() | dict(self.settings.encoder)
 
     def initial_weights(self, seed: int) -> Tensors:
-        """Return the shapes of a model's weights, those of the encoder without any numbers."""
         weights = Adapted(self.n_words, self.settings).initial_weights(seed)
         encoder: Mapping[str, tuple[int, ...]] = self.settings.encoder
         return weights | {n: torch.empty(size, device="meta") for n, size in encoder.items()}
 
     def trained_encoder(self, weights: Tensors, model: str) -> Encoder:
-        """Return the encoder with those of the weights that are its."""
         of_encoder = {name: weights[name] for name in self.settings.encoder}
         return TunedEncoder(model, self.settings.max_length, of_encoder)
 
@@ -261,18 +247,15 @@ class Contrastive(ClusterInference):
     def points(
         self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
     ) -> Points:
-        """Return embeddings, less their mean and of length LENGTH."""
         return super().points(origin, counts, embeddings) * LENGTH
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         n, settings = self.n_dimensions, self.settings
         network = Adapter(n, settings.hidden, 1).shapes
         adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
         return {"origin": (n,), **adapter, "centres": (settings.n_components, n)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return how near each centre is."""
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
         near = log_student_t(represent(tensors, torch.from_numpy(points)), tensors["centres"])
         return np.asarray(near.numpy() / self.settings.temperature)

@@ -43,8 +43,7 @@ class Sampled:
 
     words: list[str]
     beta: NDArray[np.float64]
-    main: NDArray[np.int64]
-    """Of how many documents each topic is the largest, shape (n_topics,)."""
+    main: NDArray[np.int64]  # of how many documents each topic is the largest, shape (n_topics,)
     occurrences: NDArray[np.float64]
     """How many words of the documents are of each topic, shape (n_topics,)."""
 
@@ -65,24 +64,9 @@ def sample_topics(
 ) -> Sampled:
     """Find topics of documents; the first of them begin with the words of `seeds`.
 
-    Parameters
-    ----------
-    counts : CSR array of shape (n_documents, n_words)
-    words : list of str, length n_words
-    n_topics : int
-    settings : GibbsSettings
-    seeds : list of at most n_topics topics
-        Weights sum to 1; words that no document has do not matter. Topics beyond them are free.
-    seed : int
-        The same one gives the same topics on processors with the same vector instructions.
-
-    Raises
-    ------
-    FedTopicsError
-        If tomotopy is not installed.
-
-    Leaves the client
-        Nothing.
+    Counts are CSR, (n_documents, n_words). The weights of a seed sum to 1; words that no document
+    has do not matter. One `seed` gives the same topics on processors with the same vector
+    instructions.
     """
     model = load_tomotopy().LDAModel(k=n_topics, alpha=settings.alpha, eta=settings.eta, seed=seed)
     for row in range(counts.shape[0]):

@@ -70,12 +70,10 @@ class VariationalLDA:
         self.settings = settings
 
     def initial_weights(self, seed: int) -> Tensors:
-        """Return pseudo-counts of one."""
         shape = self.n_words, self.settings.n_components
         return {"pseudo_counts": torch.ones(shape, dtype=self.dtype)}
 
     def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the expected topics, shape (n_topics, n_words), rows sum to 1."""
         counts = weights["pseudo_counts"]
         return (counts / counts.sum(0)).T
 
@@ -87,7 +85,6 @@ class VariationalLDA:
         embeddings: NDArray[Any] | None,
         readout: Readout = "mean",
     ) -> NDArray[np.float64]:
-        """Return a theta of each document's posterior, by default its mean; (n, n_topics)."""
         from fedtopics.inference.variational import infer
 
         topics = topic_weights(weights["pseudo_counts"].numpy())
@@ -110,21 +107,11 @@ def refine(
     alpha: float,
     theta: NDArray[np.floating[Any]],
     readout: Readout,
-    steps: int = REFINEMENT,
 ) -> NDArray[np.float64]:
-    """Move theta towards what a document's words say, by variational steps of LDA.
+    """Move theta (n, n_topics) towards what documents' words say, by variational steps of LDA.
 
-    Parameters
-    ----------
-    counts : CSR array of shape (n, n_words)
-    beta : float64 array of shape (n_topics, n_words)
-    alpha : float
-        Dirichlet prior of theta.
-    theta : float array of shape (n, n_topics)
-        Where to begin; what is returned has its shape.
-    readout : {"mean", "root"}
-        As of `Posterior.read`.
+    Counts are CSR, (n, n_words); beta (n_topics, n_words), alpha is the prior of theta.
     """
     from fedtopics.inference.variational import infer
 
-    return infer(counts, np.maximum(beta.T, SMALLEST), alpha, steps, theta).read(readout)
+    return infer(counts, np.maximum(beta.T, SMALLEST), alpha, REFINEMENT, theta).read(readout)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-Points = Any
-"""A row a document: an array of embeddings, or a sparse bag of words (CSR)."""
+Points = Any  # A row a document: an array of embeddings, or a sparse bag of words (CSR)
 Numbers = NDArray[np.float64]
 BLOCK = 4096  # rows that are computed with in float64 at a time
 TINY = 1e-12
@@ -63,10 +62,7 @@ class Moments:
 
 
 def closeness(points: Any, centres: Numbers) -> Numbers:
-    """Return the product of points and centres, less half the centres' squared lengths.
-
-    The largest is that of the nearest centre: -|x - c|^2 / 2, but for what is the same for all.
-    """
+    """Return -|x - c|^2 / 2 of points and centres, but for what is the same for all centres."""
     return np.asarray(points @ centres.T - (centres**2).sum(1) / 2)
 
 
@@ -164,24 +160,14 @@ def discriminate(
 ) -> tuple[Numbers, Numbers, float]:
     """Find the projection in which clusters are furthest apart for their width (Fisher's).
 
-    Parameters
-    ----------
-    sums, weights : float64 arrays of shape (n_clusters, n_dimensions), (n_clusters,)
-        Points summed by their membership, and memberships.
-    moments : Moments
-        Of all points.
-    shrinkage : float
-        Of the within-cluster scatter towards a ball, in units of its mean variance.
+    Sums (n_clusters, n_dimensions) are of the points by their membership, weights (n_clusters,) of
+    the memberships, moments of all points. `shrinkage` is of the within-cluster scatter towards a
+    ball, in units of its mean variance.
 
-    Returns
-    -------
-    projection : float64 array of shape (n_dimensions, n_directions)
-        The leading solutions of S_B a = l S_W a, n_clusters - 1 or n_dimensions, scaled to
-        variance 1 within clusters; zeros where clusters do not differ.
-    directions : float64 array of shape (n_clusters, n_directions)
-        The clusters' means in it, of unit length.
-    apart : float
-        How far clusters are apart for their width: the trace of S_W^-1 S_B.
+    Returns the projection (n_dimensions, n_directions): the leading solutions of S_B a = l S_W a,
+    n_clusters - 1 or n_dimensions, scaled to variance 1 within clusters, zeros where clusters do
+    not differ; the clusters' means in it, of unit length; and how far clusters are apart for their
+    width, the trace of S_W^-1 S_B.
     """
     n_clusters, n_dimensions = sums.shape
     means = sums / np.maximum(weights, TINY)[:, None]

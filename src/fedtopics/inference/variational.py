@@ -42,24 +42,19 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the words of n documents say of their topics.
+    """What the words of n documents say of their topics."""
 
-    The gamma, (n, n_topics), are the parameters of each document's Dirichlet distribution.
-    """
-
-    gamma: Floats
-    topics: Floats
-    """exp(psi(gamma) - scale)"""
-    scale: Floats
-    """Of each document; keeps `topics` from underflow."""
+    gamma: Floats  # parameters of each document's Dirichlet distribution, (n, n_topics)
+    topics: Floats  # exp(psi(gamma) - scale)
+    scale: Floats  # of each document; keeps `topics` from underflow
     ratios: sparse.csr_array
     """Each count, divided by the document's weight of the word; (n, n_words)."""
 
     def read(self, readout: Readout) -> Floats:
-        """Return a theta for each document, shape (n, n_topics).
+        """Return a theta for each document, shape (n, n_topics): the mean of its posterior.
 
-        That is the mean, or the theta that is closest to the posterior in Hellinger's distance
-        ("root"): the squared expectation of the roots of theta, normalised.
+        Or ("root") the one that is closest to it in Hellinger's distance: the squared expectation
+        of the roots of theta, normalised.
         """
         theta = self.gamma
         if readout == "root":
@@ -97,21 +92,11 @@ def infer(
     steps: int,
     start: NDArray[np.floating[Any]] | None = None,
 ) -> Posterior:
-    """Find the topics of documents.
+    """Find the topics of documents, counts CSR of shape (n, n_words).
 
-    Documents are independent, so that neither their order nor the number of threads (as many as
-    torch's) changes a bit.
-
-    Parameters
-    ----------
-    counts : CSR array of shape (n, n_words)
-    weights : float64 array of shape (n_words, n_topics)
-        exp(E[log beta]), or beta itself; not 0.
-    alpha : float
-        Dirichlet prior of theta.
-    steps : int
-    start : float array of shape (n, n_topics), optional
-        A theta to begin with; by default an even one.
+    Weights (n_words, n_topics) are exp(E[log beta]), or beta itself; not 0. Alpha is the prior of
+    theta; `start` is a theta (n, n_topics) to begin with, by default an even one. Documents are
+    independent, so that neither their order nor the number of threads, torch's, changes a bit.
     """
     (n, n_words), k = counts.shape, weights.shape[1]
     if len(weights) != n_words:

@@ -123,10 +123,8 @@ def score_pairs(
 ) -> NDArray[np.float64]:
     """Score topics as `coherence` does, from the counts of the pairs of words of each topic alone.
 
-    Parameters
-    ----------
-    pairs : n_topics int64 arrays of shape (n, n), n the words of the topic
-        Windows that hold both words; on the diagonal, those that hold the word.
+    Pairs are int64, (n, n) for a topic of n words: the windows that hold both words, and on the
+    diagonal those that hold the word.
     """
     _check_measure(measure)
     return np.array([_MEASURES[measure](counted, max(n_windows, 1)) for counted in pairs])

@@ -25,10 +25,8 @@ TOKENS = 1 << 15  # tokens counted at once; memory grows with it and with the wi
 class Cooccurrences(TypedDict):
     """Sums over documents: how many windows hold a word, and two words together."""
 
-    windows: int
-    """All of them, those without any word of interest as well."""
-    occurrences: NDArray[np.int64]
-    """Shape (n_words,)."""
+    windows: int  # all of them, those without any word of interest as well
+    occurrences: NDArray[np.int64]  # shape (n_words,)
     together: NDArray[np.int64]
     """Shape (n_words, n_words), symmetric, with the occurrences on its diagonal."""
 

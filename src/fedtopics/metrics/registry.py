@@ -34,14 +34,11 @@ class Metric:
     documents alone that have a label and a topic; without labels it is left out.
     """
 
-    name: str
-    """Its key in what `evaluate` returns."""
+    name: str  # its key in what `evaluate` returns
     title: str
-    group: str
-    """Heading in the table for people."""
+    group: str  # heading in the table for people
     function: Callable[..., float]
-    takes: tuple[Part, ...]
-    """What the function takes, in that order."""
+    takes: tuple[Part, ...]  # what the function takes, in that order
 
 
 METRICS: Registry[Metric] = Registry(

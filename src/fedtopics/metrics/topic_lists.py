@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Topic = Mapping[str, float]
-"""Words with their weights."""
+Topic = Mapping[str, float]  # words with their weights
 USUAL_THRESHOLD = 0.99  # quantile of how alike two topics of one client are
 THRESHOLDS = 0.1, 0.9  # least and largest
 

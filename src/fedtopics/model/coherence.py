@@ -29,8 +29,7 @@ def federated_coherence(
     order of words is lost. `ask` takes a template and what `count_pairs` takes, and returns the sum
     of its replies. Each reading gets a mapping of measure to float64 array of shape (n_topics,).
     """
-    sizes = _sizes(within)
-    windows = _windows(within)
+    sizes, windows = _sizes(within), _windows(within)
     flat = [topic for topics in readings for topic in topics]
     words = list(dict.fromkeys(word for topic in flat for word in topic))
     place = {word: number for number, word in enumerate(words)}
@@ -38,33 +37,21 @@ def federated_coherence(
     shape = (*numbers.shape, numbers.shape[1])
     template: dict[str, Any] = {str(size): {"windows": (), "pairs": shape} for size in windows}
     counts = ask(template, words=words, topics=numbers, windows=windows)
-
-    def score(measure: Measure, size: int | None) -> NDArray[np.float64]:
+    scores = {}
+    for measure, size in sizes.items():
         counted = counts[str(size or 0)]
-        return score_pairs(counted["pairs"], counted["windows"], measure)
-
-    scores = {measure: score(measure, size) for measure, size in sizes.items()}
+        scores[measure] = score_pairs(counted["pairs"], counted["windows"], measure)
     parts = np.array_split(np.arange(len(flat)), len(readings))
     return [{name: score[part] for name, score in scores.items()} for part in parts]
 
 
 def count_pairs(
-    corpus: Corpus,
-    text: TextRules,
-    words: list[str],
-    topics: NDArray[np.int64],
-    windows: list[int],
+    corpus: Corpus, text: TextRules, words: list[str], topics: NDArray[np.int64], windows: list[int]
 ) -> dict[str, Any]:
     """Count in how many windows the words of each topic occur, and occur together.
 
-    Parameters
-    ----------
-    words : list of str
-        The different words of all topics.
-    topics : int array of shape (n_topics, n)
-        The words of each, by their number.
-    windows : list of int
-        Sizes; 0 takes a document as one window.
+    The words are the different ones of all topics; topics, int64 of shape (n_topics, n), have them
+    by their number. Of the sizes of windows, 0 takes a document as one window.
 
     Leaves the client
         For each pair of words of a topic, the number of windows that hold both.

@@ -8,33 +8,22 @@ from typing import Any, TypedDict
 class Origin(TypedDict):
     """The model that a training began with."""
 
-    model: str
-    """Fingerprint of its words and weights."""
+    model: str  # fingerprint of its words and weights
     method: str
     rounds: int
-    vocabulary: str
-    """ "keep" or "agree"."""
+    vocabulary: str  # "keep" or "agree"
 
 
 class TrainingInfo(TypedDict, total=False):
     """`TopicModel.info`: a plain dict. A method may add keys, in a TypedDict that extends this."""
 
-    method: str
-    """The name of the method."""
-    rounds: int
-    """All of them, those of a model that was trained further included."""
+    method: str  # the name of the method
+    rounds: int  # all of them, those of a model that was trained further included
     seed: int
-    length: float
-    """Words of an average document, where the network's loss depends on it."""
-    seen: int
-    """Documents that it was trained on, by trainings before this one as well."""
-    sizes: dict[str, list[int]]
-    """By client, the documents of each cluster."""
-    unclear: dict[str, int]
-    """By client, the documents of which no cluster has half a probability."""
-    ids: list[int]
-    """By topic, a number that it keeps from round to round, where topics come and go."""
-    history: list[Any]
-    """By round, the topics that came and went."""
-    continued: Origin
-    """What the training began with, if it was a model."""
+    length: float  # words of an average document, where the network's loss depends on it
+    seen: int  # documents that it was trained on, by trainings before this one as well
+    sizes: dict[str, list[int]]  # by client, the documents of each cluster
+    unclear: dict[str, int]  # by client, the documents of which no cluster has half a probability
+    ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
+    history: list[Any]  # by round, the topics that came and went
+    continued: Origin  # what the training began with, if it was a model

@@ -23,45 +23,23 @@ NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 
 @dataclass(frozen=True, repr=False)
 class Topics:
-    """The numbers of a `TopicModel`, and its topics as words.
+    """The numbers of a `TopicModel`, and its topics as words."""
 
-    Parameters
-    ----------
-    inference : Inference
-        A network, or LDA, or clusters.
-    weights : tensors
-    shared : mapping of stage name to tensors
-        What documents share at inference (running statistics).
-    vocabulary : Vocabulary
-    text : TextRules
-    shares : mapping of client name to float array of shape (n_topics,)
-        Mean theta of each client's documents.
-    documents : mapping of client name to int
-    word_sums : float array of shape (n_topics, n_words)
-        The words of all clients' documents, weighted by the documents' theta; without those of a
-        client that are rarer there than its policy allows.
-    reading : Reading
-        How topics are read, see `topics`.
-    coherence : mapping of measure to float array of shape (n_topics,)
-        Of the ten first words of each topic, in the clients' documents.
-    info : TrainingInfo
-        Method, rounds, seed, and what else a method says of its training.
-    labels : mapping of topic to str
-        What people call topics; see `TopicModel.with_labels`.
-    """
-
-    inference: Inference
+    inference: Inference  # a network, or LDA, or clusters
     weights: Tensors
-    shared: Mapping[str, Tensors]
+    shared: Mapping[str, Tensors]  # by stage: what documents share at inference, running statistics
     vocabulary: Vocabulary
     text: TextRules
-    shares: Mapping[str, NDArray[np.float64]]
-    documents: Mapping[str, int]
+    shares: Mapping[str, NDArray[np.float64]]  # by client: mean theta of its documents, (n_topics,)
+    documents: Mapping[str, int]  # by client
+    # The words of all clients' documents, weighted by the documents' theta, (n_topics, n_words);
+    # without those of a client that are rarer there than its policy allows.
     word_sums: NDArray[np.float64]
-    reading: Reading = USUAL
+    reading: Reading = USUAL  # how topics are read, see `topics`
+    # By measure: of the ten first words of each topic, in the clients' documents, (n_topics,).
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: TrainingInfo = field(default_factory=TrainingInfo)
-    labels: Mapping[int, str] = field(default_factory=dict)
+    labels: Mapping[int, str] = field(default_factory=dict)  # by topic: what people call it
 
     @property
     def n_topics(self) -> int:

@@ -135,8 +135,7 @@ class Batch:
         column = np.empty(self.bag.shape[1], self.bag.indices.dtype)
         column[self.words] = np.arange(len(self.words))
         narrow = sparse.csr_array(
-            (self.bag.data, column[self.bag.indices], self.bag.indptr),
-            (len(self), len(self.words)),
+            (self.bag.data, column[self.bag.indices], self.bag.indptr), (len(self), len(self.words))
         )
         return torch.from_numpy(narrow.T @ gradient.numpy())
 

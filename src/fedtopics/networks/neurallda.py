@@ -36,7 +36,6 @@ class NeuralLDA(NeuralTopicModel):
         return centred * (centred.square().mean(0) + EPSILON).rsqrt()
 
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
-        """Return the negative ELBO, summed over the documents (nats)."""
         sampled = self.sample(weights, batch, carried, shared)
         topics = torch.softmax(self._biased(weights), 1)
         document = torch.from_numpy(np.repeat(np.arange(len(batch)), np.diff(batch.bag.indptr)))
@@ -51,7 +50,6 @@ class NeuralLDA(NeuralTopicModel):
         return reconstruction + seen + divergence
 
     def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
         return torch.softmax(self._biased(weights).double(), 1)
 
     def _biased(self, weights: Tensors) -> Tensor:

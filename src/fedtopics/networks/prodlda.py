@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedtopics.networks.base import Batch, NetworkSettings, Stage, Tensors
+from fedtopics.networks.base import Batch, Stage, Tensors
 from fedtopics.networks.kernels import Normalised, Reconstruction
 from fedtopics.networks.neural import NeuralTopicModel
 
@@ -27,24 +27,13 @@ class ProdLDA(NeuralTopicModel):
     name = "prodlda"
     first_topics_alike = 0.6  # a product of sharp topics leaves documents of two topics no word
     finish_weights = frozenset({"beta_logits"})
-
-    def __init__(
-        self,
-        n_words: int,
-        settings: NetworkSettings,
-        dtype: torch.dtype = torch.float32,
-        document_length: float = 1.0,
-    ) -> None:
-        super().__init__(n_words, settings, dtype, document_length)
-        self._logits = torch.empty(0, n_words, dtype=dtype)
+    _logits: Tensor | None = None  # memory of a minibatch's logits
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The stretches before the loss."""
         return (*self.encoder_stages, Stage("decoder", self._moments, self._decoder))
 
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
-        """Return the negative ELBO, summed over the documents (nats)."""
         centred = carried["theta"] - shared["theta_mean"]
         bias = weights.get("word_bias")
         if bias is None:
@@ -57,10 +46,7 @@ class ProdLDA(NeuralTopicModel):
         return reconstruction + seen + divergence
 
     def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1.
-
-        softmax(batchnorm(beta_logits) + bias): the words of a document that is all one topic.
-        """
+        """Return softmax(batchnorm(beta_logits) + bias): the words of a document of one topic."""
         topics, mean = shared["decoder"]["topics"], shared["decoder"]["theta_mean"]
         logits = topics - mean @ topics
         if "word_bias" in weights:
@@ -69,7 +55,7 @@ class ProdLDA(NeuralTopicModel):
 
     def _memory(self, n: int) -> Tensor:
         """Return memory for n documents' logits, the same one at each call."""
-        if len(self._logits) < n:
+        if self._logits is None or len(self._logits) < n:
             self._logits = torch.empty(n, self.n_words, dtype=self.dtype)
         return self._logits[:n]
 

@@ -28,8 +28,7 @@ BATCH = 256  # texts that are embedded at a time
 _LOCK = Lock()  # a network is lent weights for the time of a call, and torch has one dropout
 
 Shapes = dict[str, tuple[int, ...]]
-Tokens = dict[str, Tensor]
-"""What a tokenizer makes of texts, by name; a row a text."""
+Tokens = dict[str, Tensor]  # what a tokenizer makes of texts, by name; a row a text
 
 
 @lru_cache(maxsize=1)
@@ -41,21 +40,8 @@ def encoder_network(model: str, max_length: int) -> EncoderNetwork:
 class EncoderNetwork:
     """A sentence-transformers model, by name or folder, as a function of its weights.
 
-    Of a text, `max_length` tokens are read, if the model does not end before.
-
-    Raises
-    ------
-    StudyError
-        If there is no such model, or it is none that can be trained.
-    FedTopicsError
-        If sentence-transformers is not installed.
-
-    Attributes
-    ----------
-    first : tensors
-        The weights it comes with, float32, on a GPU if there is one.
-    dimension : int
-        Length of an embedding.
+    Of a text, `max_length` tokens are read, if the model does not end before. A model that is not
+    there, or that is no transformer, is refused.
     """
 
     def __init__(self, model: str, max_length: int) -> None:
@@ -76,17 +62,16 @@ class EncoderNetwork:
             for name, _ in self._network.named_parameters()
         }
         weights = dict(self._network.named_parameters())
+        # What it comes with: float32, on a GPU if there is one.
         self.first: Tensors = {name: weights[full].detach() for name, full in self._names.items()}
         self.device = next(iter(self.first.values())).device
         self.dimension = self.embed(self.first, self.tokens(["a"])).shape[1]
 
     @property
     def shapes(self) -> Shapes:
-        """Shapes of the weights, by name."""
         return shapes_of(self.first)
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
-        """Turn texts into tokens."""
         texts = [self._prompt + text for text in texts]
         how = {"padding": True, "truncation": True, "max_length": self._length}
         return dict(self._tokenizer(texts, **how, return_tensors="pt"))
@@ -121,16 +106,11 @@ class _Named(torch.nn.Module):
         self.encoder = encoder
 
     def forward(self, features: Tokens) -> Any:
-        """Return the embeddings."""
         return self.encoder(features)["sentence_embedding"]
 
 
 class TunedEncoder:
-    """An `Encoder` whose weights were trained.
-
-    The model that training began with is loaded when this is called, for its tokenizer and
-    architecture.
-    """
+    """An `Encoder` of trained weights; tokenizer and architecture are loaded when it is called."""
 
     def __init__(self, model: str, max_length: int, weights: Tensors) -> None:
         self._model = model
@@ -139,17 +119,10 @@ class TunedEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the weights, and how much of a text is read."""
         return f"{digest(self._weights)} {self._length}"
 
     def __call__(self, texts: list[str]) -> Vectors:
-        """Return float32 embeddings of shape (n_texts, dimension).
-
-        Raises
-        ------
-        StudyError
-            If the model is another one than that which was trained, or cannot be loaded.
-        """
+        """Embed texts; refuse a model of other weights than the one that was trained."""
         network, weights = self._ready
         embedded: Vectors = network.embed(weights, network.tokens(texts)).cpu().numpy()
         return embedded

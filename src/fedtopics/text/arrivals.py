@@ -108,17 +108,9 @@ class Arrivals:
     """A client's documents, and which round used which.
 
     A round that is asked for again gets the same documents. Those of a round that is not used, as
-    too few came, are there for the next.
-
-    It is kept in `folder` which round used which, for a client that is started again. Without
-    `growing`, which reads the documents that are there now, all are in the corpus already.
-
-    Raises
-    ------
-    DataError
-        If the column of rounds does not fit the settings.
-    RunError
-        If what was kept of earlier rounds is damaged.
+    too few came, are there for the next. What was used is kept in `folder`, for a client that is
+    started again. Without `growing`, which reads the documents that are there now, all are in the
+    corpus. A column of rounds that does not fit the settings, or a damaged record, is refused.
     """
 
     def __init__(

@@ -42,10 +42,7 @@ def find_column(
 ) -> str | None:
     """Return the name of a column: the one that is wanted, or else the first of the usual ones.
 
-    Raises
-    ------
-    DataError
-        If the named column is missing, or several have that name.
+    A wanted column that is missing, and a name that several have, are refused.
     """
     names = table.column_names
     lower = {name.lower(): name for name in reversed(names)}
@@ -59,13 +56,7 @@ def find_column(
 
 
 def document_column(table: pa.Table, columns: Columns, where: str) -> str:
-    """Return the name of the column of documents: as named, usually named, or the only text.
-
-    Raises
-    ------
-    DataError
-        If no column can be told, or it holds neither strings nor lists of strings.
-    """
+    """Return the name of the column of documents: as named, usually named, or the only text."""
     wanted = columns.text if columns.tokens is None else columns.tokens
     name = find_column(table, wanted, TEXT_NAMES + TOKEN_NAMES, where)
     strings = [f.name for f in table.schema if is_text(f.type)]

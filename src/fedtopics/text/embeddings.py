@@ -49,30 +49,15 @@ def document_embeddings(
 ) -> Vectors:
     """Return the embedding of each document: those the corpus has, or else the model's.
 
-    They are brought to unit length: a client with other lengths would teach another scale. From
-    the cache, the same text has the same bits each time; computed again, the last bits depend on
-    the processor and on the texts beside it (they share a padded batch).
+    They are float32 of shape (n_documents, dimension), zero where a document is empty, and of unit
+    length: a client with other lengths would teach another scale. From the cache, the same text has
+    the same bits each time; computed again, the last bits depend on the processor and on the texts
+    beside it (they share a padded batch).
 
-    Parameters
-    ----------
-    embedding_model : str, optional
-        Where this client has the study's model: a name or a folder.
-    cache : path, optional, by default `cache_folder()`
-    on_progress : callable, optional
-        Called with the numbers of documents done and of all.
-    encoder : Encoder, optional
-        Used instead of loading the model.
-
-    Returns
-    -------
-    float32 array of shape (n_documents, dimension), zero where a document is empty
-
-    Raises
-    ------
-    StudyError
-        If the model is not the study's, has another dimension, or cannot be loaded.
-    DataError
-        If the embeddings of the corpus do not fit the documents or the study.
+    The client may have the study's model under another name, or in a folder: `embedding_model`; the
+    cache is below `cache_folder()` where no other is named. `on_progress` is called with the
+    numbers of documents done and of all; an encoder is used instead of loading the model. Another
+    model than the study's, and embeddings that do not fit, are refused.
 
     Leaves the client
         Nothing. A model that is not on disk is fetched from the Hugging Face hub by its name.
@@ -104,10 +89,7 @@ def check_embeddings(
 def require_texts(corpus: Corpus, what_for: str) -> None:
     """Refuse documents of which there is an embedding and no text.
 
-    Raises
-    ------
-    DataError
-        If there are such documents. `what_for` says what texts are for, what to do without them.
+    `what_for` says what texts are for, and what to do without them.
     """
     if corpus.embeddings is None:
         return

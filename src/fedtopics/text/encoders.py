@@ -32,14 +32,11 @@ Vectors = NDArray[np.float32]
 
 
 class Encoder(Protocol):
-    """What turns texts into embeddings.
-
-    `fingerprint` tells its embeddings from those of another model: it names the cache file.
-    """
+    """What turns texts into embeddings."""
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the model."""
+        """Digest that differs between models: it names the cache file."""
 
     def __call__(self, texts: list[str]) -> Vectors:
         """Return float32 embeddings of shape (n_texts, dimension)."""
@@ -75,13 +72,6 @@ class SentenceEncoder:
     Only folders are given to the library. It would itself look for a missing name on the network
     for more than a minute, and the content of a folder is what tells one model from another: the
     same name may hold other weights next year.
-
-    Raises
-    ------
-    StudyError
-        If there is no model of that name or folder, here or on the Hugging Face hub.
-    FedTopicsError
-        If sentence-transformers is not installed.
     """
 
     def __init__(self, model: str) -> None:

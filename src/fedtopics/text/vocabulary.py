@@ -163,24 +163,16 @@ def fingerprint(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """All words of one client's documents. Stays at the client.
-
-    The counts are int32, of shape (n_documents, n_words).
-    """
+    """All words of one client's documents. Stays at the client."""
 
     words: list[str]
-    counts: sparse.csr_array
+    counts: sparse.csr_array  # int32, of shape (n_documents, n_words)
 
     def named(self, min_document_frequency: int) -> dict[str, Any]:
-        """Return the words that enough documents have, alphabetically.
+        """Return the words that enough documents have, alphabetically; refuse if there is none.
 
         Leaves the client
             The words, in how many documents each occurs, how often, and the number of documents.
-
-        Raises
-        ------
-        DataError
-            If no word occurs in enough documents.
         """
         n_words = len(self.words)
         frequency = np.bincount(self.counts.indices, minlength=n_words)
@@ -262,17 +254,10 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
 def agree(replies: Mapping[str, Mapping[str, Any]], limits: VocabularyLimits) -> Vocabulary:
     """Merge what the clients named into one vocabulary.
 
-    Union of the words of each client's `WordCounts.named`, summed frequencies, then the limits. The
-    order is by occurrences, then alphabetical, so that the order of arrival cannot matter.
-
-    Raises
-    ------
-    StudyError
-        If fewer than two words are left.
-
-    References
-    ----------
-    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 3.2, stage 1.
+    Union of the words of each client's `WordCounts.named`, summed frequencies, then the limits,
+    which must leave two words. The order is by occurrences, then alphabetical, so that the order of
+    arrival cannot matter. As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated
+    Neural Topic Models.
     """
     documents: defaultdict[str, int] = defaultdict(int)
     occurrences: defaultdict[str, int] = defaultdict(int)
