@@ -1,7 +1,6 @@
 """How a trained model finds the cluster of new documents, one class for each kind of clusters.
 
-A document's theta are its probabilities of the clusters. What a cluster is about is read from the
-words of its documents, which is `beta` here.
+A document's theta are its probabilities of the clusters; `beta` is read from their words.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from torch import Tensor
 
 from fedtopics.inference.base import Readout
 from fedtopics.inference.points import Discriminant, Numbers, Points, blocks, closeness, softmax
-from fedtopics.networks import Adapter, Tensors, represent, score
+from fedtopics.networks import Adapter, Shared, Tensors, represent, score
 from fedtopics.networks.trained_encoder import TunedEncoder
 from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.encoders import Encoder
+from fedtopics.text.encoders import Encoder, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 LENGTH = 10.0
@@ -96,16 +95,11 @@ class ClusterInference(ABC):
         sizes = self.shapes() | {"beta": (self.settings.n_components, self.n_words)}
         return {name: torch.zeros(size, dtype=self.dtype) for name, size in sizes.items()}
 
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the words of each cluster's documents."""
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         return weights["beta"]
 
     def infer(
-        self,
-        weights: Tensors,
-        shared: Mapping[str, Tensors],
-        counts: sparse.csr_array,
-        embeddings: NDArray[Any] | None,
+        self, weights: Tensors, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[np.float64]:
         arrays = {name: weight.numpy() for name, weight in weights.items()}
         points = self.points(arrays["origin"], counts, embeddings)
@@ -122,7 +116,6 @@ class ClusterInference(ABC):
         return weighted(counts, origin, self.settings.representation == "tfidf")
 
     def with_words(self, weights: Mapping[str, NDArray[Any]], word_sums: Numbers) -> Tensors:
-        """Return a model's weights: how clusters are found, and which words they have."""
         smooth = word_sums + SMOOTHING
         beta = smooth / smooth.sum(1, keepdims=True)
         arrays = {**weights, "beta": beta}
@@ -217,8 +210,7 @@ class TunedShape(AdapterShape):
 class FineTuned(Adapted):
     """Clusters by a trained head and adapter, on embeddings of an encoder trained with them.
 
-    Its weights are the encoder's as well; tokenizer and architecture are those of the model of
-    `settings.embedding`, which is loaded by its name when texts are embedded.
+    Tokenizer and architecture are those of the model of `settings.embedding`, loaded by its name.
     """
 
     name = "fine-tuned"
@@ -264,8 +256,7 @@ class Contrastive(ClusterInference):
 def log_student_t(points: Tensor, centres: Tensor) -> Tensor:
     """Return the logarithm of Student's t around centres, up to a constant, (n, n_clusters).
 
-    With one degree of freedom that is -log(1 + |x - c|^2), as in Xie et al., Unsupervised Deep
-    Embedding for Clustering Analysis, ICML 2016.
+    Here -log(1 + |x - c|^2), as in Xie et al., Deep Embedding for Clustering Analysis, ICML 2016.
     """
     squares = points.square().sum(1)[:, None] + centres.square().sum(1)
     return -(squares - 2 * points @ centres.T).clamp(min=0).log1p()

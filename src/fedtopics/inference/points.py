@@ -1,7 +1,6 @@
 """Clusters of vectors from sums alone: memberships where the vectors are, centres where sums meet.
 
-What is here knows no client and no server. A sum over documents is the same however they are
-spread over clients, and so is everything that follows from it.
+A sum over documents is the same however they are spread over clients, and so is what follows.
 """
 
 from __future__ import annotations
@@ -90,10 +89,9 @@ def sums_by_label(points: Points, labels: NDArray[np.int64], n: int) -> tuple[Nu
 
 
 def ranked(values: Numbers) -> NDArray[np.int64]:
-    """Return the order from the smallest on; what differs by no more than rounding is a draw.
+    """Return the order from the smallest on; the first of a draw, but for rounding, comes first.
 
-    The first of a draw comes first. Two starts that arrived at the same clusters differ in the last
-    digits, which depend on the clients that the documents are at.
+    Starts that arrived at the same clusters differ in last digits, by where the documents are.
     """
     largest = max(np.abs(values).max(initial=0), TINY)
     return np.asarray(np.argsort(np.round(values / largest, DIGITS), kind="stable"))
@@ -133,15 +131,11 @@ def weighted_sums(
 
 @dataclass(frozen=True)
 class Discriminant:
-    """A projection in which clusters are far apart for their width, and their directions in it.
+    """A projection in which clusters are far apart for their width, and their directions in it."""
 
-    The projection has the shape (n_dimensions, n_directions), the directions, of unit length,
-    (n_clusters, n_directions); the bias (n_clusters,) makes clusters larger or smaller.
-    """
-
-    projection: Numbers
-    directions: Numbers
-    bias: Numbers
+    projection: Numbers  # (n_dimensions, n_directions)
+    directions: Numbers  # of unit length, (n_clusters, n_directions)
+    bias: Numbers  # makes clusters larger or smaller, (n_clusters,)
     temperature: float
 
     def memberships(self, points: Points) -> Iterator[tuple[slice, Numbers]]:
@@ -186,10 +180,7 @@ def discriminate(
 
 
 def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
-    """Return S_W^-1 H; variances below the least are raised to it.
-
-    There are such when a client came after the moments were summed: then S_B has more in it.
-    """
+    """Return S_W^-1 H; variances below the least, of clients that came later, are raised to it."""
     try:
         solved: Numbers = cho_solve(cho_factor(within), between)
     except LinAlgError:

@@ -2,12 +2,8 @@
 
 A document's posterior is a Dirichlet distribution, found by a fixed number of steps: where a loop
 ended by a tolerance, the last bit of a sum could decide how long it is, and a federation would no
-longer be the training of one process.
-
-References
-----------
-Blei, Ng and Jordan, Latent Dirichlet Allocation, JMLR 2003, section 5; Hoffman, Blei and Bach,
-Online Learning for Latent Dirichlet Allocation, NIPS 2010, algorithm 1.
+longer be the training of one process. See Blei, Ng and Jordan, JMLR 2003, section 5, and Hoffman,
+Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010, algorithm 1.
 """
 
 from __future__ import annotations
@@ -62,19 +58,15 @@ class Posterior:
         return np.asarray(theta / theta.sum(1, keepdims=True))
 
     def word_counts(self, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return how many occurrences of each word are expected to be of each topic.
+        """Return the words that occur, ascending, and their counts expected of each topic.
 
-        Weights are those that `infer` had. The words that occur come first, ascending, then their
-        counts, float64 of shape (n_present, n_topics).
+        Counts are float64, (n_present, n_topics); weights those that `infer` had.
         """
         words = np.unique(self.ratios.indices).astype(np.int64)
         return words, (self.ratios.T @ self.topics)[words] * weights[words]
 
     def bound(self, counts: sparse.csr_array, alpha: float) -> float:
-        """Return the evidence lower bound of the documents' words, summed (nats).
-
-        It is that of the paper without the terms of the topics, which no document has a part in.
-        """
+        """Return the summed evidence lower bound of words (nats), without the topics' terms."""
         total = self.gamma.sum(1)
         expected = digamma(self.gamma) - digamma(total)[:, None]
         words = counts.data @ (np.log(counts.data) - np.log(self.ratios.data))
@@ -121,18 +113,16 @@ def infer(
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(of_chunk, chunks))
     else:
-        for first in chunks:
-            of_chunk(first)
+        list(map(of_chunk, chunks))
     scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
     return Posterior(gamma, topics, scale, scaled)
 
 
 @compiled
 def _exp_digamma(gamma: Any, topics: Any) -> float:
-    """Write exp(psi(gamma) - scale) into topics; return the scale.
+    """Write exp(psi(gamma) - scale) into topics; return the scale. This is a third of all work.
 
-    By psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5) and the asymptotic series, without a branch
-    and with one division for two terms: this is a third of all work.
+    psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5), and the asymptotic series, without a branch.
     """
     scale = -math.inf
     for topic in range(len(gamma)):

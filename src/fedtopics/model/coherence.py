@@ -1,7 +1,4 @@
-"""How coherent a federation's topics are: exactly the score of the pooled text, from sums.
-
-`federated_coherence` is the server's half, `count_pairs` a client's.
-"""
+"""Coherence of a federation's topics: exactly the score of the pooled text, from sums."""
 
 from __future__ import annotations
 
@@ -29,7 +26,8 @@ def federated_coherence(
     order of words is lost. `ask` takes a template and what `count_pairs` takes, and returns the sum
     of its replies. Each reading gets a mapping of measure to float64 array of shape (n_topics,).
     """
-    sizes, windows = _sizes(within), _windows(within)
+    sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
+    windows = _windows(within)
     flat = [topic for topics in readings for topic in topics]
     words = list(dict.fromkeys(word for topic in flat for word in topic))
     place = {word: number for number, word in enumerate(words)}
@@ -70,10 +68,8 @@ def count_pairs(
 
 
 def is_usual(words: Any, topics: Any, windows: Any, within: Within) -> bool:
-    """Return whether a client is asked for no more than `federated_coherence` asks for.
-
-    All words as one topic, in windows of two, would tell which word stands next to which.
-    """
+    """Return whether a client is asked for no more than `federated_coherence` asks for."""
+    # All words as one topic, in windows of two, would tell which word stands next to which.
     return (
         within != "nothing"
         and windows == _windows(within)
@@ -86,9 +82,5 @@ def is_usual(words: Any, topics: Any, windows: Any, within: Within) -> bool:
     )
 
 
-def _sizes(within: Within) -> Mapping[Measure, int | None]:
-    return WINDOWS if within == "windows" else dict.fromkeys(WINDOWS, None)
-
-
 def _windows(within: Within) -> list[int]:
-    return sorted({size or 0 for size in _sizes(within).values()})
+    return sorted({size or 0 for size in WINDOWS.values()}) if within == "windows" else [0]

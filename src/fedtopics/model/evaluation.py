@@ -60,13 +60,13 @@ def evaluate(
         If no document has a word of the model, the labels are lists, or embeddings do not fit.
     """
     corpus = Corpus.of(documents)
-    if not model.count(corpus).nnz:
+    parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
+    if not parts.counts.nnz:
         raise DataError(
             "No document has a word that the model knows, so there is nothing to score its topics "
             "by; give documents of the same language and kind as those it was trained on."
         )
     metrics = [METRICS.find(name) for name in METRICS.names]
-    parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
     scores["lambda"] = model.reading.lambda_ if lambda_ is None else lambda_
     for metric in metrics:

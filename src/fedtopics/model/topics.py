@@ -1,11 +1,11 @@
-"""The topics of a model: what can be read of it without a document."""
+"""The topics of a model: what can be read of it without a document, and how it was trained."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -13,12 +13,35 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference import Inference
-from fedtopics.model.info import TrainingInfo
 from fedtopics.model.shown_words import USUAL, Reading
-from fedtopics.networks import Tensors
+from fedtopics.networks import Shared, Tensors
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
+
+
+class Origin(TypedDict):
+    """The model that a training began with."""
+
+    model: str  # fingerprint of its words and weights
+    method: str
+    rounds: int
+    vocabulary: str  # "keep" or "agree"
+
+
+class TrainingInfo(TypedDict, total=False):
+    """`TopicModel.info`: a plain dict. A method may add keys, in a TypedDict that extends this."""
+
+    method: str  # the name of the method
+    rounds: int  # all of them, those of a model that was trained further included
+    seed: int
+    length: float  # words of an average document, where the network's loss depends on it
+    seen: int  # documents that it was trained on, by trainings before this one as well
+    sizes: dict[str, list[int]]  # by client, the documents of each cluster
+    unclear: dict[str, int]  # by client, the documents of which no cluster has half a probability
+    ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
+    history: list[Any]  # by round, the topics that came and went
+    continued: Origin  # what the training began with, if it was a model
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,7 +50,7 @@ class Topics:
 
     inference: Inference  # a network, or LDA, or clusters
     weights: Tensors
-    shared: Mapping[str, Tensors]  # by stage: what documents share at inference, running statistics
+    shared: Shared  # by stage: what documents share at inference, running statistics
     vocabulary: Vocabulary
     text: TextRules
     shares: Mapping[str, NDArray[np.float64]]  # by client: mean theta of its documents, (n_topics,)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtopics.networks.base import Batch, Tensors
+from fedtopics.networks.base import Batch, Shared, Tensors
 from fedtopics.networks.kernels import EPSILON
 from fedtopics.networks.neural import NeuralTopicModel
 
@@ -19,10 +17,9 @@ SMALLEST = 1e-10  # added to probabilities, as the authors do: dropout may take 
 class NeuralLDA(NeuralTopicModel):
     """LDA with an encoder: a document's words come from theta @ softmax(rows).
 
-    Each word's logits are normalised over the topics, which needs no document: a pass has one cut
-    less than ProdLDA's. Where a word belongs to one topic of many, that keeps the topic from
-    saying so (``normalise_topics = False``). A subclass with other rows overrides `draw_decoder`
-    and `rows`.
+    Each word's logits are normalised over the topics, one cut less than ProdLDA's; that keeps a
+    word of one topic of many from saying so (``normalise_topics = False``). A subclass with other
+    rows overrides `draw_decoder` and `rows`.
     """
 
     name = "neurallda"
@@ -49,7 +46,7 @@ class NeuralLDA(NeuralTopicModel):
         divergence = self.divergence(weights, sampled["mu"], sampled["log_variance"])
         return reconstruction + seen + divergence
 
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         return torch.softmax(self._biased(weights).double(), 1)
 
     def _biased(self, weights: Tensors) -> Tensor:

@@ -1,8 +1,7 @@
 """Documents as they come: which of a client's documents a round uses.
 
-A round uses what has come since the last one. What is there by a round is a file that grows
-(`Follow`), or a slice of documents that are all there already: so many rows a round, or what a
-column says (a number of the round, or a time).
+A round uses what has come since the last one: of a file that grows (`Follow`), or of documents that
+are all there, so many rows a round, or what a column says (a number of the round, or a time).
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class ArrivalSettings(BaseModel):
 class Follow:
     """Read a folder or a file, which need not be there yet, to which documents are added.
 
-    A row of a text file counts once its line is complete. What cannot be read now is read later;
-    `notify` gets the reason.
+    A row counts once its line is complete. `notify` gets the reason why nothing can be read now.
     """
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
@@ -80,11 +78,9 @@ class Follow:
         """Return what is there now, or was there when it could be read last."""
         path = self._path
         try:
-            if path.is_dir() and any(path.rglob("*.txt")):
-                self._last = Corpus.read(path, self._columns)
-            elif path.is_file() and path.suffix.lower() in LINES:
+            if path.is_file() and path.suffix.lower() in LINES:
                 self._last = self._complete_rows()
-            elif path.is_file():
+            elif path.is_file() or any(path.rglob("*.txt")):
                 self._last = Corpus.read(path, self._columns)
         except DataError as error:
             self._notify(str(error))
@@ -221,7 +217,6 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
 
 
 def _count_periods(days: NDArray[Any], period: Period, begin: np.datetime64) -> NDArray[np.int64]:
-    """Count the periods from that of `begin` to that of each day."""
     if period in ("day", "week"):
         return np.asarray((days - begin).astype(np.int64) // (7 if period == "week" else 1))
     months = MONTHS[period]
