@@ -35,10 +35,9 @@ from fedtopics.files import digest
 from fedtopics.methods.events import OnEvent
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.columns import Columns
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.embeddings import EmbeddingSettings, word_vectors
+from fedtopics.text.corpus import Corpus, fingerprint
+from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.encoders import sentence_encoder
-from fedtopics.text.fingerprint import fingerprint
 
 EPOCHS = 100  # passes over the documents, within a data set's limits of rounds
 BATCH = 64
@@ -272,4 +271,4 @@ def _vectors(path: Path | None, words: Sequence[str]) -> WordVectors:
     if path is not None:
         return read_word_vectors(path, words)
     numbers = {word: number for number, word in enumerate(words)}
-    return WordVectors(numbers, word_vectors(words, EmbeddingSettings()))
+    return WordVectors(numbers, document_embeddings(Corpus.of(list(words)), EmbeddingSettings()))

@@ -223,7 +223,7 @@ def test_exports_of_clusters() -> None:
 
 
 def test_csv() -> None:
-    text = as_csv(made(labels={0: 'Trees, "shrubs"'}), 2)
+    text = as_csv(made(labels={0: 'Trees, "shrubs"'}).get_topic_info(2))
     assert text.splitlines()[1] == "1,,0.4375,18,__init__ flu,,0.25,1.0"
     rows = list(csv.DictReader(io.StringIO(text)))
     assert rows[1] == {
@@ -239,7 +239,7 @@ def test_csv() -> None:
 
 
 def test_markdown() -> None:
-    assert as_markdown(made(), 2).splitlines() == [
+    assert as_markdown(made().get_topic_info(2)).splitlines() == [
         "| topic | label | words | share | documents | npmi | north | south |",
         "| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |",
         r"| 1 |  | \_\_init\_\_ flu | 43.8% | 18 | - | 25.0% | 100.0% |",
@@ -293,7 +293,7 @@ def test_the_command_prints_what_a_function_returns(
     format_: str,
     write: Any,
 ) -> None:
-    expected = write(TopicModel.from_pretrained(saved), 4, 0.5)
+    expected = write(TopicModel.from_pretrained(saved).get_topic_info(4, 0.5))
     wanted = "topics", saved, "--words", 4, "--lambda", 0.5
     assert fedtopics(monkeypatch, *wanted, "--format", format_) == 0
     assert capsys.readouterr().out == expected

@@ -27,7 +27,6 @@ from fedtopics.text.embeddings import (
     EmbeddingSettings,
     cache_folder,
     document_embeddings,
-    word_vectors,
 )
 from fedtopics.text.encoders import PACKAGED, SentenceEncoder, Vectors, fast_dtype, same_model
 
@@ -254,11 +253,6 @@ def test_progress_is_told() -> None:
     assert told == [(STEP, len(corpus)), (2 * STEP, len(corpus)), (len(corpus), len(corpus))]
 
 
-def test_word_vectors() -> None:
-    vectors = word_vectors(("river", "lake"), SMALL, encoder=Digits())
-    assert_close(vectors, Digits()(["river", "lake"]))
-
-
 # The cache
 
 
@@ -384,7 +378,8 @@ def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
 
 
 def test_related_words_are_close(minilm: SentenceEncoder) -> None:
-    river, lake, tax = word_vectors(["river", "lake", "tax"], EmbeddingSettings(), encoder=minilm)
+    words = Corpus.of(["river", "lake", "tax"])
+    river, lake, tax = document_embeddings(words, EmbeddingSettings(), encoder=minilm)
     assert river @ lake > river @ tax
 
 

@@ -137,7 +137,8 @@ def topics(
     elif chosen == "json":
         text = json_text(loaded.get_topic_info(words, lambda_))
     else:
-        text = (as_csv if chosen == "csv" else as_markdown)(loaded, words, lambda_)
+        write = as_csv if chosen == "csv" else as_markdown
+        text = write(loaded.get_topic_info(words, lambda_))
     if out is None:
         click.echo(text, nl=False)
     else:

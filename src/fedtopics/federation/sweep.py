@@ -32,8 +32,7 @@ from fedtopics.inference.lda import refine
 from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.fingerprint import fingerprint
+from fedtopics.text.corpus import Corpus, fingerprint
 
 HELD_OUT = 0.1  # of each client's documents
 DRAW = 3  # of what is drawn, besides the study's seed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
@@ -12,8 +11,8 @@ from scipy import sparse
 from torch import Tensor
 
 from fedtopics.extras import Registry
-from fedtopics.networks import Tensors, find_network
-from fedtopics.text.encoders import Encoder
+from fedtopics.networks import Shared, Tensors, find_network
+from fedtopics.text.encoders import Encoder, Vectors
 
 Readout = Literal["mean", "root"]
 READOUTS: tuple[Readout, ...] = ("mean", "root")
@@ -22,8 +21,8 @@ READOUTS: tuple[Readout, ...] = ("mean", "root")
 class Inference(Protocol):
     """What turns the words and embeddings of documents into theta, and weights into topics.
 
-    Every network (`NeuralTopicModel`) is one. Another one is a class that is registered by
-    `register`; it is made of the number of words and its settings.
+    Every network is one. Another one is a class that is registered by `register`; it is made of the
+    number of words and its settings.
     """
 
     name: ClassVar[str]
@@ -54,15 +53,11 @@ class Inference(Protocol):
     def initial_weights(self, seed: int) -> Tensors:
         """Return weights of the shapes and dtypes that those of a model have."""
 
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         """Return the topics, float64 of shape (n_topics, n_words), rows sum to 1."""
 
     def infer(
-        self,
-        weights: Tensors,
-        shared: Mapping[str, Tensors],
-        counts: sparse.csr_array,
-        embeddings: NDArray[Any] | None,
+        self, weights: Tensors, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[Any]:
         """Return theta of documents, shape (n, n_topics); with `readouts`, takes a `readout`."""
 
@@ -81,8 +76,7 @@ INFERENCES: Registry[type[Inference]] = Registry(
         "fine-tuned": "fedtopics.inference.clusters:FineTuned",
         "contrastive": "fedtopics.inference.clusters:Contrastive",
     },
-)
-"""All but the networks, which are in `NETWORKS`."""
+)  # all but the networks, which are in `NETWORKS`
 
 
 def register(inference: type[Inference]) -> type[Inference]:

@@ -1,7 +1,6 @@
 """How a trained model finds the cluster of new documents, one class for each kind of clusters.
 
-A document's theta are its probabilities of the clusters. What a cluster is about is read from the
-words of its documents, which is `beta` here.
+A document's theta are its probabilities of the clusters; `beta` is read from their words.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from torch import Tensor
 
 from fedtopics.inference.base import Readout
 from fedtopics.inference.points import Discriminant, Numbers, Points, blocks, closeness, softmax
-from fedtopics.networks import Adapter, Tensors, represent, score
+from fedtopics.networks import Adapter, Shared, Tensors, represent, score
 from fedtopics.networks.trained_encoder import TunedEncoder
 from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.encoders import Encoder
+from fedtopics.text.encoders import Encoder, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 LENGTH = 10.0
@@ -66,12 +65,10 @@ class ClusterInference(ABC):
 
     @property
     def sees_words(self) -> bool:
-        """Whether documents are bags of words."""
         return bool(self.settings.representation != "embedding")
 
     @property
     def sees_embedding(self) -> bool:
-        """Whether documents are embeddings."""
         return not self.sees_words
 
     @property
@@ -95,22 +92,15 @@ class ClusterInference(ABC):
             yield rows, softmax(self.scores(weights, block))
 
     def initial_weights(self, seed: int) -> Tensors:
-        """Return zeros in the shapes of a model's weights."""
         sizes = self.shapes() | {"beta": (self.settings.n_components, self.n_words)}
         return {name: torch.zeros(size, dtype=self.dtype) for name, size in sizes.items()}
 
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the words of each cluster's documents, shape (n_clusters, n_words)."""
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         return weights["beta"]
 
     def infer(
-        self,
-        weights: Tensors,
-        shared: Mapping[str, Tensors],
-        counts: sparse.csr_array,
-        embeddings: NDArray[Any] | None,
+        self, weights: Tensors, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[np.float64]:
-        """Return the documents' probabilities of the clusters, shape (n, n_clusters)."""
         arrays = {name: weight.numpy() for name, weight in weights.items()}
         points = self.points(arrays["origin"], counts, embeddings)
         return np.concatenate([shares for _, shares in self.memberships(arrays, points)])
@@ -126,14 +116,12 @@ class ClusterInference(ABC):
         return weighted(counts, origin, self.settings.representation == "tfidf")
 
     def with_words(self, weights: Mapping[str, NDArray[Any]], word_sums: Numbers) -> Tensors:
-        """Return a model's weights: how clusters are found, and which words they have."""
         smooth = word_sums + SMOOTHING
         beta = smooth / smooth.sum(1, keepdims=True)
         arrays = {**weights, "beta": beta}
         return {name: torch.from_numpy(np.ascontiguousarray(w)) for name, w in arrays.items()}
 
     def trained_encoder(self, weights: Tensors, model: str) -> Encoder | None:
-        """Return the encoder that was trained with the clusters, if one was."""
         return None
 
 
@@ -165,12 +153,10 @@ class Centres(ClusterInference):
     prototypes = "centres"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         n = self.n_dimensions
         return {"origin": (n,), "centres": (self.settings.n_components, n)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return how near each centre is."""
         return np.asarray(closeness(points, weights["centres"]) / self.settings.temperature)
 
 
@@ -181,13 +167,11 @@ class Discriminants(ClusterInference):
     prototypes = "directions"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         n, k = self.n_dimensions, self.settings.n_components
         d = min(k - 1, n)
         return {"origin": (n,), "projection": (n, d), "directions": (k, d), "bias": (k,)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return how near each direction is."""
         parts = weights["projection"], weights["directions"], weights["bias"]
         return Discriminant(*parts, self.settings.temperature).scores(points)
 
@@ -206,13 +190,11 @@ class Adapted(ClusterInference):
     prototypes = "head"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         n, settings = self.n_dimensions, self.settings
         network = Adapter(n, settings.hidden, settings.n_components)
         return {"origin": (n,), **network.shapes}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return the head's outputs."""
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
         outputs = score(tensors, represent(tensors, torch.from_numpy(points)))
         return np.asarray(outputs.numpy() / self.settings.temperature)
@@ -228,25 +210,21 @@ class TunedShape(AdapterShape):
 class FineTuned(Adapted):
     """Clusters by a trained head and adapter, on embeddings of an encoder trained with them.
 
-    Its weights are the encoder's as well; tokenizer and architecture are those of the model of
-    `settings.embedding`, which is loaded by its name when texts are embedded.
+    Tokenizer and architecture are those of the model of `settings.embedding`, loaded by its name.
     """
 
     name = "fine-tuned"
     settings_type: ClassVar[type[BaseModel]] = TunedShape
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         return super().shapes() | dict(self.settings.encoder)
 
     def initial_weights(self, seed: int) -> Tensors:
-        """Return the shapes of a model's weights, those of the encoder without any numbers."""
         weights = Adapted(self.n_words, self.settings).initial_weights(seed)
         encoder: Mapping[str, tuple[int, ...]] = self.settings.encoder
         return weights | {n: torch.empty(size, device="meta") for n, size in encoder.items()}
 
     def trained_encoder(self, weights: Tensors, model: str) -> Encoder:
-        """Return the encoder with those of the weights that are its."""
         of_encoder = {name: weights[name] for name in self.settings.encoder}
         return TunedEncoder(model, self.settings.max_length, of_encoder)
 
@@ -261,18 +239,15 @@ class Contrastive(ClusterInference):
     def points(
         self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
     ) -> Points:
-        """Return embeddings, less their mean and of length LENGTH."""
         return super().points(origin, counts, embeddings) * LENGTH
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
         n, settings = self.n_dimensions, self.settings
         network = Adapter(n, settings.hidden, 1).shapes
         adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
         return {"origin": (n,), **adapter, "centres": (settings.n_components, n)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return how near each centre is."""
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
         near = log_student_t(represent(tensors, torch.from_numpy(points)), tensors["centres"])
         return np.asarray(near.numpy() / self.settings.temperature)
@@ -281,8 +256,7 @@ class Contrastive(ClusterInference):
 def log_student_t(points: Tensor, centres: Tensor) -> Tensor:
     """Return the logarithm of Student's t around centres, up to a constant, (n, n_clusters).
 
-    With one degree of freedom that is -log(1 + |x - c|^2), as in Xie et al., Unsupervised Deep
-    Embedding for Clustering Analysis, ICML 2016.
+    Here -log(1 + |x - c|^2), as in Xie et al., Deep Embedding for Clustering Analysis, ICML 2016.
     """
     squares = points.square().sum(1)[:, None] + centres.square().sum(1)
     return -(squares - 2 * points @ centres.T).clamp(min=0).log1p()

@@ -1,10 +1,7 @@
 """Regular and guided latent Dirichlet allocation of one client's documents, by Gibbs sampling.
 
-Guidance are words that a topic begins with: they get pseudo-counts there. tomotopy samples.
-
-References
-----------
-Jagarlamudi, Daumé and Udupa, Incorporating Lexical Priors into Topic Models, EACL 2012.
+Guidance are words that a topic begins with, which get pseudo-counts there, as in Jagarlamudi, Daumé
+and Udupa, Incorporating Lexical Priors into Topic Models, EACL 2012. tomotopy samples.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
 from fedtopics.extras import require
-from fedtopics.metrics.topic_lists import Topic
+from fedtopics.metrics.similarity import Topic
 
 
 class GibbsSettings(BaseModel):
@@ -43,8 +40,7 @@ class Sampled:
 
     words: list[str]
     beta: NDArray[np.float64]
-    main: NDArray[np.int64]
-    """Of how many documents each topic is the largest, shape (n_topics,)."""
+    main: NDArray[np.int64]  # of how many documents each topic is the largest, shape (n_topics,)
     occurrences: NDArray[np.float64]
     """How many words of the documents are of each topic, shape (n_topics,)."""
 
@@ -65,24 +61,9 @@ def sample_topics(
 ) -> Sampled:
     """Find topics of documents; the first of them begin with the words of `seeds`.
 
-    Parameters
-    ----------
-    counts : CSR array of shape (n_documents, n_words)
-    words : list of str, length n_words
-    n_topics : int
-    settings : GibbsSettings
-    seeds : list of at most n_topics topics
-        Weights sum to 1; words that no document has do not matter. Topics beyond them are free.
-    seed : int
-        The same one gives the same topics on processors with the same vector instructions.
-
-    Raises
-    ------
-    FedTopicsError
-        If tomotopy is not installed.
-
-    Leaves the client
-        Nothing.
+    Counts are CSR, (n_documents, n_words). The weights of a seed sum to 1; words that no document
+    has do not matter. One `seed` gives the same topics on processors with the same vector
+    instructions.
     """
     model = load_tomotopy().LDAModel(k=n_topics, alpha=settings.alpha, eta=settings.eta, seed=seed)
     for row in range(counts.shape[0]):
@@ -91,7 +72,13 @@ def sample_topics(
         if len(repeated):
             model.add_doc([words[column] for column in repeated])
     present = {words[column] for column in np.unique(counts.indices)}
-    _guide(model, seeds, present, settings, counts.shape[0])
+    for word in sorted(present.intersection(set().union(*seeds))):
+        prior = {
+            topic: settings.eta + settings.strength * counts.shape[0] * weights[word]
+            for topic, weights in enumerate(seeds)
+            if word in weights
+        }
+        model.set_word_prior(word, prior)
     model.train(settings.iterations, workers=1)
     theta = np.array([document.get_topic_dist() for document in model.docs], np.float64)
     lengths = np.array([len(document.words) for document in model.docs])
@@ -101,19 +88,6 @@ def sample_topics(
         np.bincount(theta.argmax(1), minlength=n_topics),
         theta.T @ lengths,
     )
-
-
-def _guide(
-    model: Any, seeds: Sequence[Topic], present: set[str], settings: GibbsSettings, documents: int
-) -> None:
-    """Give the words that topics begin with, where there are any, their pseudo-counts there."""
-    for word in sorted(present.intersection(set().union(*seeds))):
-        prior = {
-            topic: settings.eta + settings.strength * documents * weights[word]
-            for topic, weights in enumerate(seeds)
-            if word in weights
-        }
-        model.set_word_prior(word, prior)
 
 
 def load_tomotopy() -> Any:

@@ -1,11 +1,7 @@
-"""How a trained LDA finds the topics of documents: by variational steps.
-
-`refine` takes such steps from the theta of an encoder, with the topics of any model.
-"""
+"""How a trained LDA finds the topics of documents: by variational steps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +13,7 @@ from scipy.special import digamma
 from torch import Tensor
 
 from fedtopics.inference.base import READOUTS, Readout
-from fedtopics.networks import Tensors
+from fedtopics.networks import Shared, Tensors
 
 SMALLEST = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
 REFINEMENT = 20  # steps
@@ -41,20 +37,18 @@ class LDAPrior(BaseModel):
 
     @property
     def theta_prior(self) -> float:
-        """The value of alpha."""
         return 1 / self.n_components if self.alpha is None else self.alpha
 
     @property
     def topic_prior(self) -> float:
-        """The value of eta."""
         return 1 / self.n_components if self.eta is None else self.eta
 
 
 class VariationalLDA:
     """Latent Dirichlet allocation, inferred by variational Bayes.
 
-    Its only weights are ``pseudo_counts`` of shape (n_words, n_topics), the parameters of the
-    topics' Dirichlet distributions: lambda in Hoffman, Blei and Bach, NIPS 2010.
+    Its weights are the parameters of the topics' Dirichlet distributions, (n_words, n_topics):
+    lambda in Hoffman, Blei and Bach, NIPS 2010.
     """
 
     name: ClassVar[str] = "lda"
@@ -70,24 +64,21 @@ class VariationalLDA:
         self.settings = settings
 
     def initial_weights(self, seed: int) -> Tensors:
-        """Return pseudo-counts of one."""
         shape = self.n_words, self.settings.n_components
         return {"pseudo_counts": torch.ones(shape, dtype=self.dtype)}
 
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the expected topics, shape (n_topics, n_words), rows sum to 1."""
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         counts = weights["pseudo_counts"]
         return (counts / counts.sum(0)).T
 
     def infer(
         self,
         weights: Tensors,
-        shared: Mapping[str, Tensors],
+        shared: Shared,
         counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
         readout: Readout = "mean",
     ) -> NDArray[np.float64]:
-        """Return a theta of each document's posterior, by default its mean; (n, n_topics)."""
         from fedtopics.inference.variational import infer
 
         topics = topic_weights(weights["pseudo_counts"].numpy())
@@ -110,21 +101,11 @@ def refine(
     alpha: float,
     theta: NDArray[np.floating[Any]],
     readout: Readout,
-    steps: int = REFINEMENT,
 ) -> NDArray[np.float64]:
-    """Move theta towards what a document's words say, by variational steps of LDA.
+    """Move theta (n, n_topics) towards what documents' words say, by variational steps of LDA.
 
-    Parameters
-    ----------
-    counts : CSR array of shape (n, n_words)
-    beta : float64 array of shape (n_topics, n_words)
-    alpha : float
-        Dirichlet prior of theta.
-    theta : float array of shape (n, n_topics)
-        Where to begin; what is returned has its shape.
-    readout : {"mean", "root"}
-        As of `Posterior.read`.
+    Counts are CSR, (n, n_words); beta (n_topics, n_words), alpha is the prior of theta.
     """
     from fedtopics.inference.variational import infer
 
-    return infer(counts, np.maximum(beta.T, SMALLEST), alpha, steps, theta).read(readout)
+    return infer(counts, np.maximum(beta.T, SMALLEST), alpha, REFINEMENT, theta).read(readout)

@@ -1,7 +1,6 @@
 """Clusters of vectors from sums alone: memberships where the vectors are, centres where sums meet.
 
-What is here knows no client and no server. A sum over documents is the same however they are
-spread over clients, and so is everything that follows from it.
+A sum over documents is the same however they are spread over clients, and so is what follows.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-Points = Any
-"""A row a document: an array of embeddings, or a sparse bag of words (CSR)."""
+Points = Any  # A row a document: an array of embeddings, or a sparse bag of words (CSR)
 Numbers = NDArray[np.float64]
 BLOCK = 4096  # rows that are computed with in float64 at a time
 TINY = 1e-12
@@ -63,10 +61,7 @@ class Moments:
 
 
 def closeness(points: Any, centres: Numbers) -> Numbers:
-    """Return the product of points and centres, less half the centres' squared lengths.
-
-    The largest is that of the nearest centre: -|x - c|^2 / 2, but for what is the same for all.
-    """
+    """Return -|x - c|^2 / 2 of points and centres, but for what is the same for all centres."""
     return np.asarray(points @ centres.T - (centres**2).sum(1) / 2)
 
 
@@ -94,10 +89,9 @@ def sums_by_label(points: Points, labels: NDArray[np.int64], n: int) -> tuple[Nu
 
 
 def ranked(values: Numbers) -> NDArray[np.int64]:
-    """Return the order from the smallest on; what differs by no more than rounding is a draw.
+    """Return the order from the smallest on; the first of a draw, but for rounding, comes first.
 
-    The first of a draw comes first. Two starts that arrived at the same clusters differ in the last
-    digits, which depend on the clients that the documents are at.
+    Starts that arrived at the same clusters differ in last digits, by where the documents are.
     """
     largest = max(np.abs(values).max(initial=0), TINY)
     return np.asarray(np.argsort(np.round(values / largest, DIGITS), kind="stable"))
@@ -137,15 +131,11 @@ def weighted_sums(
 
 @dataclass(frozen=True)
 class Discriminant:
-    """A projection in which clusters are far apart for their width, and their directions in it.
+    """A projection in which clusters are far apart for their width, and their directions in it."""
 
-    The projection has the shape (n_dimensions, n_directions), the directions, of unit length,
-    (n_clusters, n_directions); the bias (n_clusters,) makes clusters larger or smaller.
-    """
-
-    projection: Numbers
-    directions: Numbers
-    bias: Numbers
+    projection: Numbers  # (n_dimensions, n_directions)
+    directions: Numbers  # of unit length, (n_clusters, n_directions)
+    bias: Numbers  # makes clusters larger or smaller, (n_clusters,)
     temperature: float
 
     def memberships(self, points: Points) -> Iterator[tuple[slice, Numbers]]:
@@ -164,24 +154,14 @@ def discriminate(
 ) -> tuple[Numbers, Numbers, float]:
     """Find the projection in which clusters are furthest apart for their width (Fisher's).
 
-    Parameters
-    ----------
-    sums, weights : float64 arrays of shape (n_clusters, n_dimensions), (n_clusters,)
-        Points summed by their membership, and memberships.
-    moments : Moments
-        Of all points.
-    shrinkage : float
-        Of the within-cluster scatter towards a ball, in units of its mean variance.
+    Sums (n_clusters, n_dimensions) are of the points by their membership, weights (n_clusters,) of
+    the memberships, moments of all points. `shrinkage` is of the within-cluster scatter towards a
+    ball, in units of its mean variance.
 
-    Returns
-    -------
-    projection : float64 array of shape (n_dimensions, n_directions)
-        The leading solutions of S_B a = l S_W a, n_clusters - 1 or n_dimensions, scaled to
-        variance 1 within clusters; zeros where clusters do not differ.
-    directions : float64 array of shape (n_clusters, n_directions)
-        The clusters' means in it, of unit length.
-    apart : float
-        How far clusters are apart for their width: the trace of S_W^-1 S_B.
+    Returns the projection (n_dimensions, n_directions): the leading solutions of S_B a = l S_W a,
+    n_clusters - 1 or n_dimensions, scaled to variance 1 within clusters, zeros where clusters do
+    not differ; the clusters' means in it, of unit length; and how far clusters are apart for their
+    width, the trace of S_W^-1 S_B.
     """
     n_clusters, n_dimensions = sums.shape
     means = sums / np.maximum(weights, TINY)[:, None]
@@ -200,10 +180,7 @@ def discriminate(
 
 
 def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
-    """Return S_W^-1 H; variances below the least are raised to it.
-
-    There are such when a client came after the moments were summed: then S_B has more in it.
-    """
+    """Return S_W^-1 H; variances below the least, of clients that came later, are raised to it."""
     try:
         solved: Numbers = cho_solve(cho_factor(within), between)
     except LinAlgError:

@@ -2,12 +2,8 @@
 
 A document's posterior is a Dirichlet distribution, found by a fixed number of steps: where a loop
 ended by a tolerance, the last bit of a sum could decide how long it is, and a federation would no
-longer be the training of one process.
-
-References
-----------
-Blei, Ng and Jordan, Latent Dirichlet Allocation, JMLR 2003, section 5; Hoffman, Blei and Bach,
-Online Learning for Latent Dirichlet Allocation, NIPS 2010, algorithm 1.
+longer be the training of one process. See Blei, Ng and Jordan, JMLR 2003, section 5, and Hoffman,
+Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010, algorithm 1.
 """
 
 from __future__ import annotations
@@ -42,24 +38,19 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the words of n documents say of their topics.
+    """What the words of n documents say of their topics."""
 
-    The gamma, (n, n_topics), are the parameters of each document's Dirichlet distribution.
-    """
-
-    gamma: Floats
-    topics: Floats
-    """exp(psi(gamma) - scale)"""
-    scale: Floats
-    """Of each document; keeps `topics` from underflow."""
+    gamma: Floats  # parameters of each document's Dirichlet distribution, (n, n_topics)
+    topics: Floats  # exp(psi(gamma) - scale)
+    scale: Floats  # of each document; keeps `topics` from underflow
     ratios: sparse.csr_array
     """Each count, divided by the document's weight of the word; (n, n_words)."""
 
     def read(self, readout: Readout) -> Floats:
-        """Return a theta for each document, shape (n, n_topics).
+        """Return a theta for each document, shape (n, n_topics): the mean of its posterior.
 
-        That is the mean, or the theta that is closest to the posterior in Hellinger's distance
-        ("root"): the squared expectation of the roots of theta, normalised.
+        Or ("root") the one that is closest to it in Hellinger's distance: the squared expectation
+        of the roots of theta, normalised.
         """
         theta = self.gamma
         if readout == "root":
@@ -67,19 +58,15 @@ class Posterior:
         return np.asarray(theta / theta.sum(1, keepdims=True))
 
     def word_counts(self, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return how many occurrences of each word are expected to be of each topic.
+        """Return the words that occur, ascending, and their counts expected of each topic.
 
-        Weights are those that `infer` had. The words that occur come first, ascending, then their
-        counts, float64 of shape (n_present, n_topics).
+        Counts are float64, (n_present, n_topics); weights those that `infer` had.
         """
         words = np.unique(self.ratios.indices).astype(np.int64)
         return words, (self.ratios.T @ self.topics)[words] * weights[words]
 
     def bound(self, counts: sparse.csr_array, alpha: float) -> float:
-        """Return the evidence lower bound of the documents' words, summed (nats).
-
-        It is that of the paper without the terms of the topics, which no document has a part in.
-        """
+        """Return the summed evidence lower bound of words (nats), without the topics' terms."""
         total = self.gamma.sum(1)
         expected = digamma(self.gamma) - digamma(total)[:, None]
         words = counts.data @ (np.log(counts.data) - np.log(self.ratios.data))
@@ -97,21 +84,11 @@ def infer(
     steps: int,
     start: NDArray[np.floating[Any]] | None = None,
 ) -> Posterior:
-    """Find the topics of documents.
+    """Find the topics of documents, counts CSR of shape (n, n_words).
 
-    Documents are independent, so that neither their order nor the number of threads (as many as
-    torch's) changes a bit.
-
-    Parameters
-    ----------
-    counts : CSR array of shape (n, n_words)
-    weights : float64 array of shape (n_words, n_topics)
-        exp(E[log beta]), or beta itself; not 0.
-    alpha : float
-        Dirichlet prior of theta.
-    steps : int
-    start : float array of shape (n, n_topics), optional
-        A theta to begin with; by default an even one.
+    Weights (n_words, n_topics) are exp(E[log beta]), or beta itself; not 0. Alpha is the prior of
+    theta; `start` is a theta (n, n_topics) to begin with, by default an even one. Documents are
+    independent, so that neither their order nor the number of threads, torch's, changes a bit.
     """
     (n, n_words), k = counts.shape, weights.shape[1]
     if len(weights) != n_words:
@@ -136,18 +113,16 @@ def infer(
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(of_chunk, chunks))
     else:
-        for first in chunks:
-            of_chunk(first)
+        list(map(of_chunk, chunks))
     scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
     return Posterior(gamma, topics, scale, scaled)
 
 
 @compiled
 def _exp_digamma(gamma: Any, topics: Any) -> float:
-    """Write exp(psi(gamma) - scale) into topics; return the scale.
+    """Write exp(psi(gamma) - scale) into topics; return the scale. This is a third of all work.
 
-    By psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5) and the asymptotic series, without a branch
-    and with one division for two terms: this is a third of all work.
+    psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5), and the asymptotic series, without a branch.
     """
     scale = -math.inf
     for topic in range(len(gamma)):

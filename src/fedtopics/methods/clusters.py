@@ -20,8 +20,8 @@ from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.final import describe
 from fedtopics.methods.training import Arrays, Program
-from fedtopics.model.info import TrainingInfo
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import TrainingInfo
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 State = TypeVar("State")

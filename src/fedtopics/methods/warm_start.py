@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.metrics import align_words
-from fedtopics.model.info import Origin
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Origin
 from fedtopics.text.vocabulary import TextRules
 
 Words = Literal["keep", "agree"]

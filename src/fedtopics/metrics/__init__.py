@@ -9,8 +9,13 @@ from fedtopics.metrics.diversity import (
     unique_words,
 )
 from fedtopics.metrics.registry import METRICS, Metric, register
-from fedtopics.metrics.similarity import align_words, document_similarity, topic_similarity
-from fedtopics.metrics.topic_lists import cosines, usual_threshold
+from fedtopics.metrics.similarity import (
+    align_words,
+    cosines,
+    document_similarity,
+    topic_similarity,
+    usual_threshold,
+)
 
 __all__ = [
     "METRICS", "WINDOWS", "Cooccurrences", "Measure", "Metric", "align_words",

@@ -18,11 +18,8 @@ def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
     """Return the share of documents that carry the commonest label of their topic.
 
     It is above 0 and at most 1, and grows with the number of topics: a topic for each document is
-    pure.
-
-    References
-    ----------
-    Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation 16.1.
+    pure. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation
+    16.1.
 
     Examples
     --------
@@ -43,11 +40,7 @@ def clustering_accuracy(
 
     Each cluster stands for at most one label and each label for at most one cluster, matched so
     that the share is largest; all documents of a cluster without a label are wrong. It is above 0
-    and at most 1.
-
-    References
-    ----------
-    Hu et al., Federated Learning for Short Text Clustering, equation 19.
+    and at most 1. See Hu et al., Federated Learning for Short Text Clustering, equation 19.
 
     Examples
     --------
@@ -76,13 +69,10 @@ def normalised_mutual_information(
 ) -> float:
     """Return the mutual information of labels and topics over the mean of their entropies, 0 to 1.
 
-    The geometric mean of the two entropies is never larger than the arithmetic one, so its score
-    is never lower.
-
-    References
-    ----------
-    Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation 16.2:
-    arithmetic. Hu et al., Federated Learning for Short Text Clustering, equation 20: geometric.
+    The geometric mean of the two entropies is never larger than the arithmetic one, so its score is
+    never lower. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval,
+    equation 16.2: arithmetic. Hu et al., Federated Learning for Short Text Clustering, equation 20:
+    geometric.
 
     Examples
     --------

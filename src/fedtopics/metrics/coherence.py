@@ -1,12 +1,9 @@
 """Coherence of topics, from counts of words that occur together.
 
-The scores are those of gensim 4, so that they compare with published figures.
-
-References
-----------
-Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures, sections 3.3 and
-3.4. u_mass: Mimno et al. (2011), Optimizing Semantic Coherence in Topic Models, equation 1, with
-probabilities and gensim's epsilon in place of counts and 1.
+The scores are those of gensim 4, so that they compare with published figures: Röder, Both and
+Hinneburg (2015), Exploring the Space of Topic Coherence Measures, sections 3.3 and 3.4; u_mass:
+Mimno et al. (2011), Optimizing Semantic Coherence in Topic Models, equation 1, with probabilities
+and gensim's epsilon in place of counts and 1.
 """
 
 from __future__ import annotations
@@ -66,11 +63,8 @@ def _u_mass(together: NDArray[np.int64], n_windows: int) -> float:
     return float(np.log(np.divide(joint, alone, out=np.ones_like(joint), where=alone > 0)).mean())
 
 
-_MEASURES: dict[Measure, Callable[[NDArray[np.int64], int], float]] = {
-    "c_v": _c_v,
-    "npmi": _npmi,
-    "u_mass": _u_mass,
-}
+_Score = Callable[[NDArray[np.int64], int], float]
+_MEASURES: dict[Measure, _Score] = {"c_v": _c_v, "npmi": _npmi, "u_mass": _u_mass}
 
 
 def coherence(
@@ -92,13 +86,9 @@ def coherence(
     -------
     float64 array of shape (n_topics,)
         Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. A topic of
-        fewer than two words (for c_v, of none) is nan.
-
-    Notes
-    -----
-    For a word that occurs nowhere, gensim's npmi is infinite and its c_v nan. Here its pairs have
-    the lowest NPMI, -1, and in c_v it scores 0 and adds nothing to the other words. u_mass is as
-    in gensim: 0 for a pair whose more important word occurs nowhere.
+        fewer than two words (for c_v, of none) is nan. For a word that occurs nowhere, gensim's
+        npmi is infinite and its c_v nan; here its pairs have the lowest NPMI, -1, and in c_v it
+        scores 0. u_mass is as in gensim: 0 for a pair whose more important word occurs nowhere.
 
     Examples
     --------
@@ -123,10 +113,8 @@ def score_pairs(
 ) -> NDArray[np.float64]:
     """Score topics as `coherence` does, from the counts of the pairs of words of each topic alone.
 
-    Parameters
-    ----------
-    pairs : n_topics int64 arrays of shape (n, n), n the words of the topic
-        Windows that hold both words; on the diagonal, those that hold the word.
+    Pairs are int64, (n, n) for a topic of n words: the windows that hold both words, and on the
+    diagonal those that hold the word.
     """
     _check_measure(measure)
     return np.array([_MEASURES[measure](counted, max(n_windows, 1)) for counted in pairs])
@@ -154,6 +142,5 @@ def coherence_of(
 
 
 def _check_measure(measure: str) -> None:
-    """Refuse a measure that is not there."""
     if measure not in WINDOWS:
         raise StudyError(f"The measure {measure!r} is unknown; choose from {', '.join(WINDOWS)}.")

@@ -1,11 +1,9 @@
 """Counts of words that occur together: sums over documents, so those of clients add up.
 
-References
-----------
-Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures, section 3.2.
-gensim 4.4, topic_coherence/text_analysis.py, WordOccurrenceAccumulator. When a token leaves its
-window, its word counts as absent from there on, although it may stand in the window a second time,
-until it enters again. Repeated words are therefore counted too seldom. We count the same.
+They are those of Röder, Both and Hinneburg (2015), section 3.2, and of gensim 4.4,
+WordOccurrenceAccumulator in topic_coherence/text_analysis.py. When a token leaves its window, its
+word counts as absent from there on, although it may stand in the window a second time, until it
+enters again. Repeated words are therefore counted too seldom. We count the same.
 """
 
 from __future__ import annotations
@@ -25,10 +23,8 @@ TOKENS = 1 << 15  # tokens counted at once; memory grows with it and with the wi
 class Cooccurrences(TypedDict):
     """Sums over documents: how many windows hold a word, and two words together."""
 
-    windows: int
-    """All of them, those without any word of interest as well."""
-    occurrences: NDArray[np.int64]
-    """Shape (n_words,)."""
+    windows: int  # all of them, those without any word of interest as well
+    occurrences: NDArray[np.int64]  # shape (n_words,)
     together: NDArray[np.int64]
     """Shape (n_words, n_words), symmetric, with the occurrences on its diagonal."""
 
@@ -93,10 +89,9 @@ def _batches(
 def _count_together(
     codes: NDArray[np.int64], lengths: NDArray[np.int64], size: int, n_words: int
 ) -> NDArray[np.int64]:
-    """Count the windows that hold two words; all windows lie on one axis, one after another.
+    """Count the windows that hold two words; all windows are on one axis, one after another.
 
-    Between two breakpoints no word enters or leaves, so a stretch of windows is one row of a
-    matrix, and its length the row's weight.
+    Between two breakpoints no word enters or leaves: those windows are one weighted matrix row.
     """
     word, entry, leave = _stays(codes, lengths, size, n_words)
     breaks = np.unique(np.concatenate([entry, leave]))

@@ -17,10 +17,7 @@ from fedtopics.errors import DataError, StudyError
 def unique_words(topics: Sequence[Sequence[str]], n_words: int = 25) -> float:
     """Return the share of distinct words among the top words of all topics.
 
-    A topic of fewer than `n_words` counts with all it has. It is nan if there is no word.
-
-    References
-    ----------
+    A topic of fewer than `n_words` counts with all it has. It is nan if there is no word. See
     Dieng, Ruiz and Blei (2020), Topic Modeling in Embedding Spaces, section 6: topic diversity.
 
     Examples
@@ -35,11 +32,8 @@ def unique_words(topics: Sequence[Sequence[str]], n_words: int = 25) -> float:
 def mean_cosine_dissimilarity(beta: NDArray[np.floating]) -> float:
     """Return the mean over pairs of topics of 1 - the cosine of their rows.
 
-    It is nan for fewer than two topics.
-
-    References
-    ----------
-    The F-LDA paper (federated topic modelling with guided LDA), section Experiments: diversity.
+    It is nan for fewer than two topics. See The F-LDA paper (federated topic modelling with guided
+    LDA), section Experiments: diversity.
 
     Examples
     --------
@@ -57,8 +51,9 @@ def inverted_rank_biased_overlap(
 ) -> float:
     """Return 1 - the mean over pairs of topics of their extrapolated rank-biased overlap.
 
-    The closer `weight`, the paper's p, is to 1, the more the lower ranks count. It is nan for fewer
-    than two topics.
+    See Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 32,
+    for lists of one length without ties equation 30. The closer `weight`, the paper's p, is to 1,
+    the more the lower ranks count. It is nan for fewer than two topics.
 
     Raises
     ------
@@ -66,11 +61,6 @@ def inverted_rank_biased_overlap(
         If the topics do not all have as many words.
     StudyError
         If the weight is out of range.
-
-    References
-    ----------
-    Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 32,
-    which for lists of one length without ties is equation 30.
 
     Examples
     --------

@@ -34,14 +34,11 @@ class Metric:
     documents alone that have a label and a topic; without labels it is left out.
     """
 
-    name: str
-    """Its key in what `evaluate` returns."""
+    name: str  # its key in what `evaluate` returns
     title: str
-    group: str
-    """Heading in the table for people."""
+    group: str  # heading in the table for people
     function: Callable[..., float]
-    takes: tuple[Part, ...]
-    """What the function takes, in that order."""
+    takes: tuple[Part, ...]  # what the function takes, in that order
 
 
 METRICS: Registry[Metric] = Registry(
@@ -55,39 +52,27 @@ def register(metric: Metric) -> Metric:
 
 
 def _mean(measure: Measure) -> Callable[[Mapping[str, NDArray[Any]]], float]:
-    def mean(scores: Mapping[str, NDArray[Any]]) -> float:
-        return float(scores[measure].mean())
-
-    return mean
+    return lambda scores: float(scores[measure].mean())
 
 
-def _register_ours(group: str, *metrics: tuple[str, str, Callable[..., float], Part]) -> None:
-    """Register metrics: name, title, function, and what it takes (besides labels, there)."""
-    for name, title, function, part in metrics:
-        takes: tuple[Part, ...] = ("labels", part) if group == AGREEMENT else (part,)
-        register(Metric(name, title, group, function, takes))
-
-
-_register_ours(
-    COHERENCE,
-    ("c_v", "c_v, from -1 to 1", _mean("c_v"), "coherence"),
-    ("npmi", "NPMI, from -1 to 1", _mean("npmi"), "coherence"),
-    ("u_mass", "u_mass, at most about 0", _mean("u_mass"), "coherence"),
-)
-_register_ours(
-    DIVERSITY,
-    ("unique_words", "unique share of the first 25 words", unique_words, "words"),
-    (
-        "cosine_dissimilarity",
-        "mean cosine dissimilarity of beta",
-        mean_cosine_dissimilarity,
-        "beta",
+_MAIN: tuple[Part, ...] = ("labels", "main_topics")
+for _metric in (
+    Metric("c_v", "c_v, from -1 to 1", COHERENCE, _mean("c_v"), ("coherence",)),
+    Metric("npmi", "NPMI, from -1 to 1", COHERENCE, _mean("npmi"), ("coherence",)),
+    Metric("u_mass", "u_mass, at most about 0", COHERENCE, _mean("u_mass"), ("coherence",)),
+    Metric(
+        "unique_words", "unique share of the first 25 words", DIVERSITY, unique_words, ("words",)
     ),
-    ("inverted_rbo", "inverted rank-biased overlap", inverted_rank_biased_overlap, "words"),
-)
-_register_ours(
-    AGREEMENT,
-    ("purity", "purity of the largest topics", purity, "main_topics"),
-    ("accuracy", "accuracy of the best matching", clustering_accuracy, "main_topics"),
-    ("nmi", "normalised mutual information", normalised_mutual_information, "main_topics"),
-)
+    Metric(
+        "cosine_dissimilarity", "mean cosine dissimilarity of beta", DIVERSITY,
+        mean_cosine_dissimilarity, ("beta",),
+    ),
+    Metric(
+        "inverted_rbo", "inverted rank-biased overlap", DIVERSITY,
+        inverted_rank_biased_overlap, ("words",),
+    ),
+    Metric("purity", "purity of the largest topics", AGREEMENT, purity, _MAIN),
+    Metric("accuracy", "accuracy of the best matching", AGREEMENT, clustering_accuracy, _MAIN),
+    Metric("nmi", "normalised mutual information", AGREEMENT, normalised_mutual_information, _MAIN),
+):  # fmt: skip
+    register(_metric)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError
 
 BLOCK = 1000  # documents whose similarities to all others are in memory at once
+Topic = Mapping[str, float]  # words with their weights
+USUAL_THRESHOLD = 0.99  # quantile of how alike two topics of one client are
+THRESHOLDS = 0.1, 0.9  # least and largest
 
 
 def topic_similarity(
@@ -22,7 +25,8 @@ def topic_similarity(
     """Return the topic similarity score, TSS: from 0 to the number of true topics, the best.
 
     For each true topic, the similarity of the closest inferred one, 1 - H^2 with Hellinger's
-    distance H; summed.
+    distance H; summed. See Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models,
+    equation 6; the authors' script compares columns shifted by one word, hence the words here.
 
     Parameters
     ----------
@@ -36,11 +40,6 @@ def topic_similarity(
     ------
     DataError
         If columns and words do not fit.
-
-    References
-    ----------
-    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, equation 6. The authors'
-    script compares columns that are shifted by one word; that is what the words are for.
 
     Examples
     --------
@@ -78,8 +77,9 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
     """Return the document similarity-based score, DSS: lower is better.
 
     For each document, how much its similarities to all others (1 - H^2 of their thetas) differ
-    between the two models; summed, and divided by the number of documents once. It is at most
-    n_documents - 1, so only scores of as many documents can be compared.
+    between the two models; summed, and divided by the number of documents once (equations 4 and 5
+    of the paper of `topic_similarity`). It is at most n_documents - 1, so only scores of as many
+    documents can be compared.
 
     Parameters
     ----------
@@ -90,10 +90,6 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
     ------
     DataError
         If the numbers of documents differ.
-
-    References
-    ----------
-    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, equations 4 and 5.
 
     Examples
     --------
@@ -113,3 +109,35 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
         differences = np.abs(ours - theirs, out=ours)
         total += float(differences.sum() - np.trace(differences, offset=start))
     return total / len(roots[0])
+
+
+def cosines(rows: Sequence[Topic], columns: Sequence[Topic]) -> NDArray[np.float64]:
+    """Return how alike topics are, shape (n_rows, n_columns), from 0 to 1."""
+    places: dict[str, int] = {}
+    for topic in (*rows, *columns):
+        for word in topic:
+            places.setdefault(word, len(places))
+
+    def unit(topics: Sequence[Topic]) -> NDArray[np.float64]:
+        matrix = np.zeros((len(topics), len(places)))
+        for row, topic in enumerate(topics):
+            matrix[row, [places[word] for word in topic]] = list(topic.values())
+        matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-300)
+        return matrix
+
+    return unit(rows) @ unit(columns).T
+
+
+def usual_threshold(local: Mapping[str, Sequence[Topic]]) -> float:
+    """Return the cosine that one in a hundred pairs of topics of the same client reaches.
+
+    Topics of one client are different topics: what makes two of them alike is chance and common
+    words.
+    """
+    alike = [
+        cosines(topics, topics)[np.triu_indices(len(topics), 1)]
+        for _, topics in sorted(local.items())
+    ]
+    pairs = np.concatenate([*alike, np.zeros(0)])
+    threshold = np.quantile(pairs, USUAL_THRESHOLD) if len(pairs) else 0.5
+    return float(np.clip(threshold, *THRESHOLDS))

@@ -1,8 +1,9 @@
-"""A model's card: what it is, for people, in Markdown."""
+"""What a model is, for people: its card in Markdown, and what a notebook shows of it."""
 
 from __future__ import annotations
 
 import re
+from html import escape
 
 from fedtopics.extras import VERSION
 from fedtopics.model.topics import Topics
@@ -49,7 +50,6 @@ def card(model: Topics) -> str:
 
 
 def _unclear(model: Topics) -> list[str]:
-    """Say how many documents no cluster fits, of a model that has clusters."""
     if "unclear" not in model.info:
         return []
     share = sum(model.info["unclear"].values()) / max(sum(model.documents.values()), 1)
@@ -65,3 +65,26 @@ def escaped(text: str) -> str:
     \_\_init\_\_ \<a\|b\>
     """
     return re.sub(r"([\\`*_\[\]<>|&~])", r"\\\1", " ".join(text.split()))
+
+
+def summary(model: Topics) -> str:
+    """Return one line: the method, and how many topics, words and clients there are."""
+    method = model.info.get("method", "unknown method")
+    sizes = {"topics": model.n_topics, "words": len(model.vocabulary)}
+    sizes["clients"] = len(model.documents)
+    counts = ", ".join(f"{name}: {n:,}" for name, n in sizes.items())
+    return f"TopicModel({method}, {counts})"
+
+
+def table(model: Topics) -> str:
+    """Return the topics as an HTML table: share of all documents, label, ten words; all escaped."""
+    head = "".join(f"<th>{name}</th>" for name in ("topic", "label", "share", "words"))
+    rows = [
+        (row["topic"], row["label"], f"{row['share']:.1%}", ", ".join(row["words"]))
+        for row in model.get_topic_info()
+    ]
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows
+    )
+    caption = f"<caption>{escape(summary(model))}</caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

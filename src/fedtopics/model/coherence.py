@@ -1,7 +1,4 @@
-"""How coherent a federation's topics are: exactly the score of the pooled text, from sums.
-
-`federated_coherence` is the server's half, `count_pairs` a client's.
-"""
+"""Coherence of a federation's topics: exactly the score of the pooled text, from sums."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def federated_coherence(
     order of words is lost. `ask` takes a template and what `count_pairs` takes, and returns the sum
     of its replies. Each reading gets a mapping of measure to float64 array of shape (n_topics,).
     """
-    sizes = _sizes(within)
+    sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
     windows = _windows(within)
     flat = [topic for topics in readings for topic in topics]
     words = list(dict.fromkeys(word for topic in flat for word in topic))
@@ -38,33 +35,21 @@ def federated_coherence(
     shape = (*numbers.shape, numbers.shape[1])
     template: dict[str, Any] = {str(size): {"windows": (), "pairs": shape} for size in windows}
     counts = ask(template, words=words, topics=numbers, windows=windows)
-
-    def score(measure: Measure, size: int | None) -> NDArray[np.float64]:
+    scores = {}
+    for measure, size in sizes.items():
         counted = counts[str(size or 0)]
-        return score_pairs(counted["pairs"], counted["windows"], measure)
-
-    scores = {measure: score(measure, size) for measure, size in sizes.items()}
+        scores[measure] = score_pairs(counted["pairs"], counted["windows"], measure)
     parts = np.array_split(np.arange(len(flat)), len(readings))
     return [{name: score[part] for name, score in scores.items()} for part in parts]
 
 
 def count_pairs(
-    corpus: Corpus,
-    text: TextRules,
-    words: list[str],
-    topics: NDArray[np.int64],
-    windows: list[int],
+    corpus: Corpus, text: TextRules, words: list[str], topics: NDArray[np.int64], windows: list[int]
 ) -> dict[str, Any]:
     """Count in how many windows the words of each topic occur, and occur together.
 
-    Parameters
-    ----------
-    words : list of str
-        The different words of all topics.
-    topics : int array of shape (n_topics, n)
-        The words of each, by their number.
-    windows : list of int
-        Sizes; 0 takes a document as one window.
+    The words are the different ones of all topics; topics, int64 of shape (n_topics, n), have them
+    by their number. Of the sizes of windows, 0 takes a document as one window.
 
     Leaves the client
         For each pair of words of a topic, the number of windows that hold both.
@@ -83,10 +68,8 @@ def count_pairs(
 
 
 def is_usual(words: Any, topics: Any, windows: Any, within: Within) -> bool:
-    """Return whether a client is asked for no more than `federated_coherence` asks for.
-
-    All words as one topic, in windows of two, would tell which word stands next to which.
-    """
+    """Return whether a client is asked for no more than `federated_coherence` asks for."""
+    # All words as one topic, in windows of two, would tell which word stands next to which.
     return (
         within != "nothing"
         and windows == _windows(within)
@@ -99,9 +82,5 @@ def is_usual(words: Any, topics: Any, windows: Any, within: Within) -> bool:
     )
 
 
-def _sizes(within: Within) -> Mapping[Measure, int | None]:
-    return WINDOWS if within == "windows" else dict.fromkeys(WINDOWS, None)
-
-
 def _windows(within: Within) -> list[int]:
-    return sorted({size or 0 for size in _sizes(within).values()})
+    return sorted({size or 0 for size in WINDOWS.values()}) if within == "windows" else [0]

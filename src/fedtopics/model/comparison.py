@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from fedtopics.errors import StudyError
 from fedtopics.metrics import cosines, usual_threshold
-from fedtopics.metrics.topic_lists import Topic
+from fedtopics.metrics.similarity import Topic
 from fedtopics.model.topic_model import TopicModel
 
 

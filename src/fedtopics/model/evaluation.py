@@ -1,12 +1,4 @@
-"""How good a model's topics are on documents: coherence, diversity, and agreement with labels.
-
-References
-----------
-Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures; Dieng, Ruiz and
-Blei (2020), Topic Modeling in Embedding Spaces, section 6; Webber, Moffat and Zobel (2010), A
-Similarity Measure for Indefinite Rankings; Manning, Raghavan and Schütze (2008), Introduction to
-Information Retrieval, section 16.3.
-"""
+"""How good topics are on documents: coherence, diversity, and agreement with labels."""
 
 from __future__ import annotations
 
@@ -28,6 +20,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
 WORDS = 25  # of a topic that metrics of words look at, at most
+ROWS = {"counts", "theta", "main_topics", "labels"}  # what has a row a document
 
 
 def evaluate(
@@ -67,13 +60,13 @@ def evaluate(
         If no document has a word of the model, the labels are lists, or embeddings do not fit.
     """
     corpus = Corpus.of(documents)
-    if not model.count(corpus).nnz:
+    parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
+    if not parts.counts.nnz:
         raise DataError(
             "No document has a word that the model knows, so there is nothing to score its topics "
             "by; give documents of the same language and kind as those it was trained on."
         )
     metrics = [METRICS.find(name) for name in METRICS.names]
-    parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
     scores["lambda"] = model.reading.lambda_ if lambda_ is None else lambda_
     for metric in metrics:
@@ -144,11 +137,6 @@ class _Parts:
         except pa.ArrowException:
             raise DataError(f"The labels are {labels.type}; give strings or numbers.") from None
 
-    def of_documents(self, name: str, rows: NDArray[np.bool_]) -> Any:
-        """Return a part; of one with a row a document, these rows."""
-        part = getattr(self, name)
-        return part[rows] if name in ("counts", "theta", "main_topics", "labels") else part
-
 
 def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
     """Score what takes labels, on documents that have a label and a topic; count them."""
@@ -157,8 +145,9 @@ def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     for metric in metrics:
         if "labels" in metric.takes:
-            chosen = (parts.of_documents(name, used) for name in metric.takes)
-            scores[metric.name] = metric.function(*chosen) if used.any() else None
+            taken = {name: getattr(parts, name) for name in metric.takes}
+            taken |= {name: taken[name][used] for name in taken.keys() & ROWS}
+            scores[metric.name] = metric.function(*taken.values()) if used.any() else None
     return scores | {
         "labelled": int(used.sum()),
         "without_label": int((~labelled).sum()),

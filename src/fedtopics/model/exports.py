@@ -1,14 +1,10 @@
 """Models in the forms that other libraries and programs take.
 
-None of these libraries is imported here but pandas, where a DataFrame is asked for.
-Those whose names begin with ``to_`` are methods of `TopicModel`.
+Functions whose names begin with ``to_`` are methods of `TopicModel`. Of the libraries, none is
+imported here but pandas, where a DataFrame is asked for.
 
-References
-----------
-Sievert and Shirley, LDAvis: A method for visualizing and interpreting topics, 2014.
-Terragni and others, OCTIS: Comparing and Optimizing Topic Models is Simple!, EACL 2021.
-Řehůřek and Sojka, Software Framework for Topic Modelling with Large Corpora, LREC 2010 (gensim).
-Grootendorst, BERTopic: Neural topic modeling with a class-based TF-IDF procedure, 2022.
+The papers are Sievert and Shirley 2014 (LDAvis), Terragni and others, EACL 2021 (OCTIS), Řehůřek
+and Sojka, LREC 2010 (gensim), and Grootendorst 2022 (BERTopic).
 """
 
 from __future__ import annotations
@@ -74,13 +70,9 @@ def to_pyldavis(model: Topics) -> dict[str, Any]:
     Returns
     -------
     dict
-        topic_term_dists : float64 array of shape (n_topics, n_words), rows sum to 1
-            beta; of clusters, the words of their documents.
-        doc_topic_dists : float64 array of shape (n_clients, n_topics), rows sum to 1
-        doc_lengths : float64 array of shape (n_clients,)
-            They sum to the number of the vocabulary's words in all documents.
-        vocab : list of str, length n_words
-        term_frequency : float64 array of shape (n_words,)
+        topic_term_dists, (n_topics, n_words): beta; of clusters, the words of their documents.
+        doc_topic_dists, (n_clients, n_topics). doc_lengths, (n_clients,): they sum to the number
+        of the vocabulary's words in all documents. vocab, list of str. term_frequency, (n_words,).
 
     Raises
     ------
@@ -121,13 +113,8 @@ def to_gensim(
 ) -> list[tuple[int, list[tuple[str, float]]]]:
     """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does.
 
-    How topics are read is as in `topics`; with `lambda_` 1, by probability as gensim does.
-
-    Returns
-    -------
-    list of (int, list of (str, float))
-        Topics by number, each with its most relevant words and their p(word | topic), which is
-        what they are read from: beta, or the words of documents, as of clusters.
+    How topics are read is as in `topics`; with `lambda_` 1, by probability as gensim does. Words
+    come with their p(word | topic), of what they are read from: beta, or the words of documents.
     """
     shares, column = model.word_shares, model.vocabulary.index
     return [
@@ -136,12 +123,7 @@ def to_gensim(
     ]
 
 
-def as_csv(model: Topics, n_words: int = 10, lambda_: float | None = None) -> str:
-    """Return a table for programs: a row a topic, largest first; see `csv_of`."""
-    return csv_of(model.get_topic_info(n_words, lambda_))
-
-
-def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as of `get_topic_info` as CSV; a score or share that is not there is empty."""
     measures = list(dict.fromkeys(name for row in rows for name in row["coherence"]))
     clients = list(rows[0]["clients"])
@@ -162,9 +144,8 @@ def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
     return file.getvalue()
 
 
-def as_markdown(model: Topics, n_words: int = 10, lambda_: float | None = None) -> str:
-    """Return a table for people, in Markdown: a row a topic, largest first."""
-    rows = model.get_topic_info(n_words, lambda_)
+def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows of `get_topic_info` as a table for people, in Markdown."""
     measures, clients = list(rows[0]["coherence"]), list(rows[0]["clients"])
     lines = [
         ["topic", "label", "words", "share", "documents", *measures, *clients],

@@ -1,7 +1,6 @@
 """Figures of topics and clients, by Altair: the same in a report and in a notebook.
 
-They are made of plain rows and know no model. Colours of text and lines are those of the page they
-are on (`currentColor`), so that one figure serves a light page and a dark one.
+Colours of text and lines are those of the page they are on (`currentColor`), light or dark.
 """
 
 from __future__ import annotations
@@ -20,18 +19,12 @@ if TYPE_CHECKING:
     import altair
 
 NEEDED = (("altair", "altair"), ("vl_convert", "vl-convert-python"))
-ACCENT = "#3b7dd8"
-SECOND = "#d9822b"
-WIDTH = 560
-HEIGHT = 420
-MARGIN = 40
-CURVE = 380
-CELL = 26  # pixels
+ACCENT, SECOND = "#3b7dd8", "#d9822b"
+WIDTH, HEIGHT, MARGIN, CURVE, CELL = 560, 420, 40, 380, 26  # pixels
 PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
 TITLE_PADDING = 12  # for the same reason
 MOST_POINTS = 200  # of a curve: more are averaged
-# Where Vega resolves links that have no host.
-_LINK_BASE = "https://vega.github.io/vega-datasets/#"
+_LINK_BASE = "https://vega.github.io/vega-datasets/#"  # where Vega resolves links without a host
 Row = Mapping[str, Any]
 
 
@@ -82,10 +75,7 @@ def client_similarity(names: Sequence[str], similarity: NDArray[np.float64]) -> 
 
 
 def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Chart:
-    """Draw topics as circles: near each other if they are alike, as large as their share.
-
-    Rows are those of `TopicModel.get_topic_info`, positions are by topic.
-    """
+    """Draw topics as circles at their positions: near if alike, as large as their share."""
     alt = _altair()
     places = [
         _shown(row) | {"x": float(x), "y": float(y), "link": f"#topic-{row['topic']}"}
@@ -126,10 +116,7 @@ def positions(beta: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def curve(rows: Sequence[Row], value: str, title: str, form: str = ",~r") -> altair.Chart:
-    """Draw how a value of rows changes with their "round"; a long curve as means of neighbours.
-
-    The title is that of the axis, the form that of its numbers as d3 names it.
-    """
+    """Draw how a value changes with the "round" of rows; title and form (d3) are of its axis."""
     alt = _altair()
     step = -(-len(rows) // MOST_POINTS)
     thinned = [
@@ -147,10 +134,7 @@ def curve(rows: Sequence[Row], value: str, title: str, form: str = ",~r") -> alt
 
 
 def scores_by_topics(rows: Sequence[Row], scores: Mapping[str, str]) -> altair.Chart:
-    """Draw how scores change with the number of topics, a panel for each score, with its title.
-
-    Rows have "topics", and each score with its "_deviation".
-    """
+    """Draw how scores change with the number of topics: a panel for each, by its title."""
     alt = _altair()
     usable = {
         n: title for n, title in scores.items() if all(row.get(n) is not None for row in rows)
@@ -180,10 +164,7 @@ def scores_by_topics(rows: Sequence[Row], scores: Mapping[str, str]) -> altair.C
 def probability_of_same(
     line: Sequence[Row], labels: Sequence[Row], threshold: float
 ) -> altair.Chart:
-    """Draw how probable it is that topics are the same, and the labels that say so.
-
-    Line and labels have "cosine" and "probability"; the threshold's probability is one half.
-    """
+    """Draw "probability" by "cosine" of a line and labels; the threshold has one half."""
     alt = _altair()
     x = alt.X("cosine:Q", title="cosine of two topics", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("probability:Q", title="probability of the same topic")
@@ -235,7 +216,6 @@ def _heat_map(
 
 
 def _shown(row: Row) -> dict[str, Any]:
-    """Return what figures show of a topic."""
     name = row.get("label") or " ".join(row["words"][:3])
     number, words = row["topic"], " ".join(row["words"])
     return {"topic": number, "name": f"{number} {name}", "words": words, "share": row["share"]}
@@ -266,7 +246,6 @@ def _finished(chart: Any) -> altair.Chart:
 
 
 def _altair() -> Any:
-    """Return Altair; refuse where it is not installed."""
     require_altair()
     import altair
 

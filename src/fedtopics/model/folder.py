@@ -1,8 +1,6 @@
 """A model's folder: what is written to it, what is read from it, and the labels people put there.
 
-A folder has ``config.json``, ``model.safetensors``, ``vocabulary.json``, ``topics.json`` and
-``README.md``. Labels are what people edit in ``topics.json``; all else in that file and in
-``README.md`` is for reading, and follows from the others.
+Labels are what people edit in ``topics.json``; all else there and in ``README.md`` is for reading.
 """
 
 from __future__ import annotations
@@ -109,8 +107,9 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         for owner, values in tensors.items()
         if owner.startswith("shared/")
     }
-    by_topic = [np.array(scores) for scores in config["coherence"].values()]
-    by_topic += [np.array(share) for share in config["shares"].values()]
+    shares = {name: np.array(share) for name, share in config["shares"].items()}
+    coherence = {name: np.array(score) for name, score in config["coherence"].items()}
+    by_topic = [*shares.values(), *coherence.values()]
     numbers = (inference.settings.n_components,)
     if (
         _shapes(weights) != _shapes(inference.initial_weights(0))
@@ -127,11 +126,11 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         "shared": shared,
         "vocabulary": vocabulary,
         "text": TextRules(**config["text"]),
-        "shares": {name: np.array(share) for name, share in config["shares"].items()},
+        "shares": shares,
         "documents": dict(config["documents"]),
         "word_sums": word_sums.numpy(),
         "reading": Reading(**config["reading"]),
-        "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
+        "coherence": coherence,
         "info": config["info"],
     }
 

@@ -1,12 +1,8 @@
 """Which words are shown of a topic: how topics are read matters as much as how they are trained.
 
-`beta` stays what the decoder uses. What people read is ranked by relevance, and the weight that
-it is ranked with is chosen by how coherent and how different the topics' words then are.
-
-References
-----------
-Sievert and Shirley, LDAvis: A method for visualizing and interpreting topics, 2014, equation 1.
-Grootendorst, BERTopic: Neural topic modeling with a class-based TF-IDF procedure, 2022, equation 2.
+`beta` stays what the decoder uses. What people read is ranked by relevance (Sievert and Shirley,
+LDAvis, 2014, equation 1) or class-based TF-IDF (Grootendorst, BERTopic, 2022, equation 2), and the
+weight that it is ranked with is chosen by how coherent and how different the words then are.
 """
 
 from __future__ import annotations
@@ -30,15 +26,13 @@ SHOWN = 10  # words of a topic that readings are judged by
 class Reading:
     """How topics are read."""
 
+    # Weight of log p(word | topic), against its lift, log p(word | topic) - log p(word), in [0, 1].
     lambda_: float = 0.6
-    """Weight of log p(word | topic) against its lift, log p(word | topic) - log p(word), in [0, 1]:
-    1 reads by probability, 0 by lift."""
+    # Take p(word | topic) from the words of documents, weighted by their theta, not the decoder.
     by_sums: bool = False
-    """Take p(word | topic) from the words of documents, weighted by their theta, not the decoder.
-    """
+    # Rank by class-based TF-IDF instead: p(word | topic) log(1 + A / f), A the words of an average
+    # topic's documents, f how often a word occurs.
     class_based: bool = False
-    """Rank by class-based TF-IDF instead: p(word | topic) log(1 + A / f), A the words of an average
-    topic's documents, f how often a word occurs."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.lambda_ <= 1:  # NaN neither
@@ -51,7 +45,7 @@ class Reading:
     ) -> NDArray[np.int64]:
         """Return the columns of each topic's most relevant words, shape (n_topics, n_words).
 
-        The shares are p(word | topic), a row a topic; the frequency is p(word).
+        Shares are p(word | topic), a row a topic; the frequency is p(word).
         """
         if self.class_based:
             score = shares * np.log1p(1 / (len(shares) * frequency))
@@ -69,10 +63,7 @@ def choose(
     topics: Sequence[Sequence[Sequence[str]]],
     coherence: Sequence[Mapping[str, NDArray[np.float64]]],
 ) -> int:
-    """Return the number of the reading with the highest mean NPMI where nine of ten words differ.
-
-    Where no reading has topics that different, it is that with the most different ones.
-    """
+    """Return the reading of highest mean NPMI where nine of ten words differ, or as many as can."""
     different = np.array([unique_words(words, SHOWN) for words in topics])
     npmi = np.array([scores["npmi"].mean() for scores in coherence])
     fit = different >= min(DIFFERENT, different.max())

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError, StudyError
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
-from fedtopics.model import exports, figures, html
+from fedtopics.model import card, exports, figures
 from fedtopics.model.folder import checked_labels, read_model, write_model
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
@@ -135,13 +135,8 @@ class TopicModel(Topics):
     def write_theta(self, documents: Any, path: str | Path) -> int:
         """Write the topics of documents as a Parquet table, a row a document, in their order.
 
-        Columns are id, known_words, topic and theta_0, theta_1, ...; topic is null where the
-        model sees nothing of a document.
-
-        Returns
-        -------
-        int
-            Documents of which the model sees nothing; their theta is even.
+        Columns are id, known_words, topic and theta_0, theta_1, ...; topic is null, and theta even,
+        where the model sees nothing of a document. Returned is how many such documents there are.
         """
         corpus = self.embedded(Corpus.of(documents))
         counts = self.count(corpus)
@@ -181,8 +176,8 @@ class TopicModel(Topics):
         return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
 
     # Methods, whose docstrings are there.
-    __repr__ = html.summary
-    _repr_html_ = html.table
+    __repr__ = card.summary
+    _repr_html_ = card.table
     to_pandas = exports.to_pandas
     to_pyldavis = exports.to_pyldavis
     to_gensim = exports.to_gensim
@@ -192,12 +187,9 @@ class TopicModel(Topics):
     ) -> dict[str, Any]:
         """Return what OCTIS' metrics take as a model's output; some look at documents' topics.
 
-        Returns
-        -------
-        dict
-            ``topics``, lists of `n_words` words; ``topic-word-matrix``, float64 array of shape
-            (n_topics, n_words), beta, in the order of ``vocabulary.words``; with documents,
-            ``topic-document-matrix``, float64 array of shape (n_topics, n_documents).
+        These are ``topics``, lists of `n_words` words; ``topic-word-matrix``, float64 of shape
+        (n_topics, n_words), beta; with documents, ``topic-document-matrix``, float64 (n_topics,
+        n_documents).
         """
         output: dict[str, Any] = {
             "topics": self.topics(n_words, lambda_),

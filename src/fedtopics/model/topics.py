@@ -1,11 +1,11 @@
-"""The topics of a model: what can be read of it without a document."""
+"""The topics of a model: what can be read of it without a document, and how it was trained."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -13,55 +13,56 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference import Inference
-from fedtopics.model.info import TrainingInfo
 from fedtopics.model.shown_words import USUAL, Reading
-from fedtopics.networks import Tensors
+from fedtopics.networks import Shared, Tensors
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 
 
+class Origin(TypedDict):
+    """The model that a training began with."""
+
+    model: str  # fingerprint of its words and weights
+    method: str
+    rounds: int
+    vocabulary: str  # "keep" or "agree"
+
+
+class TrainingInfo(TypedDict, total=False):
+    """`TopicModel.info`: a plain dict. A method may add keys, in a TypedDict that extends this."""
+
+    method: str  # the name of the method
+    rounds: int  # all of them, those of a model that was trained further included
+    seed: int
+    length: float  # words of an average document, where the network's loss depends on it
+    seen: int  # documents that it was trained on, by trainings before this one as well
+    sizes: dict[str, list[int]]  # by client, the documents of each cluster
+    unclear: dict[str, int]  # by client, the documents of which no cluster has half a probability
+    ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
+    history: list[Any]  # by round, the topics that came and went
+    continued: Origin  # what the training began with, if it was a model
+
+
 @dataclass(frozen=True, repr=False)
 class Topics:
-    """The numbers of a `TopicModel`, and its topics as words.
+    """The numbers of a `TopicModel`, and its topics as words."""
 
-    Parameters
-    ----------
-    inference : Inference
-        A network, or LDA, or clusters.
-    weights : tensors
-    shared : mapping of stage name to tensors
-        What documents share at inference (running statistics).
-    vocabulary : Vocabulary
-    text : TextRules
-    shares : mapping of client name to float array of shape (n_topics,)
-        Mean theta of each client's documents.
-    documents : mapping of client name to int
-    word_sums : float array of shape (n_topics, n_words)
-        The words of all clients' documents, weighted by the documents' theta; without those of a
-        client that are rarer there than its policy allows.
-    reading : Reading
-        How topics are read, see `topics`.
-    coherence : mapping of measure to float array of shape (n_topics,)
-        Of the ten first words of each topic, in the clients' documents.
-    info : TrainingInfo
-        Method, rounds, seed, and what else a method says of its training.
-    labels : mapping of topic to str
-        What people call topics; see `TopicModel.with_labels`.
-    """
-
-    inference: Inference
+    inference: Inference  # a network, or LDA, or clusters
     weights: Tensors
-    shared: Mapping[str, Tensors]
+    shared: Shared  # by stage: what documents share at inference, running statistics
     vocabulary: Vocabulary
     text: TextRules
-    shares: Mapping[str, NDArray[np.float64]]
-    documents: Mapping[str, int]
+    shares: Mapping[str, NDArray[np.float64]]  # by client: mean theta of its documents, (n_topics,)
+    documents: Mapping[str, int]  # by client
+    # The words of all clients' documents, weighted by the documents' theta, (n_topics, n_words);
+    # without those of a client that are rarer there than its policy allows.
     word_sums: NDArray[np.float64]
-    reading: Reading = USUAL
+    reading: Reading = USUAL  # how topics are read, see `topics`
+    # By measure: of the ten first words of each topic, in the clients' documents, (n_topics,).
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: TrainingInfo = field(default_factory=TrainingInfo)
-    labels: Mapping[int, str] = field(default_factory=dict)
+    labels: Mapping[int, str] = field(default_factory=dict)  # by topic: what people call it
 
     @property
     def n_topics(self) -> int:

@@ -1,10 +1,9 @@
 """The torch side of neural topic models: networks and their losses, nothing about federation.
 
 A network is a chain of *stages*. A stage computes, document by document, what it can; where the
-documents of a minibatch need each other (batch normalisation), it gives sums over documents and
-what all documents share is computed from the totals by ``finish``. Whoever holds all documents
-adds nothing to that; a federation sums over its clients first. The weights are plain dictionaries
-of tensors, so that they can travel and be stored.
+documents of a minibatch need each other (batch normalisation), it gives sums over documents, and
+``finish`` computes what all share from the totals, which a federation sums over its clients. The
+weights are plain dictionaries of tensors, so that they can travel and be stored.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from fedtopics.networks.base import (
     Batch,
     NetworkSettings,
     Noise,
+    Shared,
     Stage,
     Tensors,
     to_arrays,
@@ -35,15 +35,10 @@ def register(network: type[NeuralTopicModel]) -> type[NeuralTopicModel]:
 
 for _network in (ProdLDA, NeuralLDA, CombinedTM, ZeroShotTM):
     register(_network)
-
-
-def find_network(name: str) -> type[NeuralTopicModel]:
-    """Return the network of a name: one of ours, a registered one, or an installed package's."""
-    return NETWORKS.find(name)
-
+find_network = NETWORKS.find
 
 __all__ = [
     "Adapter", "Batch", "CombinedTM", "NetworkSettings", "NeuralLDA", "NeuralTopicModel", "Noise",
-    "ProdLDA", "Stage", "Tensors", "ZeroShotTM", "batch_weights", "find_network", "register",
-    "represent", "score", "to_arrays", "to_tensor", "to_tensors",
+    "ProdLDA", "Shared", "Stage", "Tensors", "ZeroShotTM", "batch_weights", "find_network",
+    "register", "represent", "score", "to_arrays", "to_tensor", "to_tensors",
 ]  # fmt: skip

@@ -11,10 +11,7 @@ from fedtopics.networks.base import Tensors
 
 
 class Adapter:
-    """An adapter that begins as the identity, and a head with a score for each cluster.
-
-    The adapter has one layer of hidden units; what it makes of embeddings has their dimension.
-    """
+    """An adapter of one hidden layer, at first the identity, and a head with a score a cluster."""
 
     def __init__(self, dimension: int, hidden: int, n_outputs: int) -> None:
         self.shapes = {

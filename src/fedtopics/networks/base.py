@@ -16,6 +16,7 @@ from torch import Tensor
 from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
+Shared = Mapping[str, Tensors]  # by stage: what documents share (running statistics)
 EncoderInput = Literal["counts", "log", "shares"]
 USUAL_LENGTH = 50  # words: shares are as large as the counts of such a document
 
@@ -61,20 +62,16 @@ class NetworkSettings(BaseModel):
 
     @property
     def theta_prior(self) -> float:
-        """The value of alpha."""
         return self.alpha
 
 
 @dataclass(frozen=True)
 class Noise:
-    """All that is random in one pass: normal numbers, shape (n, n_topics), and dropout.
+    """All that is random in one pass."""
 
-    What is kept of hidden units (n, n_hidden) and theta (n, n_topics) is 1 / (1 - dropout), or 0.
-    """
-
-    normal: Tensor
-    keep_hidden: Tensor
-    keep_theta: Tensor
+    normal: Tensor  # (n, n_topics)
+    keep_hidden: Tensor  # (n, n_hidden): 1 / (1 - dropout), or 0
+    keep_theta: Tensor  # (n, n_topics), likewise
 
 
 @dataclass(frozen=True)
@@ -135,8 +132,7 @@ class Batch:
         column = np.empty(self.bag.shape[1], self.bag.indices.dtype)
         column[self.words] = np.arange(len(self.words))
         narrow = sparse.csr_array(
-            (self.bag.data, column[self.bag.indices], self.bag.indptr),
-            (len(self), len(self.words)),
+            (self.bag.data, column[self.bag.indices], self.bag.indptr), (len(self), len(self.words))
         )
         return torch.from_numpy(narrow.T @ gradient.numpy())
 
@@ -145,13 +141,9 @@ class Batch:
 class Stage:
     """One stretch of a network, up to where documents need each other.
 
-    Parameters
-    ----------
-    name : str
-    local : function (weights, batch, carried, shared) -> (carried, sums)
-        `carried` stays with the documents; `sums` is a float64 vector, a sum over documents.
-    finish : function (weights, totals, n) -> shared
-        What all n documents share, from the totals of the sums. Differentiable.
+    `local` takes weights, batch, carried, shared, and returns what stays with the documents
+    (carried) and a float64 vector that is a sum over them. `finish` takes weights, the totals of
+    the sums and n, and returns what all n documents share; it is differentiable.
     """
 
     name: str
@@ -168,14 +160,17 @@ def to_arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
 
 
 def to_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
-    """View an array as a tensor of a dtype; copy it where that or its place in memory differs.
-
-    The last bit of a matrix product depends on whether its factors lie as torch's own do.
-    """
+    """View an array as a tensor of a dtype; copy it where that or its place in memory differs."""
     tensor = torch.from_numpy(array).to(dtype)
+    # The last bit of a matrix product depends on how its factors are aligned.
     return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
 
 
 def to_tensors(arrays: Mapping[str, NDArray[Any]], dtype: torch.dtype) -> Tensors:
     """View arrays as tensors of a dtype, as `to_tensor`."""
     return {name: to_tensor(array, dtype) for name, array in arrays.items()}
+
+
+def tensor_shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of tensors, by name."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -1,7 +1,4 @@
-"""Three functions whose derivatives are written out, because autograd's would cost too much.
-
-Together they are most of a training step; docs/performance.md has the profile.
-"""
+"""Three functions whose derivatives are written out: autograd's would cost too much."""
 
 from __future__ import annotations
 
@@ -33,9 +30,8 @@ class Projection(torch.autograd.Function):
 class Reconstruction(torch.autograd.Function):
     """Sum over documents of -x' log softmax(theta @ topics + bias).
 
-    The gradient with respect to the logits, n_i softmax_i - x_i, is at hand when the loss is. It
-    is computed where the logits were, in memory that the next minibatch uses again: fresh pages
-    for n times n_words numbers would cost more than the arithmetic.
+    The gradient of the logits, n_i softmax_i - x_i, is computed where they were, in memory that is
+    used again: fresh pages for n times n_words numbers would cost more than the arithmetic.
     """
 
     @staticmethod
@@ -62,10 +58,7 @@ class Reconstruction(torch.autograd.Function):
 
 
 class Normalised(torch.autograd.Function):
-    """beta / sqrt(diag(beta' covariance beta) + EPSILON) for a symmetric covariance.
-
-    Backwards it needs one product with n_words columns; autograd would take two, and more memory.
-    """
+    """beta / sqrt(diag(beta' covariance beta) + EPSILON), backwards by one product, not two."""
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, beta: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
@@ -17,8 +16,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
-from fedtopics.networks.base import Batch, NetworkSettings, Noise, Stage, Tensors
+from fedtopics.networks.base import Batch, NetworkSettings, Noise, Shared, Stage, Tensors
 from fedtopics.networks.kernels import EPSILON, Projection
+from fedtopics.text.encoders import Vectors
 
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 
@@ -27,15 +27,11 @@ class NeuralTopicModel(ABC):
     """A topic model with a logistic-normal posterior; its decoder is up to the subclass.
 
     The encoder sees a bag of words, an embedding of the document, or both: two softplus layers,
-    then mean and log variance of the posterior, batch-normalised.
+    then mean and log variance of the posterior, batch-normalised. The setting embedding_weight is
+    relative to `document_length`, words of an average document. See Srivastava and Sutton,
+    Autoencoding Variational Inference for Topic Models, ICLR 2017.
 
     A new network is one subclass with a `name`, `loss` and `beta`; see docs/extending.md.
-
-    The setting embedding_weight is relative to `document_length`, words of an average document.
-
-    References
-    ----------
-    Srivastava and Sutton, Autoencoding Variational Inference for Topic Models, ICLR 2017.
     """
 
     name: ClassVar[str]
@@ -84,7 +80,7 @@ class NeuralTopicModel(ABC):
         """Return the negative ELBO, summed over the documents (nats)."""
 
     @abstractmethod
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
 
     def initial_weights(self, seed: int) -> Tensors:
@@ -166,11 +162,7 @@ class NeuralTopicModel(ABC):
 
     @torch.no_grad()
     def infer(
-        self,
-        weights: Tensors,
-        shared: Mapping[str, Tensors],
-        counts: sparse.csr_array,
-        embeddings: NDArray[np.floating[Any]] | None,
+        self, weights: Tensors, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[np.floating[Any]]:
         """Return theta of documents, by their bags of words and embeddings."""
         batch = self.batch(counts, None, embeddings)
@@ -180,12 +172,8 @@ class NeuralTopicModel(ABC):
     def start_from(self, weights: Tensors, topics: NDArray[np.float64]) -> None:
         """Begin with topics instead of noise, in place: the decoder's, and what hidden units see.
 
-        Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros.
-
-        Raises
-        ------
-        StudyError
-            If the decoder has no beta_logits.
+        Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros. A
+        decoder without beta_logits is refused.
         """
         if "beta_logits" not in weights:
             raise StudyError(
@@ -202,10 +190,9 @@ class NeuralTopicModel(ABC):
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
 
     def trained_encoder(self, weights: Tensors, model: str) -> None:
-        """Return nothing: texts are embedded by the model of the settings."""
-        return None
+        return None  # texts are embedded by the model of the settings
 
-    def theta(self, weights: Tensors, shared: Mapping[str, Tensors], batch: Batch) -> Tensor:
+    def theta(self, weights: Tensors, shared: Shared, batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
         carried: Tensors = {}
         entered: Tensors = {}
@@ -215,10 +202,7 @@ class NeuralTopicModel(ABC):
         return self.sample(weights, batch, carried, entered)["theta"]
 
     def sample(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensors:
-        """Return mu and log_variance of the posterior and a theta drawn from it, by name.
-
-        Without noise, theta is the softmax of mu.
-        """
+        """Return mu, log_variance and a theta drawn from the posterior; without noise its mean's."""
         if self.settings.layer_norm:
             hidden, _ = self._hidden(weights, batch, {}, {})
             k = (self.settings.n_components,)
@@ -239,9 +223,9 @@ class NeuralTopicModel(ABC):
     def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
         """Return how far theta's mixture of centres points away from the embeddings, summed.
 
-        Up to a constant it is the negative log-likelihood of a von Mises-Fisher distribution.
-        Without it the words alone decide what a topic is. The weight follows from the length of an
-        average document, not of each one: long documents would rule.
+        Up to a constant, it is that of a von Mises-Fisher distribution; without it, words alone
+        decide. The weight follows from the average document's length: else long documents would
+        rule.
         """
         if batch.embedding is None or "embedding_centres" not in weights:
             return theta.new_zeros(())

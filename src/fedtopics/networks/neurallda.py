@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtopics.networks.base import Batch, Tensors
+from fedtopics.networks.base import Batch, Shared, Tensors
 from fedtopics.networks.kernels import EPSILON
 from fedtopics.networks.neural import NeuralTopicModel
 
@@ -19,10 +17,9 @@ SMALLEST = 1e-10  # added to probabilities, as the authors do: dropout may take 
 class NeuralLDA(NeuralTopicModel):
     """LDA with an encoder: a document's words come from theta @ softmax(rows).
 
-    Each word's logits are normalised over the topics, which needs no document: a pass has one cut
-    less than ProdLDA's. Where a word belongs to one topic of many, that keeps the topic from
-    saying so (``normalise_topics = False``). A subclass with other rows overrides `draw_decoder`
-    and `rows`.
+    Each word's logits are normalised over the topics, one cut less than ProdLDA's; that keeps a
+    word of one topic of many from saying so (``normalise_topics = False``). A subclass with other
+    rows overrides `draw_decoder` and `rows`.
     """
 
     name = "neurallda"
@@ -36,7 +33,6 @@ class NeuralLDA(NeuralTopicModel):
         return centred * (centred.square().mean(0) + EPSILON).rsqrt()
 
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
-        """Return the negative ELBO, summed over the documents (nats)."""
         sampled = self.sample(weights, batch, carried, shared)
         topics = torch.softmax(self._biased(weights), 1)
         document = torch.from_numpy(np.repeat(np.arange(len(batch)), np.diff(batch.bag.indptr)))
@@ -50,8 +46,7 @@ class NeuralLDA(NeuralTopicModel):
         divergence = self.divergence(weights, sampled["mu"], sampled["log_variance"])
         return reconstruction + seen + divergence
 
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         return torch.softmax(self._biased(weights).double(), 1)
 
     def _biased(self, weights: Tensors) -> Tensor:

@@ -1,10 +1,9 @@
 """Forward and backward passes through a network, cut where documents need each other.
 
 Batch normalisation needs totals over all documents of a minibatch, and the gradient needs to flow
-back through those totals. Cut at the totals, a pass over several clients is a sequence of sums
-that together are exactly the pass over the united minibatch: `ClientPass` is a client's part,
-`ServerPass` the server's. What enters a stretch enters as a leaf of autograd, so a backward step
-runs through one stretch only and nothing is derived by hand.
+back through those totals. Cut at the totals, a pass over several clients is a sequence of sums that
+together are exactly the pass over the united minibatch. What enters a stretch enters as a leaf of
+autograd, so a backward step runs through one stretch and nothing is derived by hand.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks import Batch, NeuralTopicModel, Tensors, batch_weights
+from fedtopics.networks import Batch, NeuralTopicModel, Shared, Tensors, batch_weights
+from fedtopics.networks.base import tensor_shapes
 
 
 def autograd_leaves(tensors: Mapping[str, Tensor]) -> Tensors:
@@ -28,21 +28,18 @@ def autograd_leaves(tensors: Mapping[str, Tensor]) -> Tensors:
 def gradients(
     outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, inputs: Sequence[Tensors]
 ) -> list[Tensors]:
-    """Return the outputs' gradients with respect to maps of inputs, without what they do not use.
-
-    Seeds are the gradients that come back to the outputs.
-    """
+    """Return gradients with respect to maps of inputs; seeds are the gradients of the outputs."""
     flat = [tensor for tensors in inputs for tensor in tensors.values()]
     each = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
     return [{name: g for name in tensors if (g := next(each)) is not None} for tensors in inputs]
 
 
 class ClientPass:
-    """A client's part of one minibatch's pass, paused at each cut.
+    """A client's part of one minibatch's pass, paused at each cut; without ``finish_weights``.
 
-    Call `forward` for each stage in order, then `loss`, then `backward` for each stage in
-    reverse; `weight_gradients` are complete after that, of row weights those of their product with
-    the bag of words. It takes all weights but the network's ``finish_weights``.
+    Call `forward` for each stage in order, then `loss`, then `backward` for each stage in reverse;
+    then `weight_gradients` are complete, of row weights those of their product with the bag of
+    words.
     """
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
@@ -138,13 +135,9 @@ def shapes_of(network: NeuralTopicModel) -> Shapes:
     for stage in network.stages:
         carried, total = stage.local(used, batch, carried, entered)
         entered = stage.finish(weights, total, 1.0)
-        sums[stage.name], shared[stage.name] = tuple(total.shape), _shapes(entered)
+        sums[stage.name], shared[stage.name] = tuple(total.shape), tensor_shapes(entered)
     at_clients = {name: w for name, w in weights.items() if name not in network.finish_weights}
-    return Shapes(_shapes(weights), _shapes(at_clients), sums, shared)
-
-
-def _shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    return Shapes(tensor_shapes(weights), tensor_shapes(at_clients), sums, shared)
 
 
 def finish_all(
@@ -157,12 +150,11 @@ def finish_all(
 
 
 def run_through(
-    network: NeuralTopicModel, weights: Tensors, batch: Batch, shared: Mapping[str, Tensors] | None
+    network: NeuralTopicModel, weights: Tensors, batch: Batch, shared: Shared | None
 ) -> tuple[Tensor, Tensors]:
     """Run a whole pass over one batch without a cut; return the summed loss, and sums by stage.
 
-    Without `shared`, by stage, what documents share is computed from the batch's sums, as ordinary
-    batch normalisation does.
+    Without `shared`, the batch's sums say what documents share, as in batch normalisation.
     """
     carried: Tensors = {}
     entered: Tensors = {}

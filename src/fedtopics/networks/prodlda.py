@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from fedtopics.networks.base import Batch, NetworkSettings, Stage, Tensors
+from fedtopics.networks.base import Batch, Shared, Stage, Tensors
 from fedtopics.networks.kernels import Normalised, Reconstruction
 from fedtopics.networks.neural import NeuralTopicModel
 
@@ -16,10 +15,8 @@ from fedtopics.networks.neural import NeuralTopicModel
 class ProdLDA(NeuralTopicModel):
     """Product-of-experts LDA: softmax(batchnorm(theta @ beta_logits) + bias).
 
-    Notes
-    -----
-    The decoder's logits are linear in theta, so their mean and variance over documents follow
-    from the moments of theta, n_topics + n_topics**2 numbers: mean(theta) @ beta_logits and
+    The decoder's logits are linear in theta, so their mean and variance over documents follow from
+    the moments of theta, n_topics + n_topics**2 numbers: mean(theta) @ beta_logits and
     diag(beta_logits' Cov(theta) beta_logits). The normalised decoder is then one matrix,
     ``topics``, that all documents share.
     """
@@ -27,51 +24,33 @@ class ProdLDA(NeuralTopicModel):
     name = "prodlda"
     first_topics_alike = 0.6  # a product of sharp topics leaves documents of two topics no word
     finish_weights = frozenset({"beta_logits"})
-
-    def __init__(
-        self,
-        n_words: int,
-        settings: NetworkSettings,
-        dtype: torch.dtype = torch.float32,
-        document_length: float = 1.0,
-    ) -> None:
-        super().__init__(n_words, settings, dtype, document_length)
-        self._logits = torch.empty(0, n_words, dtype=dtype)
+    _logits: Tensor | None = None  # memory of logits, the same at each call
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The stretches before the loss."""
         return (*self.encoder_stages, Stage("decoder", self._moments, self._decoder))
 
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
-        """Return the negative ELBO, summed over the documents (nats)."""
         centred = carried["theta"] - shared["theta_mean"]
         bias = weights.get("word_bias")
         if bias is None:
             bias = shared["topics"].new_zeros(self.n_words)
+        if self._logits is None or len(self._logits) < len(batch):
+            self._logits = torch.empty(len(batch), self.n_words, dtype=self.dtype)
         reconstruction: Tensor = Reconstruction.apply(  # type: ignore[no-untyped-call]
-            centred, shared["topics"], bias, batch, self._memory(len(batch))
+            centred, shared["topics"], bias, batch, self._logits[: len(batch)]
         )
         seen = self.embedding_loss(weights, batch, carried["theta"])
         divergence = self.divergence(weights, carried["mu"], carried["log_variance"])
         return reconstruction + seen + divergence
 
-    def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
-        """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1.
-
-        softmax(batchnorm(beta_logits) + bias): the words of a document that is all one topic.
-        """
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
+        """Return softmax(batchnorm(beta_logits) + bias): the words of a document of one topic."""
         topics, mean = shared["decoder"]["topics"], shared["decoder"]["theta_mean"]
         logits = topics - mean @ topics
         if "word_bias" in weights:
             logits = logits + weights["word_bias"]
         return torch.softmax(logits.double(), 1)
-
-    def _memory(self, n: int) -> Tensor:
-        """Return memory for n documents' logits, the same one at each call."""
-        if len(self._logits) < n:
-            self._logits = torch.empty(n, self.n_words, dtype=self.dtype)
-        return self._logits[:n]
 
     def _moments(
         self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors
@@ -93,15 +72,11 @@ class ProdLDA(NeuralTopicModel):
 class CombinedTM(ProdLDA):
     """ProdLDA whose encoder sees the bag of words and an embedding of the document.
 
-    The authors' linear adapter of the embedding is folded into the first layer, which is linear
-    as well: the same functions with fewer weights. We deviate in the loss: topics also say where
+    The authors' linear adapter of the embedding is folded into the first layer, which is linear as
+    well: the same functions with fewer weights. We deviate in the loss: topics also say where
     embeddings point (`embedding_loss`), without which the words of short texts decide alone;
-    ``embedding_weight = 0`` is the authors' way.
-
-    References
-    ----------
-    Bianchi, Terragni and Hovy, Pre-training is a Hot Topic: Contextualized Document Embeddings
-    Improve Topic Coherence, ACL 2021.
+    ``embedding_weight = 0`` is the authors' way. See Bianchi, Terragni and Hovy, Pre-training is a
+    Hot Topic: Contextualized Document Embeddings Improve Topic Coherence, ACL 2021.
     """
 
     name = "combinedtm"
@@ -111,13 +86,9 @@ class CombinedTM(ProdLDA):
 class ZeroShotTM(ProdLDA):
     """ProdLDA whose encoder sees an embedding of the document alone.
 
-    It finds the topics of documents in any language that the embedding's model knows. The loss
-    is that of `CombinedTM`.
-
-    References
-    ----------
-    Bianchi, Terragni, Hovy, Nozza and Fersini, Cross-lingual Contextualized Topic Models with
-    Zero-shot Learning, EACL 2021.
+    It finds the topics of documents in any language that the embedding's model knows. The loss is
+    that of `CombinedTM`. See Bianchi, Terragni, Hovy, Nozza and Fersini, Cross-lingual
+    Contextualized Topic Models with Zero-shot Learning, EACL 2021.
     """
 
     name = "zeroshottm"

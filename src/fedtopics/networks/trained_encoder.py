@@ -1,8 +1,6 @@
 """Encoders that are trained: a sentence-transformers model as a function of its weights.
 
-The weights are tensors by name, as those of all networks here: they travel, are averaged and are
-stored. The model says what is computed with them; architecture and tokenizer stay those of the
-model that training began with.
+Weights are tensors by name, as those of all networks: they travel, are averaged and are stored.
 """
 
 from __future__ import annotations
@@ -21,41 +19,21 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedtopics.errors import StudyError
-from fedtopics.networks import Tensors
+from fedtopics.networks.base import Tensors, tensor_shapes
 from fedtopics.text.encoders import SentenceEncoder, Vectors, fast_dtype
 
 BATCH = 256  # texts that are embedded at a time
 _LOCK = Lock()  # a network is lent weights for the time of a call, and torch has one dropout
 
 Shapes = dict[str, tuple[int, ...]]
-Tokens = dict[str, Tensor]
-"""What a tokenizer makes of texts, by name; a row a text."""
-
-
-@lru_cache(maxsize=1)
-def encoder_network(model: str, max_length: int) -> EncoderNetwork:
-    """Return a model's network, which the clients of a simulation share, but for weights."""
-    return EncoderNetwork(model, max_length)
+Tokens = dict[str, Tensor]  # what a tokenizer makes of texts, by name; a row a text
 
 
 class EncoderNetwork:
     """A sentence-transformers model, by name or folder, as a function of its weights.
 
-    Of a text, `max_length` tokens are read, if the model does not end before.
-
-    Raises
-    ------
-    StudyError
-        If there is no such model, or it is none that can be trained.
-    FedTopicsError
-        If sentence-transformers is not installed.
-
-    Attributes
-    ----------
-    first : tensors
-        The weights it comes with, float32, on a GPU if there is one.
-    dimension : int
-        Length of an embedding.
+    Of a text, `max_length` tokens are read, if the model does not end before. A model that is not
+    there, or that is no transformer, is refused.
     """
 
     def __init__(self, model: str, max_length: int) -> None:
@@ -76,17 +54,13 @@ class EncoderNetwork:
             for name, _ in self._network.named_parameters()
         }
         weights = dict(self._network.named_parameters())
+        # What it comes with: float32, on a GPU if there is one.
         self.first: Tensors = {name: weights[full].detach() for name, full in self._names.items()}
+        self.shapes = tensor_shapes(self.first)
         self.device = next(iter(self.first.values())).device
         self.dimension = self.embed(self.first, self.tokens(["a"])).shape[1]
 
-    @property
-    def shapes(self) -> Shapes:
-        """Shapes of the weights, by name."""
-        return shapes_of(self.first)
-
     def tokens(self, texts: Sequence[str]) -> Tokens:
-        """Turn texts into tokens."""
         texts = [self._prompt + text for text in texts]
         how = {"padding": True, "truncation": True, "max_length": self._length}
         return dict(self._tokenizer(texts, **how, return_tensors="pt"))
@@ -94,10 +68,7 @@ class EncoderNetwork:
     def __call__(
         self, weights: Tensors, tokens: Tokens, seed: Sequence[int] | None = None
     ) -> Tensor:
-        """Embed texts as one batch, a float32 tensor of shape (n_texts, dimension).
-
-        Weights have the names and shapes of `first`. Without the seed of dropout there is none.
-        """
+        """Embed texts as one batch, float32 (n_texts, dimension); dropout needs a seed."""
         parameters = {self._names[name]: weight for name, weight in weights.items()}
         features = {name: column.to(self.device) for name, column in tokens.items()}
         with _LOCK, _seeded(self.device, seed), _fast(self.device):
@@ -113,6 +84,10 @@ class EncoderNetwork:
         return torch.cat([self(weights, take(tokens, part)) for part in parts])
 
 
+# The clients of a simulation share one, but for weights.
+encoder_network = lru_cache(maxsize=1)(EncoderNetwork)
+
+
 class _Named(torch.nn.Module):
     """Gives its weights' names their prefix."""
 
@@ -121,16 +96,11 @@ class _Named(torch.nn.Module):
         self.encoder = encoder
 
     def forward(self, features: Tokens) -> Any:
-        """Return the embeddings."""
         return self.encoder(features)["sentence_embedding"]
 
 
 class TunedEncoder:
-    """An `Encoder` whose weights were trained.
-
-    The model that training began with is loaded when this is called, for its tokenizer and
-    architecture.
-    """
+    """An `Encoder` of trained weights; tokenizer and architecture are loaded when it is called."""
 
     def __init__(self, model: str, max_length: int, weights: Tensors) -> None:
         self._model = model
@@ -139,17 +109,10 @@ class TunedEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the weights, and how much of a text is read."""
         return f"{digest(self._weights)} {self._length}"
 
     def __call__(self, texts: list[str]) -> Vectors:
-        """Return float32 embeddings of shape (n_texts, dimension).
-
-        Raises
-        ------
-        StudyError
-            If the model is another one than that which was trained, or cannot be loaded.
-        """
+        """Embed texts; refuse a model of other weights than the one that was trained."""
         network, weights = self._ready
         embedded: Vectors = network.embed(weights, network.tokens(texts)).cpu().numpy()
         return embedded
@@ -157,7 +120,7 @@ class TunedEncoder:
     @cached_property
     def _ready(self) -> tuple[EncoderNetwork, Tensors]:
         network = encoder_network(self._model, self._length)
-        if network.shapes != shapes_of(self._weights):
+        if network.shapes != tensor_shapes(self._weights):
             raise StudyError(
                 f"The model {self._model!r} here is not the one that was trained: its weights have "
                 "other names or shapes. Give the model of that name, or the folder it is in."
@@ -171,11 +134,6 @@ def take(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
     taken = {name: column[index] for name, column in tokens.items()}
     used = taken["attention_mask"].any(0)
     return {name: column[:, used] for name, column in taken.items()}
-
-
-def shapes_of(weights: Tensors) -> Shapes:
-    """Return the shapes of weights, by name."""
-    return {name: tuple(weight.shape) for name, weight in weights.items()}
 
 
 def digest(weights: Tensors) -> str:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from fedtopics.errors import InputError
 from fedtopics.model import figures
 from fedtopics.model.card import escaped
-from fedtopics.model.exports import csv_of
+from fedtopics.model.exports import as_csv
 from fedtopics.report.summary import Summary
 
 CURVES = {  # by what a round has
@@ -67,7 +67,7 @@ def html(summary: Summary) -> str:
         style=Markup(_resource(environment, "report.css")),  # noqa: S704 - ours, as the next
         script=Markup(_resource(environment, "report.js")),  # noqa: S704
         data=_for_script({t["topic"]: [t["full"], t["orders"]] for t in summary["topics"]}),
-        csv=_data_uri(csv_of(summary["topics"])),
+        csv=_data_uri(as_csv(summary["topics"])),
     )
 
 

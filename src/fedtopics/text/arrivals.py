@@ -1,8 +1,7 @@
 """Documents as they come: which of a client's documents a round uses.
 
-A round uses what has come since the last one. What is there by a round is a file that grows
-(`Follow`), or a slice of documents that are all there already: so many rows a round, or what a
-column says (a number of the round, or a time).
+A round uses what has come since the last one: of a file that grows (`Follow`), or of documents that
+are all there, so many rows a round, or what a column says (a number of the round, or a time).
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class ArrivalSettings(BaseModel):
 class Follow:
     """Read a folder or a file, which need not be there yet, to which documents are added.
 
-    A row of a text file counts once its line is complete. What cannot be read now is read later;
-    `notify` gets the reason.
+    A row counts once its line is complete. `notify` gets the reason why nothing can be read now.
     """
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
@@ -80,11 +78,9 @@ class Follow:
         """Return what is there now, or was there when it could be read last."""
         path = self._path
         try:
-            if path.is_dir() and any(path.rglob("*.txt")):
-                self._last = Corpus.read(path, self._columns)
-            elif path.is_file() and path.suffix.lower() in LINES:
+            if path.is_file() and path.suffix.lower() in LINES:
                 self._last = self._complete_rows()
-            elif path.is_file():
+            elif path.is_file() or any(path.rglob("*.txt")):
                 self._last = Corpus.read(path, self._columns)
         except DataError as error:
             self._notify(str(error))
@@ -108,17 +104,9 @@ class Arrivals:
     """A client's documents, and which round used which.
 
     A round that is asked for again gets the same documents. Those of a round that is not used, as
-    too few came, are there for the next.
-
-    It is kept in `folder` which round used which, for a client that is started again. Without
-    `growing`, which reads the documents that are there now, all are in the corpus already.
-
-    Raises
-    ------
-    DataError
-        If the column of rounds does not fit the settings.
-    RunError
-        If what was kept of earlier rounds is damaged.
+    too few came, are there for the next. What was used is kept in `folder`, for a client that is
+    started again. Without `growing`, which reads the documents that are there now, all are in the
+    corpus. A column of rounds that does not fit the settings, or a damaged record, is refused.
     """
 
     def __init__(
@@ -229,7 +217,6 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
 
 
 def _count_periods(days: NDArray[Any], period: Period, begin: np.datetime64) -> NDArray[np.int64]:
-    """Count the periods from that of `begin` to that of each day."""
     if period in ("day", "week"):
         return np.asarray((days - begin).astype(np.int64) // (7 if period == "week" else 1))
     months = MONTHS[period]

@@ -40,13 +40,7 @@ class Columns:
 def find_column(
     table: pa.Table, wanted: str | None, usual: Sequence[str], where: str
 ) -> str | None:
-    """Return the name of a column: the one that is wanted, or else the first of the usual ones.
-
-    Raises
-    ------
-    DataError
-        If the named column is missing, or several have that name.
-    """
+    """Return the name of a column: the wanted one, or else the first of the usual ones."""
     names = table.column_names
     lower = {name.lower(): name for name in reversed(names)}
     usually = next((lower[name] for name in usual if name in lower), None)
@@ -59,13 +53,7 @@ def find_column(
 
 
 def document_column(table: pa.Table, columns: Columns, where: str) -> str:
-    """Return the name of the column of documents: as named, usually named, or the only text.
-
-    Raises
-    ------
-    DataError
-        If no column can be told, or it holds neither strings nor lists of strings.
-    """
+    """Return the name of the column of documents: as named, usually named, or the only text."""
     wanted = columns.text if columns.tokens is None else columns.tokens
     name = find_column(table, wanted, TEXT_NAMES + TOKEN_NAMES, where)
     strings = [f.name for f in table.schema if is_text(f.type)]
@@ -112,10 +100,7 @@ def embedding_column(
 def _embeddings(
     column: pa.ChunkedArray, name: str, where: str, strict: bool
 ) -> NDArray[np.floating[Any]]:
-    """Return the rows; where nobody asked for them, NaN for those that cannot be used.
-
-    What needs embeddings refuses NaN later, and what does not never looks at them.
-    """
+    """Return the rows; where nobody asked for them, NaN for those that cannot be used."""
     place = f"{name!r} of {where}"
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     usual = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())

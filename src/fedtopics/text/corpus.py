@@ -1,12 +1,13 @@
 """Documents of one organisation, from wherever they are: rows in = rows out.
 
-The texts are kept once, as Arrow arrays (two million documents are not two million Python
-strings), and are read in batches. Nothing here leaves a client.
+They are kept once, as Arrow arrays, and are read in batches. Nothing here leaves a client.
 """
 
 from __future__ import annotations
 
+import hashlib
 import html
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,21 +42,6 @@ Document = str | list[str]
 class Corpus:
     """Documents in their original order, empty ones included.
 
-    Parameters
-    ----------
-    ids : pyarrow.ChunkedArray of string, length n_documents
-    documents : pyarrow.ChunkedArray of string, or of lists of strings (already tokenised)
-    labels : pyarrow.ChunkedArray or None
-        For measuring only; no method sees them.
-    embeddings : float array of shape (n_documents, dimension) or None
-        From a table, float32.
-    raw : pyarrow.ChunkedArray of string, or None
-        The texts of documents that are tokenised, for models that read sentences.
-    rounds : pyarrow.ChunkedArray or None
-        When documents came, as numbers of rounds or as times, for methods that learn as they come.
-    embedded_by : str
-        Fingerprint of the encoder that made the embeddings, where one that a model trained did.
-
     Examples
     --------
     >>> corpus = Corpus.of(["Trees and shrubs", "", "Rivers and lakes"])
@@ -65,13 +51,13 @@ class Corpus:
     Corpus(documents: 3, empty: 1, texts)
     """
 
-    ids: pa.ChunkedArray
-    documents: pa.ChunkedArray
-    labels: pa.ChunkedArray | None = None
-    embeddings: NDArray[np.floating[Any]] | None = None
-    raw: pa.ChunkedArray | None = None
-    rounds: pa.ChunkedArray | None = None
-    embedded_by: str = ""
+    ids: pa.ChunkedArray  # of strings
+    documents: pa.ChunkedArray  # of strings, or of lists of strings (already tokenised)
+    labels: pa.ChunkedArray | None = None  # for measuring only; no method sees them
+    embeddings: NDArray[np.floating[Any]] | None = None  # (n_documents, dimension)
+    raw: pa.ChunkedArray | None = None  # texts of tokenised documents, for models of sentences
+    rounds: pa.ChunkedArray | None = None  # when documents came, as numbers of rounds or as times
+    embedded_by: str = ""  # fingerprint of the encoder that made the embeddings, if it was trained
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
@@ -125,11 +111,11 @@ class Corpus:
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             parts = [getattr(corpus, name) for corpus in corpora]
-            complaint = "Some corpora are tokenised and some are not; give all in one form."
-            if name in kinds:
-                complaint = (
-                    f"The corpora have {name} of different types; convert all to {kinds[name]}."
-                )
+            complaint = (
+                f"The corpora have {name} of different types; convert all to {kinds.get(name)}."
+            )
+            if name not in kinds:
+                complaint = "Some corpora are tokenised and some are not; give all in one form."
             missing = any(part is None for part in parts)
             columns[name] = None if missing else _concatenate(parts, complaint)
         vectors = [corpus.embeddings for corpus in corpora if corpus.embeddings is not None]
@@ -186,7 +172,6 @@ class Corpus:
         return f"<p><strong>Corpus</strong></p><ul>{rows}</ul>"
 
     def _counts(self) -> list[str]:
-        """Say what there is, in numbers alone."""
         kind = "lists of tokens" if self.is_tokenised else "texts"
         counts = [f"documents: {len(self):,}", f"empty: {self.n_empty:,}", kind]
         if self.embeddings is not None:
@@ -213,10 +198,7 @@ class Corpus:
         return _batches(self.documents)
 
     def texts(self) -> Iterator[list[str]]:
-        """Yield each document as one string, a few thousand at a time.
-
-        The raw text where there is one, the text, or the tokens with spaces between them.
-        """
+        """Yield each document as one string: the raw text, the text, or its tokens with spaces."""
         for batch in _batches(self.documents if self.raw is None else self.raw):
             yield [text if isinstance(text, str) else " ".join(text) for text in batch]
 
@@ -271,3 +253,29 @@ def _from_sequence(data: Any) -> pa.ChunkedArray:
 
 def _numbered(n: int) -> pa.ChunkedArray:
     return pa.chunked_array([pc.cast(pa.array(np.arange(n)), pa.large_string())])
+
+
+def fingerprint(corpus: Corpus) -> str:
+    """Return a digest of all that a training sees of a corpus, to tell whether it is as before.
+
+    Documents, raw texts, rounds and embeddings count, in their order; identifiers and labels do
+    not.
+
+    Leaves the client
+        Nothing. A digest of few documents can be guessed, so it must not leave either.
+
+    Examples
+    --------
+    >>> tea, milk = Corpus.of([["tea"], ["milk"]]), Corpus.of([["milk"], ["tea"]])
+    >>> fingerprint(tea) == fingerprint(tea), fingerprint(tea) == fingerprint(milk)
+    (True, False)
+    """
+    content = hashlib.sha256()
+    for column in (corpus.documents, corpus.raw, corpus.rounds):
+        for row in () if column is None else column:
+            content.update(json.dumps(row.as_py(), default=str).encode() + b"\n")
+        content.update(b"\0")
+    if corpus.embeddings is not None:
+        content.update(f"{corpus.embeddings.dtype} {corpus.embeddings.shape}".encode())
+        content.update(corpus.embeddings.tobytes())
+    return content.hexdigest()

@@ -1,8 +1,7 @@
 """Embeddings of documents, computed at the client that holds them.
 
-Texts and embeddings stay here: an embedding can be turned back into much of its text, so even
-the cache on disk is for its owner's eyes only. Clients of one study use one model, since the
-embeddings of two models cannot be compared.
+Texts and embeddings stay here, in a cache for its owner's eyes only: an embedding can be turned
+back into much of its text. Clients use one model: those of two cannot be compared.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import hashlib
 import os
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -49,30 +47,15 @@ def document_embeddings(
 ) -> Vectors:
     """Return the embedding of each document: those the corpus has, or else the model's.
 
-    They are brought to unit length: a client with other lengths would teach another scale. From
-    the cache, the same text has the same bits each time; computed again, the last bits depend on
-    the processor and on the texts beside it (they share a padded batch).
+    They are float32 of shape (n_documents, dimension), zero where a document is empty, and of unit
+    length: a client with other lengths would teach another scale. From the cache, the same text has
+    the same bits each time; computed again, the last bits depend on the processor and on the texts
+    beside it (they share a padded batch).
 
-    Parameters
-    ----------
-    embedding_model : str, optional
-        Where this client has the study's model: a name or a folder.
-    cache : path, optional, by default `cache_folder()`
-    on_progress : callable, optional
-        Called with the numbers of documents done and of all.
-    encoder : Encoder, optional
-        Used instead of loading the model.
-
-    Returns
-    -------
-    float32 array of shape (n_documents, dimension), zero where a document is empty
-
-    Raises
-    ------
-    StudyError
-        If the model is not the study's, has another dimension, or cannot be loaded.
-    DataError
-        If the embeddings of the corpus do not fit the documents or the study.
+    The client may have the study's model under another name, or in a folder: `embedding_model`; the
+    cache is below `cache_folder()` where no other is named. `on_progress` is called with the
+    numbers of documents done and of all; an encoder is used instead of loading the model. Another
+    model than the study's, and embeddings that do not fit, are refused.
 
     Leaves the client
         Nothing. A model that is not on disk is fetched from the Hugging Face hub by its name.
@@ -97,42 +80,8 @@ def check_embeddings(
             f"model is {embedding_model!r}, whose embeddings cannot be compared with them; give "
             "the study's model, or the folder it is in."
         )
-    if corpus.embeddings is not None:
-        _check_precomputed(corpus, settings)
-
-
-def require_texts(corpus: Corpus, what_for: str) -> None:
-    """Refuse documents of which there is an embedding and no text.
-
-    Raises
-    ------
-    DataError
-        If there are such documents. `what_for` says what texts are for, what to do without them.
-    """
     if corpus.embeddings is None:
         return
-    blank = np.array([not text.strip() for batch in corpus.texts() for text in batch], bool)
-    if missing := int(corpus.embeddings[blank].any(1).sum()):
-        raise DataError(
-            f"{missing} of {len(corpus)} documents have an embedding and no text; give the texts "
-            f"{what_for}."
-        )
-
-
-def word_vectors(words: Sequence[str], settings: EmbeddingSettings, **options: Any) -> Vectors:
-    """Return embeddings of single words, (n_words, dimension); see `document_embeddings`."""
-    return document_embeddings(Corpus.of(list(words)), settings, **options)
-
-
-def cache_folder() -> Path | None:
-    """Return the folder of the caches: $FEDTOPICS_CACHE ("off": none), or below ~/.cache."""
-    named = os.environ.get("FEDTOPICS_CACHE")
-    if named:
-        return None if named == "off" else Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedtopics"
-
-
-def _check_precomputed(corpus: Corpus, settings: EmbeddingSettings) -> None:
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
             vectors = np.ascontiguousarray(corpus.embeddings, np.float32)
@@ -154,6 +103,26 @@ def _check_precomputed(corpus: Corpus, settings: EmbeddingSettings) -> None:
             f"The embeddings of {bad} of {len(corpus)} documents have NaN or infinite numbers; "
             "compute them anew, or leave those documents out."
         )
+
+
+def require_texts(corpus: Corpus, what_for: str) -> None:
+    """Refuse embeddings without a text; `what_for` says what texts are for, or what else to do."""
+    if corpus.embeddings is None:
+        return
+    blank = np.array([not text.strip() for batch in corpus.texts() for text in batch], bool)
+    if missing := int(corpus.embeddings[blank].any(1).sum()):
+        raise DataError(
+            f"{missing} of {len(corpus)} documents have an embedding and no text; give the texts "
+            f"{what_for}."
+        )
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of the caches: $FEDTOPICS_CACHE ("off": none), or below ~/.cache."""
+    named = os.environ.get("FEDTOPICS_CACHE")
+    if named:
+        return None if named == "off" else Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedtopics"
 
 
 def _computed(
@@ -217,9 +186,8 @@ def _not_finite(vectors: Vectors) -> int:
 class _Cache:
     """Embeddings on this computer's disk, by the digest of their text; no text is in it.
 
-    The work goes on without it when the disk is full, read-only or damaged. SQLite's own locks
-    let several processes use it at once; its plain journal also works on network disks, where
-    WAL does not.
+    The work goes on without it when the disk is full, read-only or damaged. SQLite's locks let
+    several processes use it; its plain journal also works on network disks, where WAL does not.
     """
 
     def __init__(self, folder: Path | None, model: str) -> None:

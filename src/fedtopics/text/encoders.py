@@ -1,7 +1,4 @@
-"""Models that turn texts into embeddings, loaded without a message on the screen.
-
-sentence-transformers and torch are imported when a model is made or called, not before.
-"""
+"""Models that turn texts into embeddings, loaded when first called, without a message."""
 
 from __future__ import annotations
 
@@ -32,14 +29,11 @@ Vectors = NDArray[np.float32]
 
 
 class Encoder(Protocol):
-    """What turns texts into embeddings.
-
-    `fingerprint` tells its embeddings from those of another model: it names the cache file.
-    """
+    """What turns texts into embeddings."""
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the model."""
+        """Digest that differs between models: it names the cache file."""
 
     def __call__(self, texts: list[str]) -> Vectors:
         """Return float32 embeddings of shape (n_texts, dimension)."""
@@ -57,35 +51,16 @@ def same_model(a: str, b: str) -> bool:
     return first == second
 
 
-@lru_cache(maxsize=1)
-def sentence_encoder(model: str) -> SentenceEncoder:
-    """Return a model's encoder; the clients of a simulation share one."""
-    return SentenceEncoder(model)
-
-
-def check_installed(model: str) -> None:
-    """Refuse to go on where sentence-transformers is not installed."""
-    package = ("sentence_transformers", "sentence-transformers")
-    require(f"Embeddings of the model {model!r} need", "'fedtopics[embeddings]'", package)
-
-
 class SentenceEncoder:
     """A sentence-transformers model, which is loaded when first called.
 
-    Only folders are given to the library. It would itself look for a missing name on the network
-    for more than a minute, and the content of a folder is what tells one model from another: the
-    same name may hold other weights next year.
-
-    Raises
-    ------
-    StudyError
-        If there is no model of that name or folder, here or on the Hugging Face hub.
-    FedTopicsError
-        If sentence-transformers is not installed.
+    Only folders are given to the library, which would look for a missing name for more than a
+    minute; the content of a folder tells one model from another of the same name.
     """
 
     def __init__(self, model: str) -> None:
-        check_installed(model)
+        package = ("sentence_transformers", "sentence-transformers")
+        require(f"Embeddings of the model {model!r} need", "'fedtopics[embeddings]'", package)
         self.model = model
         with self._one_sentence():
             self.folder = _model_folder(model)
@@ -124,6 +99,10 @@ class SentenceEncoder:
                 "folder of a sentence-transformers model with weights as safetensors, or a name "
                 "that the Hugging Face hub has, if this computer reaches it."
             ) from None
+
+
+# The clients of a simulation share one.
+sentence_encoder = lru_cache(maxsize=1)(SentenceEncoder)
 
 
 def fast_dtype() -> torch.dtype:
@@ -179,10 +158,8 @@ def _quiet() -> Iterator[None]:
     """Keep the libraries' bars and advice from the screen, and put all back afterwards."""
     from transformers.utils import logging as bars  # they are the hub's as well
 
-    loggers = [
-        logging.getLogger(name)
-        for name in ("transformers", "sentence_transformers", "huggingface_hub")
-    ]
+    names = ("transformers", "sentence_transformers", "huggingface_hub")
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     had_bars = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()

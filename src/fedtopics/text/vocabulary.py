@@ -1,14 +1,14 @@
 """From local word counts to one agreed vocabulary (gFedNTM, stage 1).
 
-Each client counts its own words and drops the rare ones before anything leaves; the server
-merges, applies the study's limits and fixes an order that does not depend on who came first.
+Each client counts its words and drops the rare ones before anything leaves; the server merges,
+applies the study's limits and fixes an order that does not depend on who came first.
 """
 
 from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,11 +25,10 @@ from fedtopics.text.corpus import Corpus, Document
 
 
 class TextRules(BaseModel):
-    """How a text becomes words; the same rules hold at every client.
+    """How a text becomes words; a corpus that is tokenised already is taken as it is.
 
-    A corpus that is tokenised already is taken as it is. English stop words are scikit-learn's;
-    those of other languages come from the package stop-words (its English list would drop
-    words such as "groups" and "order").
+    English stop words are scikit-learn's, those of other languages of the package stop-words (its
+    English list would drop words such as "groups" and "order").
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -107,14 +106,11 @@ class VocabularyLimits(BaseModel):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words all clients agreed on, most frequent first, and how often they occur.
-
-    Counts are int64 of shape (n_words,), sums over the clients that named the word.
-    """
+    """The words all clients agreed on, most frequent first, and how often they occur."""
 
     words: tuple[str, ...]
-    document_frequency: NDArray[np.int64]
-    occurrences: NDArray[np.int64]
+    document_frequency: NDArray[np.int64]  # (n_words,), the sum over clients that named the word
+    occurrences: NDArray[np.int64]  # (n_words,), likewise
 
     def __len__(self) -> int:
         return len(self.words)
@@ -163,24 +159,16 @@ def fingerprint(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """All words of one client's documents. Stays at the client.
-
-    The counts are int32, of shape (n_documents, n_words).
-    """
+    """All words of one client's documents. Stays at the client."""
 
     words: list[str]
-    counts: sparse.csr_array
+    counts: sparse.csr_array  # int32, of shape (n_documents, n_words)
 
     def named(self, min_document_frequency: int) -> dict[str, Any]:
-        """Return the words that enough documents have, alphabetically.
+        """Return the words that enough documents have, alphabetically; refuse if there is none.
 
         Leaves the client
             The words, in how many documents each occurs, how often, and the number of documents.
-
-        Raises
-        ------
-        DataError
-            If no word occurs in enough documents.
         """
         n_words = len(self.words)
         frequency = np.bincount(self.counts.indices, minlength=n_words)
@@ -219,20 +207,17 @@ def count_words(
     corpus: Corpus, rules: TextRules, vocabulary: Mapping[str, int] | None = None
 ) -> WordCounts:
     """Count every word of every document in one pass, or those that have a column alone."""
+    numbers: Mapping[str, int]
+    batches = tokens(corpus, rules)
     if vocabulary is None:
-        grown: defaultdict[str, int] = defaultdict()
-        grown.default_factory = grown.__len__
-        number = grown.__getitem__
-        parts = [_count_batch(batch, number) for batch in tokens(corpus, rules)]
-        words = list(grown)
+        numbers = defaultdict()
+        numbers.default_factory = numbers.__len__
     else:
-        number = vocabulary.__getitem__
-        parts = [
-            _count_batch([[w for w in doc if w in vocabulary] for doc in batch], number)
-            for batch in tokens(corpus, rules)
-        ]
-        words = list(vocabulary)
+        numbers = vocabulary
+        batches = ([[w for w in doc if w in vocabulary] for doc in batch] for batch in batches)
+    parts = [_count_batch(batch, numbers.__getitem__) for batch in batches]
     parts = parts or [_count_batch([], int)]
+    words = list(numbers)
     for part in parts:
         part.resize((part.shape[0], len(words)))
     return WordCounts(words, sparse.vstack(parts, format="csr"))
@@ -262,29 +247,15 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
 def agree(replies: Mapping[str, Mapping[str, Any]], limits: VocabularyLimits) -> Vocabulary:
     """Merge what the clients named into one vocabulary.
 
-    Union of the words of each client's `WordCounts.named`, summed frequencies, then the limits. The
-    order is by occurrences, then alphabetical, so that the order of arrival cannot matter.
-
-    Raises
-    ------
-    StudyError
-        If fewer than two words are left.
-
-    References
-    ----------
-    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 3.2, stage 1.
+    Union of the words of each client's `WordCounts.named`, summed frequencies, then the limits,
+    which must leave two words. The order is by occurrences, then alphabetical, so that the order of
+    arrival cannot matter. As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated
+    Neural Topic Models.
     """
-    documents: defaultdict[str, int] = defaultdict(int)
-    occurrences: defaultdict[str, int] = defaultdict(int)
-    clients: defaultdict[str, int] = defaultdict(int)
+    documents, occurrences, clients = Counter[str](), Counter[str](), Counter[str]()
     for reply in replies.values():
-        rows = zip(
-            reply["words"],
-            reply["document_frequency"].tolist(),
-            reply["occurrences"].tolist(),
-            strict=True,
-        )
-        for word, df, n in rows:
+        counts = (reply[key].tolist() for key in ("document_frequency", "occurrences"))
+        for word, df, n in zip(reply["words"], *counts, strict=True):
             documents[word] += df
             occurrences[word] += n
             clients[word] += 1

@@ -17,7 +17,7 @@ from fedtopics.methods.events import Arrived, Skipped
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.methods.plan import Plan, Site
-from fedtopics.metrics.topic_lists import Topic
+from fedtopics.metrics.similarity import Topic
 from fedtopics.text.arrivals import Arrivals
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words, fingerprint

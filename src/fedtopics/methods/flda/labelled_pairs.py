@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError, RunError
 from fedtopics.files import write_durably
 from fedtopics.metrics import cosines
-from fedtopics.metrics.topic_lists import Topic
+from fedtopics.metrics.similarity import Topic
 
 COLUMNS = ["first", "second", "cosine", "same"]
 LABELS = {

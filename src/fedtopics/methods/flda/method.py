@@ -46,7 +46,7 @@ from fedtopics.methods.flda.state import (
 from fedtopics.methods.flda.topic_lists import TOPICS, Place, group_topics, mean_topic, pack_topics
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.metrics import cosines, usual_threshold
-from fedtopics.metrics.topic_lists import Topic
+from fedtopics.metrics.similarity import Topic
 from fedtopics.model.coherence import federated_coherence
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.model.topic_model import TopicModel

@@ -14,8 +14,8 @@ from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
 from fedtopics.metrics import cosines
-from fedtopics.model.info import TrainingInfo
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import TrainingInfo
 
 NAMED = 5  # words by which events call a topic
 

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fedtopics.methods.aggregation import Template
 from fedtopics.metrics import cosines
-from fedtopics.metrics.topic_lists import Topic
+from fedtopics.metrics.similarity import Topic
 
 Place = tuple[str, int]
 """A client and the number of one of its topics."""
