@@ -10,21 +10,12 @@ from fedtopics.inference.gibbs import GibbsSettings
 from fedtopics.methods.settings import TopicSettings, fill_from
 from fedtopics.text.arrivals import ArrivalSettings
 
-FLDA_PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    # Algorithms 1 to 3 as the paper has them.
-    "paper": {
-        "linkage": "single",
-        "absent_words": "ignored",
-        "keep_unmatched": False,
-        "refill": False,
-        "memory": 0.0,
-        "n_words": 10,
-        "spare_topics": 0,
-        "relevance": 1.0,
-        "stop": "coherence",
-    },
-}
+# Algorithms 1 to 3 as the paper has them.
+_PAPER = {
+    "linkage": "single", "absent_words": "ignored", "keep_unmatched": False, "refill": False,
+    "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0, "stop": "coherence",
+}  # fmt: skip
+FLDA_PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
 
 
 class FLDAChoice(BaseModel):

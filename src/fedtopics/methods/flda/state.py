@@ -95,16 +95,12 @@ def resumed(model: TopicModel) -> FLDAState:
         occurrences = float(column.sum())
         topics.append(GlobalTopic(id_, words, list(info["clients"][number]), occurrences, seed))
     return FLDAState(
-        topics,
-        round=info["rounds"],
+        topics, round=info["rounds"],
         optimal={
             name: [info["ids"][k] for k in numbers] for name, numbers in info["optimal"].items()
-        },
-        next_id=info["next_id"],
-        threshold=info["threshold"],
-        seen=info["seen"],
+        }, next_id=info["next_id"], threshold=info["threshold"], seen=info["seen"],
         history=list(info["history"]),
-    )
+    )  # fmt: skip
 
 
 def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTopics]:
@@ -122,12 +118,9 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTop
 
 
 def link_topics(
-    new: Sequence[GlobalTopic],
-    before: Sequence[GlobalTopic],
-    threshold: float,
-    local: Mapping[str, LocalTopics],
-    merged: Sequence[tuple[Any, list[Place]]],
-) -> list[GlobalTopic | None]:
+    new: Sequence[GlobalTopic], before: Sequence[GlobalTopic], threshold: float,
+    local: Mapping[str, LocalTopics], merged: Sequence[tuple[Any, list[Place]]],
+) -> list[GlobalTopic | None]:  # fmt: skip
     """Return the topic of the round before that each continues, if any: seeds by their guidance."""
     seeds = {topic.id: topic for topic in before if topic.seed}
     links: list[GlobalTopic | None] = []

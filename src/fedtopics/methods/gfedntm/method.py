@@ -115,18 +115,15 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
         finished = finish_all(state.network, state.weights, state.averages)
         make = partial(
-            TopicModel,
-            inference=state.network,
-            weights=state.weights,
-            shared=finished | {AVERAGES: state.averages},
-            text=self.plan.text,
+            TopicModel, inference=state.network, weights=state.weights,
+            shared=finished | {AVERAGES: state.averages}, text=self.plan.text,
             info={
                 "method": "gfedntm",
                 "rounds": rounds,
                 "seed": self.plan.seed,
                 "length": agreement.length,
             },
-        )
+        )  # fmt: skip
         return describe(agreement, self.settings, _for_evaluation(state), make)
 
     def _initial_state(self, agreement: Agreement) -> NetworkState:

@@ -103,12 +103,9 @@ class LDA(Program[LDASettings, PseudoCounts]):
         if self._once and self._continued is not None:
             seen += self._continued.info.get("seen", 0)
         make = partial(
-            TopicModel,
-            inference=VariationalLDA(len(agreement.vocabulary), prior),
-            weights={"pseudo_counts": torch.from_numpy(state)},
-            shared={},
-            text=self.plan.text,
+            TopicModel, inference=VariationalLDA(len(agreement.vocabulary), prior),
+            weights={"pseudo_counts": torch.from_numpy(state)}, shared={}, text=self.plan.text,
             info={"method": "lda", "rounds": rounds, "seed": self.plan.seed, "seen": seen},
-        )
+        )  # fmt: skip
         trained = {"topics": topic_weights(state)}
         return describe(agreement, self.settings, trained, make, self.plan.start)
