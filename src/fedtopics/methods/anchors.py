@@ -31,8 +31,6 @@ HEAVY = 10.0  # weight of the condition that mixtures sum to 1; more changes not
 TINY = 1e-300
 BLOCK = 10_000  # documents whose projections are in memory at once
 
-Ask = Callable[..., dict[str, Any]]
-
 
 def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64]]:
     """Project the co-occurrence of a client's words on random directions.
@@ -64,7 +62,9 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     }
 
 
-def first_topics(ask: Ask, n_topics: int, n_words: int, documents: int) -> NDArray[np.float64]:
+def first_topics(
+    ask: Callable[..., dict[str, Any]], n_topics: int, n_words: int, documents: int
+) -> NDArray[np.float64]:
     """Recover topics, shape (n_topics, n_words), from the sum of the clients' projections.
 
     `ask` returns that sum. Rows sum to 1; words that occur alone in their documents are 0.

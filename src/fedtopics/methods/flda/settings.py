@@ -39,12 +39,10 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
     )
     n_words: int = Field(30, ge=2, description="words of a topic that leave a client")
     threshold: float | None = Field(
-        None,
-        gt=0,
-        le=1,
+        None, gt=0, le=1,
         description="cosine from which two topics are the same; by default what one in a hundred "
         "pairs of topics of one client reaches",
-    )
+    )  # fmt: skip
     linkage: Literal["average", "single"] = Field(
         "average",
         description="which topics are merged: the most alike first, at most one of a client "
@@ -64,11 +62,9 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
     )
     keep_unmatched: bool = Field(True, description="whether topics of one client alone stay")
     memory: float = Field(
-        0.7,
-        ge=0,
-        le=1,
+        0.7, ge=0, le=1,
         description="how much a topic of the round before counts beside one of this round",
-    )
+    )  # fmt: skip
     seed_topics: tuple[tuple[str, ...], ...] = Field(
         (), description='words of topics to begin with, which keep them: [["fever", "cough"]]'
     )

@@ -66,7 +66,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return state
 
     def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Update:
-        """Add up the gradients of the clients' minibatches (GetClientGrad, equation 2)."""
         return add_up_gradients(self.settings, agreement, state, round_)
 
     def step(

@@ -64,7 +64,6 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return np.ascontiguousarray(settings.topic_prior + topics.T * words)
 
     def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
-        """Let the clients do the E-step."""
         template: Template = {"counts": state.shape, "bound": ()}
         of_all = self.settings.learning == "batch" or self._once
         function = "all_expected_counts" if of_all else "expected_counts"
