@@ -166,8 +166,8 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
             totals = {stage: totals.get(stage, 0) + total for stage, total in sums.items()}
             loss_sum, documents = loss_sum + float(loss.detach()), documents + len(batch)
         descent = {n: (start[n] - local[n].detach()) * documents for n in start}
-        sums = {"descent": to_arrays(descent), "sums": to_arrays(totals)}
-        return sums | {"loss": loss_sum, "documents": documents}
+        update = {"descent": to_arrays(descent), "sums": to_arrays(totals)}
+        return update | {"loss": loss_sum, "documents": documents}
 
     @leaves("The summed loss and the number of documents.")
     def validate(
