@@ -26,7 +26,6 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.methods.aggregation import add_up
 from fedtopics.methods.base import EVERYONE, Draw
 from fedtopics.methods.events import StatusChange
 from fedtopics.methods.plan import Site
@@ -48,6 +47,7 @@ from tests.helpers.grpc_federation import (
     federation,
     until,
 )
+from tests.helpers.sums import add_up
 from tests.methods.test_exactness import assert_same_bits
 
 SOON = replace(RULES, deadline=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,9 +247,33 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
         "sent": np.array([[10.0, 0.0, 0.0]]),
         "weights": np.array([[12.0, 5.0, 1.0]]),
     }
-    np.testing.assert_allclose(complete(found, before), [[[36, 0], [15, 0], [0, 0]]])
+    sums, weights = complete(found, before)
+    np.testing.assert_allclose(sums, [[[36, 0], [15, 0], [0, 0]]])
+    np.testing.assert_array_equal(weights, found["weights"])
     all_sent = found | {"sent": found["weights"]}
-    np.testing.assert_allclose(complete(all_sent, before)[:, :1], found["sums"][:, :1])
+    np.testing.assert_allclose(complete(all_sent, before)[0][:, :1], found["sums"][:, :1])
+
+
+def test_clusters_that_lose_all_weight_keep_their_different_means() -> None:
+    before = split([6.0, 3.0, 2.0])
+    weights = np.array([[11.0, 0.0, 0.0]])
+    reply = {"sums": np.zeros_like(before.sums), "sent": np.zeros((1, 3)), "weights": weights}
+    for _ in range(3):
+        sums, weights = complete(reply, before)
+        after = replace(before, sums=sums, weights=weights)
+        means = after.sums / after.weights[..., None]
+        np.testing.assert_allclose(means, before.sums / before.weights[..., None])
+        assert len(np.unique(means[0], axis=0)) == 3
+        before = after
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_two_clusters_are_the_same(seed: int) -> None:
+    plan = planned("discriminative", **TWELVE).model_copy(update={"seed": seed})
+    corpora = spread(blobs(300, 12, 0.2, seed), 2, 0.3)
+    policies = dict.fromkeys(corpora, Policy(min_documents=10))
+    directions = train(plan, corpora, policies=policies).weights["directions"].numpy()
+    assert len(np.unique(directions, axis=0)) == 12
 
 
 def test_no_embedding_and_no_rare_word_leaves(

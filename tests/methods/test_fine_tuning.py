@@ -21,7 +21,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
-from fedtopics.methods.aggregation import add_up, find_fault
+from fedtopics.methods.aggregation import find_fault
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import DROPOUT, Broadcast, EncodedInputs, Trainer
 from fedtopics.methods.plan import Site
@@ -31,6 +31,7 @@ from fedtopics.networks import Adapter, represent, score
 from fedtopics.networks.trained_encoder import EncoderNetwork, digest, encoder_network, take
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.encoders import SentenceEncoder
+from tests.helpers.sums import add_up
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sentence_transformers")

@@ -6,10 +6,8 @@ where it computes, not before: what reads a ledger or looks for a server does no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -43,47 +41,50 @@ class Rows:
         return matrix
 
 
-def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
-    """Add the clients' replies field by field, in the order of their names, in float64.
+class RunningSum:
+    """The clients' replies, added up field by field in the order of their names, in float64.
 
-    The order of arrival changes no bit. Fields are numbers, arrays, `Rows`, or maps of these; the
-    reply of a single client is returned as it is.
-
-    Raises
-    ------
-    FedTopicsError
-        If the clients' fields differ in their names, kinds or shapes.
+    The order of arrival changes no bit. Fields are numbers, arrays, `Rows`, or maps of these; a
+    single reply is returned as it is. It needs the memory of two replies, and is computed while the
+    next one travels.
     """
-    ordered = [replies[name] for name in sorted(replies)]
-    if len(ordered) == 1:
-        return dict(ordered[0])
-    total: dict[str, Any] = _add(ordered)
-    return total
+
+    def __init__(self) -> None:
+        self._total: dict[str, Any] | None = None
+        self._changeable = False  # whether the total was made here
+
+    def add(self, reply: Payload) -> None:
+        """Add a reply; FedTopicsError if names, kinds or shapes of its fields are others."""
+        if self._total is None:
+            self._total = dict(reply)
+        else:
+            self._total = _add(self._total, reply, self._changeable)
+            self._changeable = True
+
+    def total(self) -> dict[str, Any]:
+        """Return the sum of all replies; there has to be one."""
+        return dict(self._total or {})
 
 
-def _add(values: Sequence[Any], in_place: bool = False) -> Any:
-    """Add values of one shape; in place: into the first one's float64 arrays."""
-    first = values[0]
-    shape = _shape(first)
-    for value in values[1:]:
-        if _shape(value) != shape:
-            raise FedTopicsError(
-                f"Clients sent replies of different shapes, {shape} and {_shape(value)}; "
-                "they do not run the same study."
-            )
-    if isinstance(first, Mapping):
-        return {key: _add([value[key] for value in values], in_place) for key in first}
-    if isinstance(first, Rows):
-        return _add_rows(values)
-    if isinstance(first, np.ndarray):
-        exact = np.int64 if first.dtype.kind in "biu" else np.float64
-        total: NDArray[Any] = first.astype(exact, copy=not in_place)
-        for value in values[1:]:
-            np.add(total, value, out=total, dtype=exact)  # casts block by block, where torch copies
-        return total
-    if isinstance(first, (int, float)):
-        return reduce(add, values)  # Python's own sum may be of higher precision
-    raise FedTopicsError(f"Replies of type {type(first).__name__} cannot be added up.")
+def _add(total: Any, value: Any, in_place: bool) -> Any:
+    """Add two values of one shape; in place: into the first one's float64 arrays."""
+    shape, other = _shape(total), _shape(value)
+    if shape != other:
+        raise FedTopicsError(
+            f"Clients sent replies of different shapes, {shape} and {other}; "
+            "they do not run the same study."
+        )
+    if isinstance(total, Mapping):
+        return {key: _add(total[key], value[key], in_place) for key in total}
+    if isinstance(total, Rows):
+        return _add_rows(total, value)
+    if isinstance(total, np.ndarray):
+        exact = np.int64 if total.dtype.kind in "biu" else np.float64
+        added: NDArray[Any] = total.astype(exact, copy=not in_place)
+        return np.add(added, value, out=added, dtype=exact)  # casts by blocks, where torch copies
+    if isinstance(total, (int, float)):
+        return total + value
+    raise FedTopicsError(f"Replies of type {type(total).__name__} cannot be added up.")
 
 
 def _shape(value: Any) -> tuple[Any, ...]:
@@ -96,42 +97,18 @@ def _shape(value: Any) -> tuple[Any, ...]:
     return "number" if numeric else type(value).__name__.lower(), _size(value)
 
 
-def _add_rows(values: Sequence[Rows]) -> Rows:
+def _add_rows(*both: Rows) -> Rows:
     import torch  # adds rows faster than numpy
 
-    present = np.zeros(values[0].n_rows, bool)
-    for rows in values:
+    present = np.zeros(both[0].n_rows, bool)
+    for rows in both:
         present[rows.index] = True
-    index = np.flatnonzero(present)
-    place = np.cumsum(present) - 1
-    total = torch.zeros((len(index), *values[0].values.shape[1:]), dtype=torch.float64)
-    for rows in values:
+    index, place = np.flatnonzero(present), np.cumsum(present) - 1
+    total = torch.zeros((len(index), *both[0].values.shape[1:]), dtype=torch.float64)
+    for rows in both:
         where = torch.from_numpy(place[rows.index])
         total.index_add_(0, where, torch.from_numpy(rows.values).double())
-    return Rows(index, total.numpy(), values[0].n_rows)
-
-
-class RunningSum:
-    """The sum of `add_up`, one reply at a time in the order of the clients' names.
-
-    It needs the memory of two replies, and is computed while the next one travels.
-    """
-
-    def __init__(self) -> None:
-        self._total: dict[str, Any] | None = None
-        self._mine = False  # whether the total was made here and may be changed
-
-    def add(self, reply: Payload) -> None:
-        """Take a reply."""
-        if self._total is None:
-            self._total = dict(reply)
-        else:
-            self._total = _add([self._total, reply], self._mine)
-            self._mine = True
-
-    def total(self) -> dict[str, Any]:
-        """Return the sum of all replies; there has to be one."""
-        return dict(self._total or {})
+    return Rows(index, total.numpy(), both[0].n_rows)
 
 
 def find_fault(reply: Any, template: Template | None) -> str:
@@ -188,12 +165,11 @@ OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
 
 
 class ServerOptimizer:
-    """The optimiser step that the server takes with the combined update.
+    """The server's step with the combined update; it changes the weights in place.
 
     ``sgd`` is the paper's (equation 3), ``adam`` the default; ``fedavg`` and ``fedadam`` take the
     mean parameter delta of local steps for a gradient (Reddi et al., Adaptive Federated
-    Optimization, ICLR 2021). `step` changes the weights in place; `beta1` is the decay of Adam's
-    first moment.
+    Optimization, ICLR 2021). `beta1` is the decay of Adam's first moment.
     """
 
     def __init__(
@@ -206,9 +182,8 @@ class ServerOptimizer:
         parameters = list(weights.values())
         self._torch: torch.optim.Optimizer
         if name in ("adam", "fedadam"):
-            self._torch = torch.optim.Adam(
-                parameters, lr=learning_rate, betas=(beta1, 0.999), fused=True
-            )
+            betas = beta1, 0.999
+            self._torch = torch.optim.Adam(parameters, learning_rate, betas, fused=True)
         else:
             self._torch = torch.optim.SGD(parameters, lr=learning_rate)
 

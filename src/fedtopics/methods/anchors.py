@@ -31,25 +31,14 @@ HEAVY = 10.0  # weight of the condition that mixtures sum to 1; more changes not
 TINY = 1e-300
 BLOCK = 10_000  # documents whose projections are in memory at once
 
-Ask = Callable[..., dict[str, Any]]
-
 
 def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64]]:
     """Project the co-occurrence of a client's words on random directions.
 
-    Two words of a document co-occur by one, divided by the document's number of pairs.
-
-    Parameters
-    ----------
-    counts : CSR array of shape (n_documents, n_words)
-    seed : int
-        Of the directions, which are the same for all clients.
-
-    Returns
-    -------
-    mapping
-        ``projections`` (n_words, WIDTH): of the co-occurrences; ``mass`` (n_words,): their row
-        sums; ``frequency`` (n_words,): documents that have the word beside another.
+    Two words of a document co-occur by one, divided by the document's number of pairs. The seed is
+    that of the directions, the same for all clients. Returns ``projections`` (n_words, WIDTH) of
+    the co-occurrences; ``mass`` (n_words,), their row sums; ``frequency`` (n_words,), documents
+    that have the word beside another.
     """
     n_words = counts.shape[1]
     rng = np.random.default_rng([seed, WIDTH])
@@ -73,18 +62,12 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     }
 
 
-def first_topics(ask: Ask, n_topics: int, n_words: int, documents: int) -> NDArray[np.float64]:
-    """Recover topics from the sum of the clients' projections.
+def first_topics(
+    ask: Callable[..., dict[str, Any]], n_topics: int, n_words: int, documents: int
+) -> NDArray[np.float64]:
+    """Recover topics, shape (n_topics, n_words), from the sum of the clients' projections.
 
-    Parameters
-    ----------
-    ask : function (function, template) -> sum of the clients' replies
-    n_topics, n_words, documents : int
-
-    Returns
-    -------
-    float64 array of shape (n_topics, n_words)
-        Rows sum to 1; words that occur alone in their documents are 0.
+    `ask` returns that sum. Rows sum to 1; words that occur alone in their documents are 0.
     """
     template: Template = {
         "projections": (n_words, WIDTH), "mass": (n_words,), "frequency": (n_words,),

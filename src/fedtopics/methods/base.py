@@ -60,12 +60,10 @@ class Clients(Protocol):
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
-        """Call a function of every client; return each one's reply by name.
+        """Call a function that every client's half publishes; return each one's reply by name.
 
-        For what the server must see one by one. Whatever is additive goes through `sum`.
-
-        The client's half publishes the function; the payload is plain data. A reply that does not
-        look like the template is refused.
+        For what the server must see one by one: whatever is additive goes through `sum`. Payloads
+        are plain data; a reply that does not look like the template is refused.
         """
 
     def sum(
@@ -83,12 +81,9 @@ class Clients(Protocol):
     ) -> tuple[T, RoundReport]:
         """Do a round's exchanges, all of them with the same clients.
 
-        Sums of different clients belong to no common state: if a client is lost between two
-        exchanges, the round is repeated from its first exchange, without that client.
-
-        `work` makes the exchanges; it may be called again, so it changes nothing that outlives it.
-        Returns its result and a report for the run's events: whose replies counted, whose did not
-        and why.
+        `work` makes the exchanges. If a client is lost between two of them, it is called again,
+        without that client: sums of different clients belong to no common state. So it changes
+        nothing that outlives it. Returns its result, and whose replies counted, or why not.
         """
 
 

@@ -127,13 +127,8 @@ class TopicClient(ABC, Generic[Settings]):
     def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
         """Adopt the agreed vocabulary.
 
-        Parameters
-        ----------
-        words : list of str
-        total : int
-            Documents of a round's clients: of all, or of as many as are drawn, on average.
-        length : float
-            Mean number of words of all clients' documents.
+        `total` is the number of documents of a round's clients, on average if they are drawn;
+        `length` the mean number of words of all clients' documents.
         """
         self._fingerprint = fingerprint(words)
         self._words = frozenset(words)

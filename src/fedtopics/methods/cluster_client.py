@@ -47,11 +47,9 @@ class ClusterClient(TopicClient[Settings]):
 
     @staticmethod
     def end(settings: TopicSettings) -> dict[str, str]:
-        """Return which functions a study calls at its end."""
         return TopicClient.end(settings) | {"sizes": "once, at the end"}
 
     def find_usable(self) -> Documents:
-        """Return the rows of the documents that clusters can be inferred for."""
         if self.settings.representation != "embedding":
             return super().find_usable()
         return np.flatnonzero(self._embeddings.any(1))
@@ -79,13 +77,7 @@ class ClusterClient(TopicClient[Settings]):
     def moments(self, vocabulary: str, origin: Numbers, half: int) -> dict[str, Any]:
         """Sum the embeddings, less their mean and of unit length, and their outer products.
 
-        Parameters
-        ----------
-        vocabulary : str
-        origin : float64 array of shape (n_dimensions,)
-            Mean embedding of all clients.
-        half : {0, 1, 2}
-            The first or second half of the documents, or all.
+        The origin (n_dimensions,) is the mean embedding of all clients; see `rows` for the half.
         """
         self.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
@@ -101,29 +93,16 @@ class ClusterClient(TopicClient[Settings]):
         "documents."
     )
     def cluster_sums(
-        self,
-        vocabulary: str,
-        round: int,
-        origin: Numbers,
-        centres: Numbers,
-        starts: list[int],
+        self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],
         half: int,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         """Sum the points that are nearest to each centre (k-means).
 
         From one reply to the next about a clustering, documents change their cluster only in groups
         of the policy's min_documents, so that sums do not differ by one document's embedding.
 
-        Parameters
-        ----------
-        vocabulary : str
-        round : int
-        origin, half
-            As of `moments`.
-        centres : float64 array of shape (n_starts, n_clusters, n_dimensions)
-            Several clusterings at once.
-        starts : list of int, length n_starts
-            The number of each clustering, as later rounds have fewer of them.
+        Centres of several clusterings have the shape (n_starts, n_clusters, n_dimensions); `starts`
+        are the clusterings' numbers, as later rounds have fewer. See `moments` for the rest.
         """
         self.check(vocabulary)
         self.expect(centres, (len(starts), None, self.n_dimensions), round)
@@ -141,7 +120,6 @@ class ClusterClient(TopicClient[Settings]):
         return reply | {"documents": points.shape[0]}
 
     def forget(self) -> None:
-        """Start a new study: no labels of these documents were released in it yet."""
         self._released.forget()
 
     def rows(self, half: int) -> Documents | slice:
@@ -161,26 +139,12 @@ class ClusterClient(TopicClient[Settings]):
         "of each with enough weight, their sum by membership. The number of documents."
     )
     def class_sums(
-        self,
-        vocabulary: str,
-        round: int,
-        origin: Numbers,
-        projection: Numbers,
-        directions: Numbers,
-        bias: Numbers,
-        half: int,
-    ) -> dict[str, Any]:
-        """Sum the points by their memberships.
+        self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
+        directions: Numbers, bias: Numbers, half: int,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Sum the points by their memberships, of n_starts `Discriminant`s with stacked arrays.
 
-        Parameters
-        ----------
-        vocabulary : str
-        round : int
-        origin, half
-            As of `moments`.
-        projection : float64 array of shape (n_starts, n_dimensions, n_directions)
-        directions : float64 array of shape (n_starts, n_clusters, n_directions)
-        bias : float64 array of shape (n_starts, n_clusters)
+        See `moments` for the rest.
         """
         self.check(vocabulary)
         self.expect(bias, (None, None), round)
@@ -200,12 +164,9 @@ class ClusterClient(TopicClient[Settings]):
         "first, of the second, and of both by chance; the number of documents."
     )
     def agreeing_pairs(
-        self,
-        vocabulary: str,
-        origin: Numbers,
-        first: dict[str, NDArray[Any]],
+        self, vocabulary: str, origin: Numbers, first: dict[str, NDArray[Any]],
         second: dict[str, NDArray[Any]],
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         """Count the pairs of documents that two clusterings, by `Discriminants`, have together."""
         self.check(vocabulary)
         labels = []
@@ -244,11 +205,9 @@ class ClusterClient(TopicClient[Settings]):
         }
 
     def n_topics(self, **model: Any) -> int:
-        """Return the number of clusters of the server's model."""
         return len(self.checked(model["weights"])[self.inference.prototypes])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
-        """Infer the probabilities of all documents, in batches."""
         weights = self.checked(model["weights"])
         points = self.points(weights["origin"])
         inference = self._inference(len(weights[self.inference.prototypes]))
@@ -261,12 +220,12 @@ class ClusterClient(TopicClient[Settings]):
         key = origin.tobytes()
         if self._points[0] != key:
             inference = self._inference()
-            words = embeddings = None
             if inference.sees_words:  # without rare words, which centres would name
                 words = frequent(self.bag, self.least_frequency)[self.usable]
+                self._points = key, inference.points(origin, words, None)
             else:
                 embeddings = self._embeddings[self.usable]
-            self._points = key, inference.points(origin, words, embeddings)
+                self._points = key, inference.points(origin, None, embeddings)
         return self._points[1]
 
     @property
@@ -282,13 +241,7 @@ class ClusterClient(TopicClient[Settings]):
     def checked(
         self, weights: Any, kind: type[ClusterInference] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Return the weights of clusters from a server.
-
-        Raises
-        ------
-        StudyError
-            If names, shapes or kinds of the arrays are others, or numbers are not finite.
-        """
+        """Return clusters from a server; StudyError if shapes or numbers cannot be those of any."""
         kind = kind or self.inference
         prototypes = weights.get(kind.prototypes) if isinstance(weights, dict) else None
         rows = len(prototypes) if isinstance(prototypes, np.ndarray) and prototypes.ndim else 0

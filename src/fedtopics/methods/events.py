@@ -31,45 +31,33 @@ class Event:
 # Of a run
 
 
-class Started(Event, kind="started"):
-    """A run begins."""
-
+class Started(Event, kind="started"):  # a run begins
     study: str  # fingerprint, and that of the model to start from
 
 
-class Resumed(Started, kind="resumed"):
-    """A run goes on after an interruption."""
-
+class Resumed(Started, kind="resumed"):  # a run goes on after an interruption
     begun: float  # when it started, seconds since 1970
 
 
-class Described(Event, kind="study"):
-    """The study of the run."""
-
+class Described(Event, kind="study"):  # the study of the run
     name: str
     fingerprint: str
     settings: Mapping[str, Any]  # by dotted keys
 
 
-class Continued(Event, kind="continued"):
-    """The training starts from a model."""
-
+class Continued(Event, kind="continued"):  # the training starts from a model
     model: str  # fingerprint
     method: str
     rounds: int
     vocabulary: str  # whether it keeps its words: "keep" or "agree"
 
 
-class Listening(Event, kind="listening"):
-    """The server waits for its clients."""
-
+class Listening(Event, kind="listening"):  # the server waits for its clients
     address: str
     clients: Sequence[str]
 
 
-class VocabularyAgreed(Event, kind="vocabulary"):
-    """Server and clients agree on the words."""
-
+class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on the words
     words: int
     fingerprint: str
     documents: int
@@ -77,9 +65,7 @@ class VocabularyAgreed(Event, kind="vocabulary"):
     training: int | None = None  # documents that are not held back
 
 
-class TrainingStarted(Event, kind="training"):
-    """The rounds begin."""
-
+class TrainingStarted(Event, kind="training"):  # the rounds begin
     done: int  # rounds of earlier processes
     rounds: int
 
@@ -111,9 +97,7 @@ class RoundReport(TypedDict, total=False):
     computing: float  # those of them in which the slowest client computed
 
 
-class RoundEnded(Event, kind="round"):
-    """A round is done."""
-
+class RoundEnded(Event, kind="round"):  # a round is done
     round: int
     facts: RoundFacts
     report: RoundReport
@@ -123,17 +107,13 @@ class RoundEnded(Event, kind="round"):
         return {"event": self.kind, "round": self.round, **self.facts, **self.report}
 
 
-class Validation(Event, kind="validation"):
-    """The loss of documents that are held back."""
-
+class Validation(Event, kind="validation"):  # the loss of documents that are held back
     round: int
     loss: float
     documents: int
 
 
-class Candidate(Event, kind="candidate"):
-    """A number of clusters was tried."""
-
+class Candidate(Event, kind="candidate"):  # a number of clusters was tried
     n_components: int
     agreement: float  # of the clusters of two halves, from 0 (chance) to 1
 
@@ -145,33 +125,25 @@ class CheckpointFailed(Event, kind="checkpoint failed"):
     reason: str
 
 
-class Stopped(Event, kind="stopped"):
-    """A stop rule ends the training."""
-
+class Stopped(Event, kind="stopped"):  # a stop rule ends the training
     round: int
     reason: str
 
 
-class Finished(Event, kind="finished"):
-    """The model is written."""
-
+class Finished(Event, kind="finished"):  # the model is written
     received: Sequence[str] | None = None  # clients that have it; of a server on a network
 
 
 # Of the clients of a server
 
 
-class Waiting(Event, kind="waiting"):
-    """A round waits for clients."""
-
+class Waiting(Event, kind="waiting"):  # a round waits for clients
     round: int
     clients: Sequence[str]  # who is connected
     missing: Mapping[str, str]  # client to its state
 
 
-class StatusChange(Event, kind=""):
-    """A client comes, goes, or does not take part."""
-
+class StatusChange(Event, kind=""):  # a client comes, goes, or does not take part
     status: Literal["joined", "ready", "lost", "declined", "refused", "old reply"]
     client: str
     reason: str = ""
@@ -181,16 +153,12 @@ class StatusChange(Event, kind=""):
         return {"event": self.status, "client": self.client, "reason": self.reason}
 
 
-class Repeated(Event, kind="repeated"):
-    """A round is repeated without clients that were lost."""
-
+class Repeated(Event, kind="repeated"):  # a round is repeated without clients that were lost
     round: int
     missing: Mapping[str, str]  # client to why
 
 
-class BadReply(Event, kind="bad reply"):
-    """A client sent what cannot be used."""
-
+class BadReply(Event, kind="bad reply"):  # a client sent what cannot be used
     client: str
     round: int
     reason: str
@@ -203,9 +171,7 @@ class Excluded(BadReply, kind="excluded"):
 # Of a client, for its operator
 
 
-class Offer(Event, kind="offer"):
-    """What a server's study asks for."""
-
+class Offer(Event, kind="offer"):  # what a server's study asks for
     study: Any  # the Study
     leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
 
@@ -214,59 +180,43 @@ class Allowed(Event, kind="allowed"):
     """The policy allows the study; nothing has left."""
 
 
-class Joined(Event, kind="joined"):
-    """The client takes part."""
-
+class Joined(Event, kind="joined"):  # the client takes part
     fingerprint: str
 
 
-class Declined(Event, kind="declined"):
-    """The client does not take part."""
-
+class Declined(Event, kind="declined"):  # the client does not take part
     reason: str
 
 
-class Refused(Event, kind="refused"):
-    """The server sends the client away."""
-
+class Refused(Event, kind="refused"):  # the server sends the client away
     reason: str
     again: bool  # whether another attempt can help
 
 
-class Reconnecting(Event, kind="reconnecting"):
-    """There is no connection."""
-
+class Reconnecting(Event, kind="reconnecting"):  # there is no connection
     reason: str
     seconds: float  # until the next attempt
 
 
-class CallStarted(Event, kind="call"):
-    """The server calls a function."""
-
+class CallStarted(Event, kind="call"):  # the server calls a function
     function: str
     round: int
     attempt: int
 
 
-class Defect(Event, kind="defect"):
-    """A call raised an error that nobody expected."""
-
+class Defect(Event, kind="defect"):  # a call raised an error that nobody expected
     function: str
     round: int
     error: str  # its type
 
 
-class Embedding(Event, kind="embedding"):
-    """Documents get their embeddings."""
-
+class Embedding(Event, kind="embedding"):  # documents get their embeddings
     done: int
     documents: int
     client: str | None = None
 
 
-class Arrived(Event, kind="arrived"):
-    """A round takes new documents."""
-
+class Arrived(Event, kind="arrived"):  # a round takes new documents
     client: str
     round: int
     documents: int
@@ -277,9 +227,7 @@ class Skipped(Arrived, kind="skipped"):
     """A client has too few new documents for a round."""
 
 
-class Unreadable(Event, kind="unreadable"):
-    """Documents cannot be read now."""
-
+class Unreadable(Event, kind="unreadable"):  # documents cannot be read now
     reason: str
 
 

@@ -18,12 +18,9 @@ from fedtopics.model.topic_model import TopicModel
 
 
 def describe(
-    agreement: Agreement,
-    settings: TopicSettings,
-    model: Mapping[str, Any],
-    make: Callable[..., TopicModel],
-    start: WarmStart | None = None,
-) -> TopicModel:
+    agreement: Agreement, settings: TopicSettings, model: Mapping[str, Any],
+    make: Callable[..., TopicModel], start: WarmStart | None = None,
+) -> TopicModel:  # fmt: skip
     """Sum the topics' shares and words over the clients, and choose how topics are read.
 
     `model` is the trained model as the clients' functions take it, and `make` makes the TopicModel

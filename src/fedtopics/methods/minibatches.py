@@ -20,24 +20,10 @@ Settings = TypeVar("Settings", bound=MinibatchSettings)
 
 
 class Minibatches:
-    """A client's documents, split for training and validation.
+    """Rows of a client's usable documents, for `training` or `held` back for validation.
 
-    Parameters
-    ----------
-    usable : int64 array
-        Rows of the documents to use: in `training`, or held back in `held`. At a client with too
-        few documents these are the same.
-    seed : sequence of int
-        The study's seed and the client.
-    validation_share : float
-        Share of the documents held back.
-    smallest : int
-        Fewest documents of a minibatch, or of a validation.
-
-    Raises
-    ------
-    DataError
-        If no document has a word.
+    With too few documents both are the same; DataError if there are none. The seed is the study's
+    and the client's; a minibatch, or a validation, has at least the `smallest` number of documents.
     """
 
     def __init__(

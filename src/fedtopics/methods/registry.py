@@ -67,7 +67,7 @@ METHODS: Registry[Method] = Registry(
 
 def register(method: Method) -> Method:
     """Register a method and its inferences; raise StudyError if another one has its name."""
-    from fedtopics.inference import INFERENCES
+    from fedtopics.inference import INFERENCES  # loads torch
 
     for inference in method.inferences:
         INFERENCES.register(inference.name, inference)

@@ -22,14 +22,9 @@ FILE = "labels.safetensors"
 
 
 class ReleasedLabels:
-    """The labels of the last reply about each clustering.
+    """The labels of the last reply about each clustering, stored in a folder for a later process.
 
-    Parameters
-    ----------
-    least : int
-        Fewest documents of a reply. Where one is enough, nothing is stored.
-    folder : path, optional
-        Where they are stored for a later process.
+    `least` is the fewest documents of a reply. Where one is enough, nothing is stored.
     """
 
     def __init__(self, least: int, folder: Path | None) -> None:

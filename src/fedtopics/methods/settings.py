@@ -42,12 +42,10 @@ class TopicSettings(BaseModel):
         description="how many clients train in a round, drawn anew for each; by default all",
     )
     relevance: float | None = Field(
-        None,
-        ge=0,
-        le=1,
+        None, ge=0, le=1,
         description="how topics are read: 1 by probability, 0 by lift; by default the most "
         "coherent way in which nine of ten words differ",
-    )
+    )  # fmt: skip
     coherence: Within = Field(
         "windows",
         description='where the topics\' words count as occurring together: "windows" of text, '

@@ -73,11 +73,5 @@ def _loss(progress: Progress, limit: float) -> str:
     return f"the loss is {progress.loss:.4f}, at most {limit:g}" if progress.loss <= limit else ""
 
 
-for _name, _rule in {
-    "tolerance": _tolerance,
-    "patience": _patience,
-    "idle": _idle,
-    "coherence": _coherence,
-    "loss": _loss,
-}.items():
-    STOP_RULES.register(_name, _rule)
+for _rule in (_tolerance, _patience, _idle, _coherence, _loss):
+    STOP_RULES.register(_rule.__name__.removeprefix("_"), _rule)

@@ -63,12 +63,9 @@ class Rounds(Protocol[State]):
 
 
 def iterate(
-    agreement: Agreement,
-    rounds: Rounds[State],
-    state: State,
-    numbers: Iterable[int],
+    agreement: Agreement, rounds: Rounds[State], state: State, numbers: Iterable[int],
     ends: Callable[[Step[State], int, RoundReport], bool] | None = None,
-) -> State:
+) -> State:  # fmt: skip
     """Repeat rounds with these numbers from a first state; return the last state.
 
     `ends` decides after a round whether it is the last; by default the stop rules do.
@@ -211,14 +208,9 @@ class Program(ABC, Generic[Settings, State]):
         return clients.round(status.round + 1, work)[0]
 
     def _ends(
-        self,
-        agreement: Agreement,
-        run: Run,
-        status: TrainingStatus,
-        step: Step[State],
-        round_: int,
-        report: RoundReport,
-    ) -> bool:
+        self, agreement: Agreement, run: Run, status: TrainingStatus, step: Step[State],
+        round_: int, report: RoundReport,
+    ) -> bool:  # fmt: skip
         """Record a round; return whether it is the last."""
         status.round = round_
         loss = step.facts.get("loss", 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,28 +24,15 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Topics that a training starts from.
-
-    Parameters
-    ----------
-    words : sequence of str
-    topics : float array of shape (n_topics, n_words)
-        p(topic, word); not negative.
-    model : TopicModel, optional
-        The model with these topics.
-    vocabulary : {"keep", "agree"}
-        "keep" trains the model further: its vocabulary stays, so that no words leave the clients,
-        and its rounds count on. "agree" starts from its topics in an agreed vocabulary.
-    once : bool
-        The documents are new: each is used once, and the model's documents, shares and word sums
-        are added to theirs; see `added_to`.
-    """
+    """Topics that a training starts from."""
 
     words: Sequence[str]
-    topics: NDArray[np.float64]
-    model: TopicModel | None = None
+    topics: NDArray[np.float64]  # p(topic, word) of shape (n_topics, n_words)
+    model: TopicModel | None = None  # with these topics
+    # "keep" trains the model further: its words stay, so that none leave the clients, and its
+    # rounds count on. "agree" starts from its topics in an agreed vocabulary.
     vocabulary: Words = "agree"
-    once: bool = False
+    once: bool = False  # documents are new, each is used once, and the model is `added_to` theirs
 
     @classmethod
     def of(cls, source: Any, vocabulary: Words = "agree", once: bool = False) -> WarmStart:
@@ -108,15 +95,11 @@ class WarmStart:
     @property
     def origin(self) -> dict[str, Any]:
         """The description of the model for a run's events; nothing without one."""
-        return {} if self.model is None else {**self._origin(self.model)}
-
-    def _origin(self, model: TopicModel) -> Origin:
-        return {
-            "model": fingerprint_of(model),
-            "method": _method(model),
-            "rounds": model.info.get("rounds", 0),
-            "vocabulary": self.vocabulary,
-        }
+        model = self.model
+        return {} if model is None else {
+            "model": fingerprint_of(model), "method": _method(model),
+            "rounds": model.info.get("rounds", 0), "vocabulary": self.vocabulary,
+        }  # fmt: skip
 
     def added_to(self, model: TopicModel) -> TopicModel:
         """Return the new model with the documents of the old one added, if `once`.
@@ -146,7 +129,7 @@ class WarmStart:
         """Return the new model with its origin in its info, and labels that stay with topics."""
         if self.model is None:
             return model
-        model = replace(model, info={**model.info, "continued": self._origin(self.model)})
+        model = replace(model, info={**model.info, "continued": cast("Origin", self.origin)})
         # A topic keeps its number; with F-LDA its id, if the model was trained further.
         before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
         if "ids" in model.info and self.continued is None:

@@ -7,11 +7,6 @@ from fedtopics.methods.discriminative.settings import DiscriminativeSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    "discriminative",
-    "discriminative clustering",
-    DiscriminativeSettings,
-    Discriminative,
-    DiscriminativeClient,
-    shows="clusters",
-    inferences=(Discriminants,),
-)
+    "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
+    DiscriminativeClient, shows="clusters", inferences=(Discriminants,),
+)  # fmt: skip

@@ -1,13 +1,15 @@
-"""How many clusters there are, from sums of the clients alone."""
+"""How many clusters there are, from sums of the clients alone.
+
+Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther, Cluster Validation by
+Prediction Strength, 2005.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
-from typing import Any, TypeVar
-
-from numpy.typing import NDArray
+from typing import TypeVar
 
 from fedtopics.inference.points import TINY, Numbers
 from fedtopics.methods.agreement import Agreement
@@ -16,29 +18,21 @@ from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.events import Candidate, Event
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.training import iterate
+from fedtopics.methods.training import Arrays, iterate
 
 Settings = TypeVar("Settings", bound=SeparationSettings)
 MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters
 
 
 def with_number(
-    agreement: Agreement,
-    settings: Settings,
-    origin: Numbers,
-    seed: int,
+    agreement: Agreement, settings: Settings, origin: Numbers, seed: int,
     notify: Callable[[Event], None],
-) -> Settings:
+) -> Settings:  # fmt: skip
     """Return the settings with the number of clusters for which two halves of the documents agree.
 
     Each half is clustered by itself; both clusterings then label all documents, and their agreement
     is the adjusted Rand index over pairs of documents of one client: sums of four numbers. Without
     candidates the settings stay. `notify` gets the agreement of each, from 0 (by chance) to 1.
-
-    References
-    ----------
-    Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther, Cluster Validation by
-    Prediction Strength, 2005.
     """
     scores: dict[int, float] = {}
     halves = [moments_about(agreement, origin, half) for half in (0, 1) if settings.candidates]
@@ -59,12 +53,7 @@ def with_number(
     return settings.model_copy(update={"n_components": best})
 
 
-def _agreement(
-    agreement: Agreement,
-    origin: Numbers,
-    first: dict[str, NDArray[Any]],
-    second: dict[str, NDArray[Any]],
-) -> float:
+def _agreement(agreement: Agreement, origin: Numbers, first: Arrays, second: Arrays) -> float:
     """Return the adjusted Rand index of two clusterings, over pairs of documents of one client."""
     template = dict.fromkeys(("together", "first", "second", "chance"), ())
     payload = {"origin": origin, "first": first, "second": second}

@@ -52,17 +52,14 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
     inference = Discriminants
 
     def first_state(self, agreement: Agreement, run: Run) -> DiscriminativeState:
-        """Start from k-means clusters."""
         return start_separation(agreement, self.settings, self.plan.seed, run.event)
 
     def exchange(self, agreement: Agreement, state: DiscriminativeState, round_: int) -> Any:
-        """Ask for the points summed by their memberships."""
         return state.separation.exchange(agreement, state.split, round_)
 
     def step(
         self, agreement: Agreement, state: DiscriminativeState, reply: Any, round_: int
     ) -> Step[DiscriminativeState]:
-        """Move the clusters apart."""
         step = state.separation.step(agreement, state.split, reply, round_)
         return Step(DiscriminativeState(state.separation, step.state), step.facts, step.change)
 

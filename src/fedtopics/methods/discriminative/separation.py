@@ -96,8 +96,8 @@ class Separation:
         directed, new = reply
         check_enough(new["sent"])
         kept = agreement.keep(round_)
-        sums = complete(new, state) + kept * state.sums
-        weights = new["weights"] + kept * state.weights
+        sums, weights = complete(new, state)
+        sums, weights = sums + kept * state.sums, weights + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
         after = Split(sums, weights, directed.bias, directed.apart, state.rounds + 1)
         loss, documents = -float(after.apart.max()), int(self.moments.count)
@@ -110,16 +110,18 @@ class Separation:
         return direct(state, self.moments, self.settings)
 
 
-def complete(reply: Mapping[str, Numbers], before: Split) -> Numbers:
-    """Return the clusters' sums over all documents; clients send those of enough documents alone.
+def complete(reply: Mapping[str, Numbers], before: Split) -> tuple[Numbers, Numbers]:
+    """Return the clusters' sums over all documents and their weights.
 
-    The mean of what is sent stands for the rest of a cluster; if nothing is sent, its last mean.
+    Clients send sums of enough documents alone. Their mean stands for the rest of a cluster; if
+    nothing is sent, its last mean does, which a cluster that nothing is left of keeps as well: two
+    of them would be, and stay, the same otherwise.
     """
     sent = reply["sent"][..., None]
     mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
     means = np.where(sent > 0, reply["sums"] / np.maximum(sent, TINY), mean_before)
-    sums: Numbers = means * reply["weights"][..., None]
-    return sums
+    weights = np.maximum(reply["weights"], LITTLE)
+    return means * weights[..., None], weights
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,6 @@ from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    "flda",
-    "F-LDA",
-    FLDASettings,
-    FLDA,
-    FLDAClient,
-    starts_from_models=True,
-    takes_new_documents=True,
-    inferences=(VariationalLDA,),
-)
+    "flda", "F-LDA", FLDASettings, FLDA, FLDAClient, starts_from_models=True,
+    takes_new_documents=True, inferences=(VariationalLDA,),
+)  # fmt: skip

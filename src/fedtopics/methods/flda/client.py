@@ -41,7 +41,6 @@ class FLDAClient(TopicClient[FLDASettings]):
 
     @staticmethod
     def rounds(settings: FLDASettings) -> dict[str, str]:
-        """Say which functions a study calls before its end with these settings, and how often."""
         end = dict.fromkeys(("adopt", "word_counts"), "once, at the end")
         return {"local_topics": "each round"} | end
 
@@ -60,26 +59,13 @@ class FLDAClient(TopicClient[FLDASettings]):
         "too few documents are new, nothing but that."
     )
     def local_topics(
-        self,
-        round: int,
-        ids: list[int],
-        seeds: dict[str, list[int]],
-        first: list[int],
+        self, round: int, ids: list[int], seeds: dict[str, list[int]], first: list[int],
         **packed: Any,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         """Compute topics of the new documents, guided by those of the server (Algorithm 3).
 
-        Parameters
-        ----------
-        round : int
-        ids : list of int
-            Of the server's topics.
-        seeds : mapping of client name to ids
-            M* of each client.
-        first : list of int
-            Ids for a client without such: one that is new, or was absent.
-        **packed
-            The server's topics, see `pack_topics`.
+        The server's topics are `packed` (see `pack_topics`) and have these ids. `seeds` are those
+        of M* of each client, `first` those for a client without such: new, or absent before.
         """
         self.questions += 1  # one a round, and one at the end
         topics = dict(zip(ids, unpack_topics(packed) or [], strict=False))
@@ -151,22 +137,16 @@ class FLDAClient(TopicClient[FLDASettings]):
         frequency = document_frequency(self.bag)
         kept = frequency >= self._rarest
         occurrences = np.asarray(self.bag.sum(0), np.int64) * kept
-        return {
-            "containing": frequency * kept,
-            "occurrences": occurrences,
-            "documents": self.bag.shape[0],
-        }
+        counted = {"containing": frequency * kept, "occurrences": occurrences}
+        return counted | {"documents": self.bag.shape[0]}
 
     def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        """Count these words in the documents of the rounds so far, each in its column."""
         return count_words(self._corpus, self._text, words).counts
 
     def n_topics(self, **model: Any) -> int:
-        """Return the number of topics of the server's model, which changes."""
         return int(model["topics"].shape[1])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Infer theta of all documents by variational inference, in batches."""
         from fedtopics.inference.variational import infer  # a server need not compile it
 
         topics = model["topics"]

@@ -125,14 +125,11 @@ class FLDA(Program[FLDASettings, FLDAState]):
         """Let the clients compute topics, and merge them (Algorithms 3 and 1)."""
         settings, clients = self.settings, agreement.clients
         replies = clients.call(
-            "local_topics",
-            LOCAL,
-            round=round_,
-            ids=[topic.id for topic in state.topics],
+            "local_topics", LOCAL, round=round_, ids=[topic.id for topic in state.topics],
             seeds={name: self._seeds(state, ids) for name, ids in state.optimal.items()},
             first=self._seeds(state, [topic.id for topic in state.topics]),
             **pack_topics([self._guide(topic) for topic in state.topics]),
-        )
+        )  # fmt: skip
         local = read_replies(replies)
         with_documents = {name: sent for name, sent in local.items() if sent.documents}
         after = self._merged(state, with_documents, round_)
@@ -195,15 +192,10 @@ class FLDA(Program[FLDASettings, FLDAState]):
         topics, next_id = go_on(state, local, merged, threshold, settings)
         optimal = {name: optimal_topics(each, topics, threshold) for name, each in sent.items()}
         return replace(
-            state,
-            topics=topics,
-            round=round_,
-            idle=0,
-            next_id=next_id,
-            threshold=threshold,
+            state, topics=topics, round=round_, idle=0, next_id=next_id, threshold=threshold,
             seen=state.seen + sum(reply.documents for reply in local.values()),
             optimal=state.optimal | optimal,
-        )
+        )  # fmt: skip
 
     def _adopt(self, clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
         total: dict[str, float] = {}
@@ -281,16 +273,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
             for name, ids in sorted(state.optimal.items())
         }
         return {
-            "method": "flda",
-            "rounds": state.round,
-            "seed": self.plan.seed,
-            "seen": state.seen,
-            "threshold": state.threshold,
-            "optimal": optimal,
-            "ids": [topic.id for topic in topics],
-            "clients": [topic.clients for topic in topics],
-            "eta": self.settings.eta,
-            "seeds": sum(topic.seed for topic in topics),
-            "next_id": state.next_id,
+            "method": "flda", "rounds": state.round, "seed": self.plan.seed, "seen": state.seen,
+            "threshold": state.threshold, "optimal": optimal, "ids": [topic.id for topic in topics],
+            "clients": [topic.clients for topic in topics], "eta": self.settings.eta,
+            "seeds": sum(topic.seed for topic in topics), "next_id": state.next_id,
             "history": state.history,
-        }
+        }  # fmt: skip

@@ -10,21 +10,12 @@ from fedtopics.inference.gibbs import GibbsSettings
 from fedtopics.methods.settings import TopicSettings, fill_from
 from fedtopics.text.arrivals import ArrivalSettings
 
-FLDA_PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    # Algorithms 1 to 3 as the paper has them.
-    "paper": {
-        "linkage": "single",
-        "absent_words": "ignored",
-        "keep_unmatched": False,
-        "refill": False,
-        "memory": 0.0,
-        "n_words": 10,
-        "spare_topics": 0,
-        "relevance": 1.0,
-        "stop": "coherence",
-    },
-}
+# Algorithms 1 to 3 as the paper has them.
+_PAPER = {
+    "linkage": "single", "absent_words": "ignored", "keep_unmatched": False, "refill": False,
+    "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0, "stop": "coherence",
+}  # fmt: skip
+FLDA_PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
 
 
 class FLDAChoice(BaseModel):
@@ -48,12 +39,10 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
     )
     n_words: int = Field(30, ge=2, description="words of a topic that leave a client")
     threshold: float | None = Field(
-        None,
-        gt=0,
-        le=1,
+        None, gt=0, le=1,
         description="cosine from which two topics are the same; by default what one in a hundred "
         "pairs of topics of one client reaches",
-    )
+    )  # fmt: skip
     linkage: Literal["average", "single"] = Field(
         "average",
         description="which topics are merged: the most alike first, at most one of a client "
@@ -73,11 +62,9 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
     )
     keep_unmatched: bool = Field(True, description="whether topics of one client alone stay")
     memory: float = Field(
-        0.7,
-        ge=0,
-        le=1,
+        0.7, ge=0, le=1,
         description="how much a topic of the round before counts beside one of this round",
-    )
+    )  # fmt: skip
     seed_topics: tuple[tuple[str, ...], ...] = Field(
         (), description='words of topics to begin with, which keep them: [["fever", "cough"]]'
     )

@@ -94,17 +94,13 @@ def resumed(model: TopicModel) -> FLDAState:
         seed = number < info["seeds"]
         occurrences = float(column.sum())
         topics.append(GlobalTopic(id_, words, list(info["clients"][number]), occurrences, seed))
+    ids = info["ids"]
+    optimal = {name: [ids[k] for k in numbers] for name, numbers in info["optimal"].items()}
     return FLDAState(
-        topics,
-        round=info["rounds"],
-        optimal={
-            name: [info["ids"][k] for k in numbers] for name, numbers in info["optimal"].items()
-        },
-        next_id=info["next_id"],
-        threshold=info["threshold"],
-        seen=info["seen"],
+        topics, round=info["rounds"], optimal=optimal, next_id=info["next_id"],
+        threshold=info["threshold"], seen=info["seen"],
         history=list(info["history"]),
-    )
+    )  # fmt: skip
 
 
 def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTopics]:
@@ -122,12 +118,9 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTop
 
 
 def link_topics(
-    new: Sequence[GlobalTopic],
-    before: Sequence[GlobalTopic],
-    threshold: float,
-    local: Mapping[str, LocalTopics],
-    merged: Sequence[tuple[Any, list[Place]]],
-) -> list[GlobalTopic | None]:
+    new: Sequence[GlobalTopic], before: Sequence[GlobalTopic], threshold: float,
+    local: Mapping[str, LocalTopics], merged: Sequence[tuple[Any, list[Place]]],
+) -> list[GlobalTopic | None]:  # fmt: skip
     """Return the topic of the round before that each continues, if any: seeds by their guidance."""
     seeds = {topic.id: topic for topic in before if topic.seed}
     links: list[GlobalTopic | None] = []
@@ -175,7 +168,8 @@ def go_on(
         replied = local.keys() >= set(old.clients)
         if old.id not in linked and (old.seed or not replied):
             topics.append(replace(old, occurrences=settings.memory * old.occurrences))
-    topics = [replace(topic, words=_first(topic.words, settings.n_words)) for topic in topics]
+    n = settings.n_words
+    topics = [replace(topic, words=dict([*topic.words.items()][:n])) for topic in topics]
     topics.sort(key=lambda t: (not t.seed, t.id if t.seed else -t.occurrences, t.id))
     return topics, next_id
 
@@ -186,10 +180,6 @@ def _remembered(topic: GlobalTopic, old: GlobalTopic, memory: float) -> GlobalTo
     shares = [topic.occurrences, before] if both > 0 else None
     words = mean_topic([topic.words, old.words], "zero", shares)
     return GlobalTopic(old.id, words, topic.clients, both, old.seed)
-
-
-def _first(words: Mapping[str, float], n_words: int) -> dict[str, float]:
-    return dict(list(words.items())[:n_words])
 
 
 def what_happened(
@@ -213,9 +203,6 @@ def what_happened(
 
 
 def _named(topic: GlobalTopic) -> dict[str, Any]:
-    return {
-        "id": topic.id,
-        "words": list(topic.words)[:NAMED],
-        "occurrences": topic.occurrences,
-        "clients": topic.clients,
-    }
+    words = list(topic.words)[:NAMED]
+    sizes = {"occurrences": topic.occurrences, "clients": topic.clients}
+    return {"id": topic.id, "words": words, **sizes}

@@ -64,22 +64,10 @@ def group_topics(
 ) -> list[list[Place]]:
     """Group topics that are similar; one that is similar to no other is a group by itself.
 
-    Parameters
-    ----------
-    local : mapping of client name to its topics
-    threshold : float
-        Cosine from which topics of different clients are the same.
-    linkage : {"average", "single"}
-        "single" groups what is connected by pairs over the threshold. "average" joins the two
-        groups that are most similar on average, as long as they are over the threshold and have no
-        client in common.
-    together : list of groups
-        Topics that belong together in any case.
-
-    Returns
-    -------
-    list of groups, each a sorted list of (client, number)
-        In the order of their first members: the order of clients does not matter.
+    "single" groups what is connected by pairs whose cosine is over the threshold. "average" joins
+    the two groups that are most similar on average, as long as they are over the threshold and have
+    no client in common. Topics `together` are so in any case. Groups, and places in them, are
+    sorted: the order of clients does not matter.
     """
     if not any(local.values()):
         return []
@@ -139,13 +127,8 @@ def mean_topic(
 ) -> dict[str, float]:
     """Return the mean weight of each word, the largest first, ties by the alphabet.
 
-    Parameters
-    ----------
-    topics : list of topics
-    absent_words : {"zero", "ignored"}
-        Whether a topic without a word counts in that word's mean.
-    weights : list of float, optional
-        Of the topics; by default equal.
+    A topic without a word counts as zero in that word's mean, or is ignored there. The topics have
+    these weights, by default equal ones.
     """
     shares = [1.0] * len(topics) if weights is None else weights
     total: dict[str, float] = {}

@@ -47,7 +47,6 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         return {"origin": origin, "centres": clusters.centres[0], **first}
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
-        """Let the clients train."""
         shapes = Trained(0, self.settings).shapes()
         template = {"weights": {n: shapes[n] for n in shapes if n != "origin"}, "loss": ()}
         return agreement.sum("train_locally", template, round=round_, weights=dict(state))

@@ -20,12 +20,10 @@ class FSCCLSettings(EmbeddedSettings, NetworkTraining, FSCCLChoice):
 
     max_rounds: int = Field(40, ge=1, description="rounds")
     deletion: float = Field(
-        0.2,
-        ge=0,
-        lt=1,
+        0.2, ge=0, lt=1,
         description="share of a text's words that a view of it does without; it needs the model of "
         "the embeddings, with 0 there is dropout alone",
-    )
+    )  # fmt: skip
     dropout: float = Field(
         0.1, ge=0, lt=1, description="share of an embedding's numbers that a view does without"
     )

@@ -135,13 +135,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         "them and their number; the loss, summed over documents; the number of all."
     )
     def train_locally(
-        self,
-        vocabulary: str,
-        round: int,
-        centres: Numbers,
-        counts: Numbers,
+        self, vocabulary: str, round: int, centres: Numbers, counts: Numbers,
         network: dict[str, NDArray[Any]],
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         """Train the client's network for a round (Algorithm 3).
 
         Global centres have the shape (n_clusters, n_dimensions), their numbers of documents

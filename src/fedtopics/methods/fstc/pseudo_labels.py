@@ -25,52 +25,29 @@ SMALLEST_SUM = 1e-200  # below, a sum of exponentials loses digits
 PRIOR = 0.8  # probability of a right pseudo-label at the start
 PRIOR_RANGE = 0.05, 0.95
 TRUSTED = 0.5  # the smallest responsibility that counts, equation 13
+# A miss of 0.001 in a probability: to fit targets closer is no reason to distrust others.
 SMALLEST_VARIANCE = 1e-6
-"""A miss of 0.001 in a probability: to fit targets closer is no reason to distrust others."""
+# The uniform is at least so many standard deviations of the Gaussian wide: three to each side. With
+# the width of equation 12 alone typical documents of the Gaussian count as wrong in 200 dimensions,
+# the variances shrink, and so on until none of 2,000 is left; with a span of 6 all are kept.
 SPAN = 6.0
-"""The uniform is at least so many standard deviations of the Gaussian wide: three to each side.
-
-In 200 dimensions a little in each decides everything. With the width of equation 12 alone the
-Gaussian's own typical documents count as wrong, then the variances shrink, and so on until none
-is left: of 2,000 documents whose residuals are all Gaussian none was kept, with a span of 6 all.
-"""
 
 
 def transport(
-    scores: Tensor,
-    column_mass: Tensor,
-    epsilon: float = 0.1,
-    iterations: int = 50,
+    scores: Tensor, column_mass: Tensor, epsilon: float = 0.1, iterations: int = 50,
     tolerance: float = 1e-6,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Assign documents to clusters of fixed sizes by optimal transport: Algorithm 1, steps 1 to 9.
 
     The paper starts Sinkhorn's iterations from random numbers, we from the solution for twice the
     epsilon: the result is the same, but confident scores reach it sooner (after 50 iterations from
     v = 1, 5 to 18 % were in a wrong cluster).
 
-    Parameters
-    ----------
-    scores : float tensor of shape (n, n_clusters)
-        Logits. The cost is their -log softmax.
-    column_mass : float tensor of shape (n_clusters,)
-        Sizes of clusters in any unit, not negative; n / n_clusters each in the paper.
-    epsilon : float
-        Weight of the entropy: the smaller, the more a document goes to a single cluster.
-    iterations : int
-        At most so many; an error that is left is in the sizes, never in the rows.
-    tolerance : float
-        Share of all documents that may be in a wrong cluster at the end.
-
-    Returns
-    -------
-    float64 tensor of shape (n, n_clusters)
-        The plan, without a gradient. Rows sum to 1.
-
-    Raises
-    ------
-    ValueError
-        If the sizes are not one finite number a cluster, or negative, or all 0.
+    Scores are logits of shape (n, n_clusters), whose -log softmax is the cost. Sizes of clusters,
+    `column_mass` of shape (n_clusters,), are in any unit; ValueError if they are not finite, or
+    negative, or all 0. The smaller epsilon, the more a document goes to a single cluster. The plan
+    of scores' shape is float64, without a gradient; its rows sum to 1. An error that is left is in
+    the sizes: up to `tolerance`, a share of all documents, or what so many iterations leave.
     """
     mass = _scaled(column_mass.detach().to(scores.device, torch.float64), scores)
     used = mass > 0
@@ -127,12 +104,9 @@ def sharpen(plan: Tensor) -> Tensor:
 class Mixture:
     """Residuals of right pseudo-labels, which are Gaussian with mean 0, and of wrong ones, uniform.
 
-    References
-    ----------
-    Equations 8 to 13. We deviate where they cannot be computed or end with no document: Sigma is
-    divided by the sum of responsibilities and is diagonal; pi stays within [0.05, 0.95]; moments
-    of the uniform are divided by its own responsibilities (what N (1 - pi) is as long as pi is
-    not cut off); variances and the uniform's width have lower bounds.
+    We deviate from equations 8 to 13 where they cannot be computed or end with no document: Sigma
+    is divided by the sum of responsibilities and is diagonal; pi stays within [0.05, 0.95]; moments
+    of the uniform are divided by its responsibilities; variances and its width have lower bounds.
     """
 
     prior: float  # probability that a pseudo-label is right: pi
@@ -143,20 +117,17 @@ class Mixture:
     def begin(cls, n_clusters: int) -> Mixture:
         """Return the mixture that takes every pseudo-label for right.
 
-        Algorithm 2 begins with responsibilities of 1, which follow from a uniform density of 0;
-        put into the equations, they would make pi 1 and the uniform's moments 0/0.
+        Algorithm 2 begins with responsibilities of 1, as of a uniform density of 0; put into the
+        equations, they would make pi 1 and the uniform's moments 0/0.
         """
         return cls(PRIOR, torch.ones(n_clusters, dtype=torch.float64), -math.inf)
 
     def step(self, residuals: Tensor) -> tuple[Mixture, Tensor]:
         """Weight the pseudo-labels, then estimate the mixture from the weighted residuals.
 
-        A mixture that trusts none at all, as after quite different pseudo-labels, is replaced by
-        that of `begin`: no later step could make it trust one again.
-
-        Residuals are pseudo-labels less outputs, delta = Q - O, of shape (n, n_clusters). Returns
-        the new mixture, and responsibilities of shape (n,): the probabilities under the present
-        mixture, not the new one, that pseudo-labels are right.
+        A mixture that trusts none at all is replaced by that of `begin`: no later step could make
+        it trust one again. Residuals are Q - O, of shape (n, n_clusters). Returns the new mixture,
+        and responsibilities (n,): probabilities under the present one that labels are right.
         """
         delta = residuals.detach().double()
         log_odds = self._log_odds(delta)

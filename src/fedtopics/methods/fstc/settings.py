@@ -57,11 +57,9 @@ class FSTCSettings(SeparationSettings, NetworkTraining, FSTCChoice):
         'over all clients ("global"), or as the first labels have it there ("own")',
     )
     mixture_from: float | None = Field(
-        None,
-        ge=0,
-        le=1,
+        None, ge=0, le=1,
         description="share of all steps after which the mixture weighs documents; by default never",
-    )
+    )  # fmt: skip
     mixture_steps: int = Field(1, ge=1, description="steps of the mixture for each minibatch")
     alignment: float = Field(
         0.01, ge=0, description="weight of the distance from the global centres: lambda"

@@ -131,13 +131,9 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        settings: FSTCSettings,
-        inputs: FixedInputs,
-        weights: Tensors,
-        labels: NDArray[np.floating[Any]],
-        seed: tuple[int, ...],
-    ) -> None:
+        self, settings: FSTCSettings, inputs: FixedInputs, weights: Tensors,
+        labels: NDArray[np.floating[Any]], seed: tuple[int, ...],
+    ) -> None:  # fmt: skip
         self.round = 0
         self._settings = settings
         self._inputs = inputs

@@ -6,11 +6,6 @@ from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    "gfedntm",
-    "gFedNTM",
-    GFedNTMSettings,
-    GFedNTM,
-    GFedNTMClient,
-    version=4,
+    "gfedntm", "gFedNTM", GFedNTMSettings, GFedNTM, GFedNTMClient, version=4,
     starts_from_models=True,
-)
+)  # fmt: skip

@@ -36,7 +36,7 @@ from fedtopics.networks.passes import (
 class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
     """The client's half: gradients of minibatches, whose noise is a function of (seed, round).
 
-    Raise DataError if the network sees embeddings and the documents have none.
+    DataError if the network sees embeddings and the documents have none.
     """
 
     @staticmethod
@@ -71,11 +71,9 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
         return self.settings.validation_share
 
     def prepare(self, length: float) -> None:
-        """Build the network."""
         self._network = self.settings.build(self.bag.shape[1], length)
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Infer theta of all documents by the encoder, in batches."""
         rows = self.usable
         evaluated = self._evaluate(rows, **model)
         for part, (batch, shared, used) in zip(batches(rows), evaluated, strict=True):
@@ -168,12 +166,8 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
             totals = {stage: totals.get(stage, 0) + total for stage, total in sums.items()}
             loss_sum, documents = loss_sum + float(loss.detach()), documents + len(batch)
         descent = {n: (start[n] - local[n].detach()) * documents for n in start}
-        return {
-            "descent": to_arrays(descent),
-            "sums": to_arrays(totals),
-            "loss": loss_sum,
-            "documents": documents,
-        }
+        update = {"descent": to_arrays(descent), "sums": to_arrays(totals)}
+        return update | {"loss": loss_sum, "documents": documents}
 
     @leaves("The summed loss and the number of documents.")
     def validate(

@@ -68,8 +68,7 @@ def _client_statistics(agreement: Agreement, state: NetworkState, round_: int) -
     """Normalise at each client by its own minibatch: the paper's Algorithm 1."""
     fields: Template = {"weights": state.shapes.weights, "shared": {}}
     payload = {"weights": to_arrays(state.weights), "shared": {}}
-    reply = _pass_once(agreement, state, "gradients", fields, round_, **payload)
-    return Update(reply["weights"], reply["documents"], reply["loss"], reply["sums"])
+    return _pass_once(agreement, state, "gradients", fields, round_, **payload)[0]
 
 
 def _server_statistics(agreement: Agreement, state: NetworkState, round_: int) -> Update:
@@ -84,11 +83,11 @@ def _server_statistics(agreement: Agreement, state: NetworkState, round_: int) -
         },
     }
     fields: Template = {"weights": shapes.client_weights, "shared": shapes.shared}
-    reply = _pass_once(agreement, state, "gradients", fields, round_, **payload)
+    update, shared = _pass_once(agreement, state, "gradients", fields, round_, **payload)
     for i, stage in enumerate(network.stages):
-        server.backward(i, to_tensors(reply["shared"][stage.name], network.dtype))
-    total = reply["weights"] | to_arrays(server.weight_gradients)
-    return Update(total, reply["documents"], reply["loss"], reply["sums"])
+        server.backward(i, to_tensors(shared[stage.name], network.dtype))
+    update.gradients |= to_arrays(server.weight_gradients)
+    return update
 
 
 def _local_steps(
@@ -97,21 +96,18 @@ def _local_steps(
     """Let each client take several steps, and average their differences (FedAvg)."""
     payload = {"weights": to_arrays(state.weights), "averages": averages}
     fields: Template = {"descent": state.shapes.weights}
-    reply = _pass_once(agreement, state, "steps", fields, round_, **payload)
-    return Update(reply["descent"], reply["documents"], reply["loss"], reply["sums"])
+    return _pass_once(agreement, state, "steps", fields, round_, **payload)[0]
 
 
 def _pass_once(
-    agreement: Agreement,
-    state: NetworkState,
-    function: str,
-    fields: Template,
-    round_: int,
+    agreement: Agreement, state: NetworkState, function: str, fields: Template, round_: int,
     **payload: Any,
-) -> dict[str, Any]:
-    """Ask for a whole pass over a minibatch, with its sums and loss."""
+) -> tuple[Update, Any]:  # fmt: skip
+    """Ask for a whole pass over a minibatch; return the update, and gradients of what is shared."""
     template: Template = {**fields, "sums": state.shapes.sums, "loss": ()}
-    return agreement.sum(function, template, round=round_, **payload)
+    reply = agreement.sum(function, template, round=round_, **payload)
+    total = reply["descent"] if "descent" in fields else reply["weights"]
+    return Update(total, reply["documents"], reply["loss"], reply["sums"]), reply.get("shared")
 
 
 def first_sums(agreement: Agreement, state: NetworkState, round_: int) -> tuple[Payload, int]:

@@ -66,7 +66,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return state
 
     def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Update:
-        """Add up the gradients of the clients' minibatches (GetClientGrad, equation 2)."""
         return add_up_gradients(self.settings, agreement, state, round_)
 
     def step(
@@ -115,18 +114,15 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
         finished = finish_all(state.network, state.weights, state.averages)
         make = partial(
-            TopicModel,
-            inference=state.network,
-            weights=state.weights,
-            shared=finished | {AVERAGES: state.averages},
-            text=self.plan.text,
+            TopicModel, inference=state.network, weights=state.weights,
+            shared=finished | {AVERAGES: state.averages}, text=self.plan.text,
             info={
                 "method": "gfedntm",
                 "rounds": rounds,
                 "seed": self.plan.seed,
                 "length": agreement.length,
             },
-        )
+        )  # fmt: skip
         return describe(agreement, self.settings, _for_evaluation(state), make)
 
     def _initial_state(self, agreement: Agreement) -> NetworkState:

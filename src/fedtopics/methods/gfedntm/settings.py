@@ -15,35 +15,23 @@ from fedtopics.text.embeddings import EmbeddingSettings
 
 # As PyTorch implementations of Srivastava and Sutton's network (AVITM) have it.
 _AVITM = {
-    "hidden": (100, 100),
-    "dropout": 0.2,
-    "dropout_theta": 0.2,
-    "learn_prior": True,
-    "word_bias": False,
-    "relevance": 1.0,
-    "learning_rate": 0.002,
-    "batch_size": 64,
-    "encoder_input": "counts",
-    "embedding_weight": 0.0,
-    "max_rounds": 5000,
-}
+    "hidden": (100, 100), "dropout": 0.2, "dropout_theta": 0.2, "learn_prior": True,
+    "word_bias": False, "relevance": 1.0, "learning_rate": 0.002, "batch_size": 64,
+    "encoder_input": "counts", "embedding_weight": 0.0, "max_rounds": 5000,
+}  # fmt: skip
 # Algorithm 1 with that network: each client normalises and takes minibatches by itself, and the
 # server takes plain gradient steps. The paper names no step size: of .002 to 2, this did best.
 _PAPER = {"norm": "local", "optimizer": "sgd", "learning_rate": 0.02, "batch_split": "fixed"}
+# For documents that mix topics with words of their own, as LDA draws them: docs/models.md.
+_MIXTURES = {
+    "alpha": 0.1, "dropout": 0.0, "initialisation": "anchors", "learning_rate_decay": "linear",
+    "normalise_topics": False, "posterior_gain": 1.5, "max_rounds": 2500,
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "avitm": _AVITM,
     "paper": {**_AVITM, **_PAPER},
-    # For documents that mix topics with words of their own, as LDA draws them: docs/models.md.
-    "mixtures": {
-        "alpha": 0.1,
-        "dropout": 0.0,
-        "initialisation": "anchors",
-        "learning_rate_decay": "linear",
-        "normalise_topics": False,
-        "posterior_gain": 1.5,
-        "max_rounds": 2500,
-    },
+    "mixtures": _MIXTURES,
 }
 
 

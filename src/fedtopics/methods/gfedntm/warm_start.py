@@ -96,10 +96,9 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
 def _axes_of_words(
     network: NeuralTopicModel, n_words: int, weights: Tensors
 ) -> dict[str, int | None] | None:
-    """Return the axis of words of each of a network's weights, None for a weight without one.
+    """Return the axis of words of each weight, None for a weight without one.
 
-    None as a whole if these weights are not those of such a network with so many words, or a weight
-    has several such axes.
+    None as a whole if these are not weights of such a network, or one has several such axes.
     """
     build = partial(type(network), settings=network.settings, dtype=network.dtype)
     small, larger = ({n: t.shape for n, t in build(k).initial_weights(0).items()} for k in PROBES)
@@ -117,11 +116,7 @@ def _axes_of_words(
 def _copy_words(
     weight: torch.Tensor, trained: torch.Tensor, axis: int | None, places: torch.Tensor
 ) -> None:
-    """Copy a trained weight, word by word.
-
-    A matrix has zeros for a new word: all topics have the same logit, and the encoder ignores it. A
-    vector, such as a bias, has the mean of the other words.
-    """
+    """Copy a trained weight, word by word; of new words a matrix has zeros, a vector the mean."""
     if axis is None:
         weight.copy_(trained)
         return

@@ -7,11 +7,6 @@ from fedtopics.methods.kmeans.settings import KMeansSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    "kmeans",
-    "k-means",
-    KMeansSettings,
-    KMeans,
-    KMeansClient,
-    shows="clusters",
+    "kmeans", "k-means", KMeansSettings, KMeans, KMeansClient, shows="clusters",
     inferences=(Centres,),
-)
+)  # fmt: skip

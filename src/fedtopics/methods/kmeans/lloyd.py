@@ -96,14 +96,9 @@ class Lloyd:
 
 
 def start_with_kmeans(
-    agreement: Agreement,
-    settings: ClusterSettings,
-    origin: Numbers,
-    moments: Moments,
-    seed: int,
-    finalists: int,
-    half: int = ALL,
-) -> Partition:
+    agreement: Agreement, settings: ClusterSettings, origin: Numbers, moments: Moments, seed: int,
+    finalists: int, half: int = ALL,
+) -> Partition:  # fmt: skip
     """Cluster embeddings by k-means before the first round, from several starts.
 
     The starts are drawn from the normal distribution with the points' moments: they are no

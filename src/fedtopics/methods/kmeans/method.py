@@ -76,7 +76,6 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return KMeansState(origin, self._merged(replies))
 
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> dict[str, Any]:
-        """Ask for sums by centre, or for each client's own centres."""
         if self._once:
             return self._own_centres(agreement, state.origin)
         return Lloyd(state.origin).exchange(agreement, state.partition, round_)
@@ -84,7 +83,6 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     def step(
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
     ) -> Step[KMeansState]:
-        """Move the centres, or merge them."""
         if self._once:
             documents = sum(reply["documents"] for reply in reply.values())
             return Step(replace(state, partition=self._merged(reply)), {"documents": documents})
@@ -102,7 +100,6 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return KMeansState(arrays["origin"], Partition(**partition, rounds=TRIAL))
 
     def weights(self, agreement: Agreement, state: KMeansState, rounds: int) -> Arrays:
-        """Return the best start's centres."""
         return {"origin": state.origin, "centres": state.partition.best(1).centres[0]}
 
     def _own_centres(self, agreement: Agreement, origin: Numbers) -> dict[str, dict[str, Any]]:

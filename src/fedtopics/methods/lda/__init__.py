@@ -7,11 +7,6 @@ from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    "lda",
-    "federated LDA",
-    LDASettings,
-    LDA,
-    LDAClient,
-    starts_from_models=True,
+    "lda", "federated LDA", LDASettings, LDA, LDAClient, starts_from_models=True,
     inferences=(VariationalLDA,),
-)
+)  # fmt: skip

@@ -35,7 +35,6 @@ class LDAClient(MinibatchClient[LDASettings]):
         return {"expected_counts": "each round", "all_expected_counts": instead}
 
     def prepare(self, length: float) -> None:
-        """Leave rare words out."""
         self.bag = frequent(self.bag, self.least_frequency)
 
     @leaves(
@@ -77,7 +76,6 @@ class LDAClient(MinibatchClient[LDASettings]):
         return {"counts": sums, "bound": bound, "documents": len(rows)}
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Infer theta of all documents by variational inference, in batches."""
         topics = self._checked(model["topics"])
         for batch, posterior in self._posteriors(self.usable, topics):
             yield batch, posterior.read("mean")

@@ -64,7 +64,6 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return np.ascontiguousarray(settings.topic_prior + topics.T * words)
 
     def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
-        """Let the clients do the E-step."""
         template: Template = {"counts": state.shape, "bound": ()}
         of_all = self.settings.learning == "batch" or self._once
         function = "all_expected_counts" if of_all else "expected_counts"
@@ -103,12 +102,9 @@ class LDA(Program[LDASettings, PseudoCounts]):
         if self._once and self._continued is not None:
             seen += self._continued.info.get("seen", 0)
         make = partial(
-            TopicModel,
-            inference=VariationalLDA(len(agreement.vocabulary), prior),
-            weights={"pseudo_counts": torch.from_numpy(state)},
-            shared={},
-            text=self.plan.text,
+            TopicModel, inference=VariationalLDA(len(agreement.vocabulary), prior),
+            weights={"pseudo_counts": torch.from_numpy(state)}, shared={}, text=self.plan.text,
             info={"method": "lda", "rounds": rounds, "seed": self.plan.seed, "seen": seen},
-        )
+        )  # fmt: skip
         trained = {"topics": topic_weights(state)}
         return describe(agreement, self.settings, trained, make, self.plan.start)

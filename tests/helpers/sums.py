@@ -1,0 +1,16 @@
+"""Sums of replies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedtopics.methods.aggregation import Payload, RunningSum
+
+
+def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
+    """The sum of the clients' replies, in the order of their names."""
+    total = RunningSum()
+    for name in sorted(replies):
+        total.add(replies[name])
+    return total.total()
