@@ -21,8 +21,7 @@ READOUTS: tuple[Readout, ...] = ("mean", "root")
 class Inference(Protocol):
     """What turns the words and embeddings of documents into theta, and weights into topics.
 
-    Every network is one. Another one is a class that is registered by `register`; it is made of the
-    number of words and its settings.
+    Every network is one; others are registered. It is made of the number of words and its settings.
     """
 
     name: ClassVar[str]

@@ -202,7 +202,7 @@ class NeuralTopicModel(ABC):
         return self.sample(weights, batch, carried, entered)["theta"]
 
     def sample(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensors:
-        """Return mu, log_variance and a theta drawn from the posterior; without noise its mean's."""
+        """Return mu, log_variance and theta, drawn from the posterior; without noise its mean's."""
         if self.settings.layer_norm:
             hidden, _ = self._hidden(weights, batch, {}, {})
             k = (self.settings.n_components,)

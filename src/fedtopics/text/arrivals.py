@@ -101,12 +101,12 @@ class Follow:
 
 
 class Arrivals:
-    """A client's documents, and which round used which.
+    """A client's documents, and which round used which; a round that is repeated gets the same.
 
-    A round that is asked for again gets the same documents. Those of a round that is not used, as
-    too few came, are there for the next. What was used is kept in `folder`, for a client that is
-    started again. Without `growing`, which reads the documents that are there now, all are in the
-    corpus. A column of rounds that does not fit the settings, or a damaged record, is refused.
+    Those of a round that is not used, as too few came, are there for the next. What was used is
+    kept in `folder`, for a client that is started again. Without `growing`, which reads the
+    documents that are there now, all are in the corpus. Unfit columns and damaged records are
+    refused.
     """
 
     def __init__(

@@ -104,7 +104,7 @@ class Corpus:
     def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
         """Put corpora one after the other: the centralised scenario, where texts may be pooled.
 
-        Labels, embeddings, raw texts and rounds are kept when every corpus has them.
+        Columns and embeddings are kept when every corpus has them.
         """
         corpora = list(corpora)
         kinds = {"labels": "strings", "rounds": "numbers or to dates"}
