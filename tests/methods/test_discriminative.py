@@ -21,7 +21,9 @@ from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
+from fedtopics.model.card import card
 from fedtopics.model.shown_words import READINGS
+from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -495,3 +497,20 @@ def test_a_client_without_embeddings_among_others(method: dict[str, Any]) -> Non
     assert model.main_topics(nothing).tolist() == [-1] * 20
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.5
     assert model.n_topics in (3, CLUSTERS)
+
+
+def test_more_clusters_than_groups_are_said_to_be_the_same() -> None:
+    """Six groups of one text each: twenty clusters of them cannot all be different."""
+    rng = np.random.default_rng(0)
+    points = np.repeat(rng.normal(0, 1, (6, DIMENSION)), 40, axis=0)
+    corpus = Corpus.of([f"word{row // 40}" for row in range(240)]).with_embeddings(points)
+    events: list[dict[str, Any]] = []
+    plan = planned("discriminative", n_components=20)
+    model = train(plan, {"a": corpus}, on_event=events.append)
+    directions = np.round(model.weights["directions"].numpy(), 6)
+    same = 20 - len(np.unique(directions, axis=0))
+    assert same > 0
+    said = [event for event in events if event["event"] == "same clusters"]
+    assert [(event["number"], event["clusters"]) for event in said] == [(same, 20)]
+    assert model.info["same"] == same
+    assert f"the same as another one: {same}" in card(model)

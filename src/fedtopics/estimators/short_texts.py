@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -101,6 +102,12 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     def _fit(self, corpora: Mapping[str, Corpus], *args: Any, **options: Any) -> Self:
         super()._fit(corpora, *args, **options)
         info = self.model_.info
+        if same := info.get("same", 0):
+            warnings.warn(
+                f"{same} of {self.model_.n_topics} clusters are the same as another one: the "
+                "documents have fewer groups. Ask for a smaller n_clusters.",
+                stacklevel=3,
+            )
         self.n_clusters_ = self.model_.n_topics
         self.labels_ = {name: self.predict(corpus) for name, corpus in corpora.items()}
         self.sizes_ = {name: np.array(sizes) for name, sizes in info["sizes"].items()}

@@ -10,14 +10,17 @@ from abc import abstractmethod
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
-from fedtopics.inference.points import Moments, Numbers
+from fedtopics.inference.points import TINY, Moments, Numbers
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
+from fedtopics.methods.events import SameClusters
 from fedtopics.methods.final import describe
 from fedtopics.methods.training import Arrays, Program
 from fedtopics.model.topic_model import TopicModel
@@ -25,6 +28,7 @@ from fedtopics.model.topics import TrainingInfo
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 State = TypeVar("State")
+DIGITS = 6  # by which two clusters are told apart
 
 
 class ClusterProgram(Program[Settings, State]):
@@ -58,6 +62,9 @@ class ClusterProgram(Program[Settings, State]):
             "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
             "unclear": {name: reply["unclear"] for name, reply in sizes.items()},
         }
+        if same := _count_same(weights[self.inference.prototypes]):
+            run.event(SameClusters(same, n_clusters))
+            info["same"] = same
         make = partial(self._make, settings, weights, info)
         return describe(agreement, settings, {"weights": weights}, make)
 
@@ -68,6 +75,12 @@ class ClusterProgram(Program[Settings, State]):
         with_words = inference.with_words(weights, described["word_sums"])
         fixed: dict[str, Any] = {"shared": {}, "text": self.plan.text, "info": info}
         return TopicModel(inference=inference, weights=with_words, **fixed, **described)
+
+
+def _count_same(prototypes: Numbers) -> int:
+    """Count the clusters that are the same as an earlier one, but for rounding."""
+    rounded = np.round(prototypes / max(np.abs(prototypes).max(), TINY), DIGITS)
+    return len(rounded) - len(np.unique(rounded, axis=0))
 
 
 def find_origin(agreement: Agreement, dimension: int) -> Numbers:

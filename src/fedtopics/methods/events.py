@@ -118,6 +118,11 @@ class Candidate(Event, kind="candidate"):  # a number of clusters was tried
     agreement: float  # of the clusters of two halves, from 0 (chance) to 1
 
 
+class SameClusters(Event, kind="same clusters"):  # documents have fewer groups than n_components
+    number: int  # of clusters that are the same as another one
+    clusters: int
+
+
 class CheckpointFailed(Event, kind="checkpoint failed"):
     """A checkpoint could not be written; the run goes on."""
 

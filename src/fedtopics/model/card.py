@@ -53,7 +53,11 @@ def _unclear(model: Topics) -> list[str]:
     if "unclear" not in model.info:
         return []
     share = sum(model.info["unclear"].values()) / max(sum(model.documents.values()), 1)
-    return [f"- Documents of which no cluster has half a probability: {share:.1%}"]
+    same = model.info.get("same", 0)
+    return [
+        f"- Documents of which no cluster has half a probability: {share:.1%}",
+        *([f"- Clusters that are the same as another one: {same}"] if same else []),
+    ]
 
 
 def escaped(text: str) -> str:

@@ -39,6 +39,7 @@ class TrainingInfo(TypedDict, total=False):
     seen: int  # documents that it was trained on, by trainings before this one as well
     sizes: dict[str, list[int]]  # by client, the documents of each cluster
     unclear: dict[str, int]  # by client, the documents of which no cluster has half a probability
+    same: int  # clusters that are the same as another one
     ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
     history: list[Any]  # by round, the topics that came and went
     continued: Origin  # what the training began with, if it was a model
