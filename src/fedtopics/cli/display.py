@@ -113,10 +113,7 @@ def continued(event: Mapping[str, Any]) -> str:
 def topic_news(event: Mapping[str, Any]) -> str:
     """Say what a round of F-LDA brought."""
     by_id = {topic["id"]: topic for topic in event["topics"]}
-    names = {
-        "new": [by_id[id_] for id_ in event["new"]],
-        "vanished": event["vanished"],
-    }
+    names = {"new": [by_id[id_] for id_ in event["new"]], "vanished": event["vanished"]}
     lines = [
         f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; the "
         f"same from a cosine of {event['threshold']:.2f}"

@@ -63,10 +63,7 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
 @options.resume
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option(
-    "--method",
-    type=click.Choice(METHODS.names),
-    default="gfedntm",
-    help="Of the example.",
+    "--method", type=click.Choice(METHODS.names), default="gfedntm", help="Of the example."
 )
 @options.track
 def run(
@@ -153,11 +150,7 @@ def topics(
 @options.columns("text", "tokens", "embedding")
 @options.embedding_model
 def transform(
-    model: Path,
-    file: Path,
-    out: Path,
-    columns: dict[str, str | None],
-    embedding_model: str | None,
+    model: Path, file: Path, out: Path, columns: dict[str, str | None], embedding_model: str | None
 ) -> None:
     """Find the topics of documents: a row a document, in their order, empty ones included.
 

@@ -12,12 +12,7 @@ from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
 
 pki_folder = click.option(
-    "--pki",
-    "folder",
-    type=FOLDER,
-    default="pki",
-    show_default=True,
-    help="The authority's folder.",
+    "--pki", "folder", type=FOLDER, default="pki", show_default=True, help="The authority's folder."
 )
 days = click.option(
     "--days",
