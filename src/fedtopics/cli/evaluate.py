@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 
 from fedtopics.cli import options
-from fedtopics.cli.display import console, print_json, say, status
+from fedtopics.cli.display import console, embedding_status, print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError
 
@@ -58,18 +58,14 @@ def evaluate(
         raise DataError(
             f"{data} has no columns, so no labels {columns['label']!r}; give a table with them."
         )
-    with status(f"Scoring {len(corpus):,} documents") as shown:
-
-        def tell(done: int, documents: int) -> None:
-            shown.update(f"Embeddings of {done:,} of {documents:,} documents")
-
+    with embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(
             loaded,
             corpus,
             by=by,
             lambda_=lambda_,
             embedding_model=embedding_model,
-            on_progress=tell,
+            on_progress=on_progress,
         )
     if as_json:
         print_json(scores)

@@ -9,6 +9,7 @@ import click
 from fedtopics.cli import options
 from fedtopics.cli.display import (
     RoundProgress,
+    embedding_status,
     json_text,
     print_json,
     print_ledger,
@@ -162,12 +163,8 @@ def transform(
 
     loaded = TopicModel.from_pretrained(model)
     corpus = Corpus.read(file, Columns(**columns))
-    with status("Finding topics") as shown:
-
-        def tell(done: int, documents: int) -> None:
-            shown.update(f"Embeddings of {done:,} of {documents:,} documents")
-
-        unknown = loaded.write_theta(loaded.embedded(corpus, embedding_model, tell), out)
+    with embedding_status("Finding topics") as on_progress:
+        unknown = loaded.write_theta(loaded.embedded(corpus, embedding_model, on_progress), out)
     say(
         f"{len(corpus):,} documents to {out}; {unknown:,} have nothing that the "
         f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."

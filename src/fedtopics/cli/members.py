@@ -9,25 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.live import Live
 from rich.table import Table
 
-from fedtopics.cli.display import console, continued, say, skipped, topic_news
+from fedtopics.cli.display import console, say, sentence, topic_news
 
 if TYPE_CHECKING:
     from fedtopics.engines.grpc.server import Server
 
 QUIET = 5.0  # seconds between two lines about rounds where there is no terminal
-
-_SENTENCES = {
-    "joined": "{client} has joined",
-    "lost": "{client} is not connected any more",
-    "declined": "{client} does not take part: {reason}",
-    "refused": "refused {client}: {reason}",
-    "bad reply": "round {round}: {client} {reason}",
-    "excluded": "{client} is excluded: {reason}",
-    "old reply": "{client} sent a reply that came too late; it does not count",
-    "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
-    "stopped": "stopped after round {round}: {reason}",
-}
-
 
 # Of a client
 _PROGRESS = {
@@ -80,8 +67,8 @@ class ServerNews:
             self._show_round(event)
         elif kind == "training":
             self._rounds = event["rounds"]
-        elif sentence := _sentence(event):
-            say(sentence)
+        elif text := sentence(event):
+            say(text)
 
     def _show_round(self, event: dict[str, Any]) -> None:
         for client, reason in event["missing"].items():
@@ -94,7 +81,8 @@ class ServerNews:
         last = event["round"] == self._rounds
         if not console.is_terminal and (last or time.monotonic() - self._last_line > QUIET):
             self._last_line = time.monotonic()
-            say(f"round {event['round']:,} of {self._rounds:,}: loss {event['loss']:.2f}")
+            loss = f": loss {event['loss']:.2f}" if "loss" in event else ""
+            say(f"round {event['round']:,} of {self._rounds:,}{loss}")
 
     def _table(self) -> Table:
         event = self._round
@@ -111,31 +99,9 @@ class ServerNews:
             table.add_column(column, justify="left" if column in ("client", "state") else "right")
         members = [] if self._server is None else list(self._server.members.values())
         for member in members:
-            sent, received = member.bytes
-            counted = f"{self._counted[member.name]:,}"
-            table.add_row(
-                member.name, member.state, counted, f"{sent / 1e6:,.1f}", f"{received / 1e6:,.1f}"
-            )
+            megabytes = (f"{size / 1e6:,.1f}" for size in member.bytes)
+            table.add_row(member.name, member.state, f"{self._counted[member.name]:,}", *megabytes)
         return table
-
-
-def _sentence(event: dict[str, Any]) -> str:
-    kind = event["event"]
-    if kind == "listening":
-        return f"listening on {event['address']} for {', '.join(event['clients'])}"
-    if kind == "continued":
-        return continued(event)
-    if kind == "waiting":
-        away = ", ".join(f"{name} ({state})" for name, state in event["missing"].items())
-        return f"waiting for {away}"
-    if kind == "repeated":
-        lost = ", ".join(f"{name} ({why})" for name, why in event["missing"].items())
-        return f"round {event['round']} is repeated without {lost}"
-    if kind == "vocabulary":
-        return f"agreed on {event['words']:,} words of {event['documents']:,} documents"
-    if kind == "finished":
-        return f"the model went to {', '.join(event['received']) or 'none of the clients'}"
-    return _SENTENCES.get(kind, "").format_map(event)
 
 
 class ClientNews:
@@ -161,7 +127,7 @@ class ClientNews:
         if kind == "offer":
             self._offer(event)
         elif kind == "skipped":
-            say(skipped(event))
+            say(sentence(event))
         elif kind in _PROGRESS:
             self._status.update(f"{self._name}: {_PROGRESS[kind].format_map(event)}")
         elif kind in _NEWS:

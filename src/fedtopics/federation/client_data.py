@@ -34,13 +34,7 @@ class ClientData(BaseModel):
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
     def read(self, name: str) -> Corpus:
-        """Read the documents of the client of this name.
-
-        Raises
-        ------
-        DataError
-            If the study does not say where they are, or they cannot be read.
-        """
+        """Read the documents of the client of this name; DataError if it cannot be done."""
         if self.data is None:
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to it.'

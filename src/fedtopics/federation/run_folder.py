@@ -43,36 +43,19 @@ LONGEST_UNSAVED = 60.0  # seconds
 
 
 class RunFolder:
-    """One execution of a study.
+    """One execution of the study with this fingerprint; without a folder, nothing is written.
 
-    Parameters
-    ----------
-    folder : path or None
-    study : str
-        Fingerprint of the study.
-    checkpoint_every : int
-        Rounds between two checkpoints.
-    resume : bool
-        Go on from the newest checkpoint. Without it, a folder with a run in it is refused.
-    on_event : function, optional
-        Called with each event, for a progress display.
-    pause : float
-        Seconds between two rounds.
-
-    Raises
-    ------
-    RunError
-        If the folder is a file, or there is a run already, none to resume, or one of another study.
+    RunError if the folder is a file, has a run already, or none of this study to resume.
     """
 
     def __init__(
         self,
         folder: Path | None,
         study: str,
-        checkpoint_every: int = 50,
+        checkpoint_every: int = 50,  # rounds
         resume: bool = False,
         on_event: OnEvent | None = None,
-        pause: float = 0.0,
+        pause: float = 0.0,  # seconds between two rounds
     ) -> None:
         self.folder = folder
         self._every = checkpoint_every
@@ -135,13 +118,7 @@ class RunFolder:
             write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """Return what was kept when the run is resumed, else None.
-
-        Raises
-        ------
-        RunError
-            If it is damaged.
-        """
+        """Return what was kept if the run is resumed, else None; RunError if it is damaged."""
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
         try:
@@ -195,13 +172,7 @@ class RunFolder:
             old.with_suffix(".sha256").unlink(missing_ok=True)
 
     def restore(self) -> Checkpoint | None:
-        """Return the newest checkpoint when the run is resumed, else None.
-
-        Raises
-        ------
-        RunError
-            If the checkpoint is damaged.
-        """
+        """Return the newest checkpoint if the run is resumed, else None; RunError if damaged."""
         if self.folder is None or not self._resume:
             return None
         digests = sorted((self.folder / "checkpoints").glob("*.sha256"))

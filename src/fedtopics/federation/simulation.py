@@ -136,19 +136,9 @@ class _Simulation:
 
 
 def corpora_by_name(clients: Any) -> dict[str, Corpus]:
-    """Return the documents of several clients by their names.
+    """Return several clients' documents by name; those in a list are client-1, client-2 and so on.
 
-    Parameters
-    ----------
-    clients : mapping of client name to whatever `Corpus.of` takes, or list of these
-        In a list they are named client-1, client-2 and so on.
-
-    Raises
-    ------
-    DataError
-        If there are no clients, or one has no documents or such as cannot be read.
-    StudyError
-        If a name cannot be one.
+    DataError if there are none or they cannot be read, StudyError if a name cannot be one.
     """
     if isinstance(clients, (list, tuple)) and not any(isinstance(each, str) for each in clients):
         clients = {f"client-{number}": each for number, each in enumerate(clients, 1)}

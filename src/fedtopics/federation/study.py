@@ -143,13 +143,7 @@ class Study(BaseModel):
 
     @classmethod
     def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
-        """Make the study of what another side sent as `agreed`.
-
-        Raises
-        ------
-        StudyError
-            If it is none.
-        """
+        """Make the study of what another side sent as `agreed`; StudyError if it is none."""
         names = plain.get("clients")
         if not isinstance(names, list):
             raise StudyError("The study that the server sent names no clients.")
@@ -189,13 +183,7 @@ class Study(BaseModel):
         return Plan(self.method, self.text, self.vocabulary, self.seed, start)
 
     def server_half(self, start: WarmStart | None = None) -> Program[Any, Any]:
-        """Make the server's half of the method.
-
-        Raises
-        ------
-        StudyError
-            If it is to begin with a model and cannot.
-        """
+        """Make the server's half of the method; StudyError if it cannot begin with the model."""
         method = self.registration
         if start is not None:
             if not method.starts_from_models:
@@ -208,13 +196,7 @@ class Study(BaseModel):
         return method.server(self._plan(start))
 
     def client_half(self, site: Site) -> TopicClient[Any]:
-        """Make a client's half of the method, over its documents and within its policy.
-
-        Raises
-        ------
-        StudyError
-            If documents grow and the method takes all at once.
-        """
+        """Make a client's half of the method; StudyError if it cannot take growing documents."""
         method = self.registration
         if site.growing is not None and not method.takes_new_documents:
             raise StudyError(
@@ -231,20 +213,9 @@ class Study(BaseModel):
     ) -> Corpus:
         """Return a client's corpus with embeddings, if the method needs them.
 
-        Parameters
-        ----------
-        embedding_model : str, optional
-            Where the client has the study's model, or the model of its precomputed embeddings.
-        on_progress : callable, optional
-            Called with the numbers of documents done and of all.
-
-        Raises
-        ------
-        StudyError, DataError
-            If the embeddings are of another model or dimension, or hold NaN.
-
-        Leaves the client
-            Nothing.
+        `embedding_model` is where the client has the study's model, or the model of its precomputed
+        embeddings; `on_progress` gets the numbers of documents done and of all. StudyError or
+        DataError if embeddings are of another model or dimension, or hold NaN. Nothing leaves.
         """
         settings = self.method.needed_embedding
         if settings is None:

@@ -41,21 +41,11 @@ SMALLEST = 1e-12  # probability of a word
 
 @dataclass(frozen=True)
 class Criterion:
-    """What numbers of topics are judged by.
+    """What numbers of topics are judged by."""
 
-    Parameters
-    ----------
-    name : str
-        Of the score.
-    title : str
-        For people.
-    sign : {1, -1}
-        1 if more is better.
-    """
-
-    name: str
-    title: str
-    sign: int
+    name: str  # of the score
+    title: str  # for people
+    sign: int  # 1 if more is better, else -1
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the numbers of topics that are not worse than the best by over a deviation.
@@ -226,12 +216,8 @@ def summarise(
 ) -> list[dict[str, Any]]:
     """Return a row a number of topics: means and deviations over seeds, or over pairs of them.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        A row a training; a score that it has not is None.
-    stability : mapping of number of topics to sequence of float
-        How alike the topics of each two seeds are, from 0 to 1; none of a single seed.
+    `rows` has a row a training, None for a score that it has not; `stability` by number of topics
+    how alike the topics of each two seeds are, from 0 to 1.
     """
     summary = []
     for number in sorted({row["topics"] for row in rows}):

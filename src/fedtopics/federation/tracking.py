@@ -15,7 +15,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from fedtopics.extras import require
@@ -70,11 +69,10 @@ class Tracker(ABC):
     """
 
     title: ClassVar[str]
-    extra: ClassVar[str]
     packages: ClassVar[tuple[tuple[str, str], ...]]
 
     def __init__(self, on_failure: Callable[[str], None] | None = None) -> None:
-        require(f"{self.title} needs", f"'fedtopics[{self.extra}]'", *self.packages)
+        require(f"{self.title} needs", f"'fedtopics[{self.title.lower()}]'", *self.packages)
         self._on_failure = on_failure or _warn
         self._step = 0
         self._began: float | None = None
@@ -86,12 +84,7 @@ class Tracker(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(failed=kind is not None)
 
     def __call__(self, event: Event) -> None:
@@ -104,13 +97,7 @@ class Tracker(ABC):
             self._fail(error)
 
     def close(self, failed: bool = False) -> None:
-        """Write what is left, and end.
-
-        Parameters
-        ----------
-        failed : bool
-            Whether the run did.
-        """
+        """Write what is left, and end; the run may have failed."""
         opened, self._state = self._state == "open", "ended"
         if not opened:
             return
@@ -196,7 +183,6 @@ class TensorBoard(Tracker):
     """
 
     title = "TensorBoard"
-    extra = "tensorboard"
     packages = (("tensorboard", "tensorboard"),)
 
     def __init__(self, folder: str | Path, on_failure: Callable[[str], None] | None = None) -> None:
@@ -208,14 +194,12 @@ class TensorBoard(Tracker):
         from torch.utils.tensorboard import summary
 
         purge = done + 1 if self._resumed else None
-        writer: Any = tensorboard.SummaryWriter(
-            str(self._folder), purge_step=purge, flush_secs=int(FLUSH)
-        )
-        self._writer = writer
+        make: Any = tensorboard.SummaryWriter
+        self._writer = make(str(self._folder), purge_step=purge, flush_secs=int(FLUSH))
         if settings and not self._resumed:
-            make: Any = summary.hparams  # its own add_hparams would make a folder of its own
-            for part in make(dict(settings), {"round/loss": 0.0}):
-                writer.file_writer.add_summary(part)
+            describe: Any = summary.hparams  # add_hparams would make another folder
+            for part in describe(dict(settings), {"round/loss": 0.0}):
+                self._writer.file_writer.add_summary(part)
 
     def _write(self, values: Mapping[str, float], step: int, when: float) -> None:
         for name, value in values.items():
@@ -250,7 +234,6 @@ class MLflow(Tracker):
     """
 
     title = "MLflow"
-    extra = "mlflow"
     packages = (("mlflow", "mlflow-skinny"), ("sqlalchemy", "sqlalchemy"), ("alembic", "alembic"))
 
     def __init__(
@@ -282,17 +265,15 @@ class MLflow(Tracker):
         self._client = MlflowClient(tracking_uri=self._uri)
         title = self._experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedtopics"
         existing = self._client.get_experiment_by_name(title)
-        experiment = (
-            self._client.create_experiment(title, **where)
-            if existing is None
-            else existing.experiment_id
-        )
-        earlier: list[Any] = []
-        began = "" if self._began is None else f"{self._began!r}"
-        if self._resumed:
-            tag = f"tags.`fedtopics.began` = '{began}'"
-            earlier = list(self._client.search_runs([experiment], tag, max_results=1))
-        if earlier:
+        if existing is None:
+            experiment = self._client.create_experiment(title, **where)
+        else:
+            experiment = existing.experiment_id
+        began = "" if self._began is None else repr(self._began)
+        tag = f"tags.`fedtopics.began` = '{began}'"
+        if self._resumed and (
+            earlier := self._client.search_runs([experiment], tag, max_results=1)
+        ):
             self._id = earlier[0].info.run_id
             self._client.update_run(self._id, status="RUNNING")
             return
@@ -300,16 +281,13 @@ class MLflow(Tracker):
         tags |= {"fedtopics.began": began} if began else {}
         created = self._client.create_run(experiment, run_name=self._run_name or name, tags=tags)
         self._id = created.info.run_id
-        parameters = [Param(key, str(value)) for key, value in settings.items()]
-        if parameters:
+        if parameters := [Param(key, str(value)) for key, value in settings.items()]:
             self._client.log_batch(self._id, params=parameters)
 
     def _write(self, values: Mapping[str, float], step: int, when: float) -> None:
         from mlflow.entities import Metric
 
-        self._unsent += [
-            Metric(key, value, int(1000 * when), step) for key, value in values.items()
-        ]
+        self._unsent += [Metric(key, x, int(1000 * when), step) for key, x in values.items()]
         if len(self._unsent) >= MOST or time.monotonic() - self._sent > FLUSH:
             self._send()
 

@@ -12,17 +12,9 @@ LONGEST = 400  # characters that are shown of a document
 
 
 def examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any]]]:
-    """Return the beginnings of the documents that are most of each topic.
+    """Return beginnings of the documents that are most of each topic, with their shares of it.
 
-    Parameters
-    ----------
-    model : TopicModel
-    documents : whatever `Corpus.of` takes
-
-    Returns
-    -------
-    dict of topic to list of {"share", "text"}
-        A topic without documents of which it is the largest has none.
+    A topic that is the largest of no document has none.
     """
     corpus = model.embedded(Corpus.of(documents))
     main, theta = model.main_topics(corpus), model.transform(corpus)

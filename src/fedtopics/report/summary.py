@@ -163,10 +163,7 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
 def _words(model: TopicModel) -> list[dict[str, Any]]:
     """Return each topic's words under any lambda, first as it is read.
 
-    Returns
-    -------
-    list of dict
-        ``full``, of each word its name, p(w | k) and p(w); ``orders``, by lambda, which of these.
+    Each word of ``full`` has its name, p(w | k) and p(w); ``orders`` ranks them, by lambda.
     """
     shares, frequency = model.word_shares, model.vocabulary.frequency
     readings = [model.reading, *(Reading(step, model.reading.by_sums) for step in STEPS)]
