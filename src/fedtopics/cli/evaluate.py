@@ -21,11 +21,10 @@ from fedtopics.errors import DataError
 @options.columns("text", "tokens", "label", "embedding")
 @options.embedding_model
 @options.lambda_
-@click.option(
+@options.with_default(
     "--by",
     type=click.Choice(["windows", "documents"]),
     default="windows",
-    show_default=True,
     help="Where words occur together; documents if the order of words is lost.",
 )
 @options.as_json

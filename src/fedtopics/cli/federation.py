@@ -32,12 +32,8 @@ insecure_option = click.option(
 @click.command()
 @click.argument("study", type=FOLDER)
 @click.option("--pki", "authority", type=FOLDER, help="Folder that `pki create` made.")
-@click.option(
-    "--listen",
-    default="0.0.0.0:7557",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where to wait for clients.",
+@options.with_default(
+    "--listen", default="0.0.0.0:7557", metavar="HOST:PORT", help="Where to wait for clients."
 )
 @options.out
 @options.resume

@@ -15,8 +15,6 @@ from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 
-ANSWERS = ("yes", "no", "skip", "quit")
-
 
 @click.group("flda")
 def group() -> None:
@@ -30,17 +28,10 @@ def group() -> None:
 @group.command()
 @click.argument("run", type=FOLDER)
 @click.option("--out", "-o", type=FOLDER, required=True, help="CSV file to write.")
-@click.option(
-    "--pairs",
-    "n_pairs",
-    type=click.IntRange(1),
-    default=60,
-    show_default=True,
-    help="How many to draw.",
+@options.with_default(
+    "--pairs", "n_pairs", type=click.IntRange(1), default=60, help="How many to draw."
 )
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
-)
+@options.with_default("--seed", type=click.IntRange(0), default=0, help="Of what is drawn.")
 @options.words
 def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> None:
     """Draw pairs of topics of different clients, for a person to label.
@@ -94,10 +85,10 @@ def label(pairs: Path) -> None:
 
 
 def _answer(typed: str) -> str:
-    given = typed.strip().lower()
-    for known in ANSWERS:
-        if given and known.startswith(given):
-            return known
+    typed = typed.strip().lower()
+    for answer in ("yes", "no", "skip", "quit"):
+        if typed and answer.startswith(typed):
+            return answer
     raise click.UsageError("answer y, n, skip or quit.")
 
 
@@ -194,7 +185,7 @@ def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         shares.append({topic["id"]: topic["occurrences"] / total for topic in entry["topics"]})
         words |= {topic["id"]: topic["words"] for topic in entry["topics"]}
     return [
-        {"id": id_, "words": words[id_], "shares": [found.get(id_) for found in shares]}
+        {"id": id_, "words": words[id_], "shares": [of_round.get(id_) for of_round in shares]}
         for id_ in sorted(words)
     ]
 

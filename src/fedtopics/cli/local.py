@@ -25,13 +25,9 @@ from fedtopics.methods.registry import METHODS, find_method
 
 
 @click.command()
-@click.option(
-    "--clients", type=click.IntRange(2, 7), default=5, show_default=True, help="How many."
-)
-@click.option("--topics", type=click.IntRange(2), default=20, show_default=True, help="How many.")
-@click.option(
-    "--rounds", type=click.IntRange(1), default=1000, show_default=True, help="Of training."
-)
+@options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="How many.")
+@options.with_default("--topics", type=click.IntRange(2), default=20, help="How many.")
+@options.with_default("--rounds", type=click.IntRange(1), default=1000, help="Of training.")
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
 def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
     """Train one topic model for several organisations without pooling a text.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fedtopics.cli import options
 from fedtopics.cli.display import print_topics, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import FedTopicsError
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run", type=FOLDER)
 @click.option("--out", "-o", type=FOLDER, help="HTML file to write.  [default: RUN/report.html]")
-@click.option(
+@options.with_default(
     "--min-documents",
     type=click.IntRange(1),
     default=10,
-    show_default=True,
     help="Leave out a client's share of a topic if it stands for fewer documents.",
 )
 @click.option(

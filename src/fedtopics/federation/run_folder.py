@@ -121,13 +121,11 @@ class RunFolder:
         """Return what was kept if the run is resumed, else None; RunError if it is damaged."""
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
-        try:
-            content: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
-            if not isinstance(content, dict):
-                raise ValueError
-        except ValueError:
-            raise RunError(f"{self.folder / name}.json is damaged; begin a new run.") from None
-        return content
+        with suppress(ValueError):
+            content = json.loads((self.folder / f"{name}.json").read_bytes())
+            if isinstance(content, dict):
+                return content
+        raise RunError(f"{self.folder / name}.json is damaged; begin a new run.")
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left, with a pause between two."""
@@ -150,12 +148,8 @@ class RunFolder:
         if self.folder is None:
             return
         arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
-        meta = {
-            "round": str(state.round),
-            "study": self._study,
-            "numbers": json.dumps(state.numbers),
-        }
-        data = save(arrays, metadata=meta)
+        meta = {"round": str(state.round), "study": self._study}
+        data = save(arrays, metadata=meta | {"numbers": json.dumps(state.numbers)})
         folder = self.folder / "checkpoints"
         path = folder / f"{state.round:08d}.safetensors"
         try:

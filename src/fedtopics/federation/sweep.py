@@ -168,8 +168,7 @@ class _Trainings:
         self._folder = out / "models" / self._identity
         self._training, self._tested = {}, {}
         for name, corpus in documents.items():
-            embedding_model = self._study.clients[name].embedding_model
-            embedded = self._study.embedded(corpus, embedding_model)
+            embedded = self._study.embedded(corpus, self._study.clients[name].embedding_model)
             rows, held_out = _held_out(study, name, corpus)
             self._training[name] = embedded.take(rows)
             self._tested[name] = embedded.take(held_out)
@@ -196,9 +195,8 @@ class _Trainings:
 
     def stability(self, tasks: Sequence[Task], number: int) -> list[float]:
         """Return how alike the topics of each two seeds are, from 0 to 1: TSS a topic."""
-        models = [
-            TopicModel.from_pretrained(self._model(task)) for task in tasks if task.topics == number
-        ]
+        places = [self._model(task) for task in tasks if task.topics == number]
+        models = [TopicModel.from_pretrained(place) for place in places]
 
         def likeness(a: TopicModel, b: TopicModel) -> float:
             words = a.vocabulary.words, b.vocabulary.words
@@ -242,10 +240,8 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str
     """Return the numbers of topics that most criteria are content with, and why in words."""
     content = {criterion.title: criterion.best(summary) for criterion in CRITERIA}
     content = {title: numbers for title, numbers in content.items() if numbers}
-    votes = {
-        row["topics"]: sum(row["topics"] in numbers for numbers in content.values())
-        for row in summary
-    }
+    tested = [row["topics"] for row in summary]
+    votes = {number: sum(number in best for best in content.values()) for number in tested}
     most = max(votes.values())
     reasons = [
         f"{title}: {', '.join(map(str, numbers))} (within a deviation of the best)"
