@@ -92,7 +92,6 @@ class RoundProgress:
         self._bar.stop()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Show an event of the run."""
         kind = event["event"]
         if kind == "training":
             done, rounds = event["done"], event["rounds"]
@@ -177,10 +176,10 @@ def topic_lines(
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     """Print the table of what left a client."""
-    table = Table(title=f"What left {client}", title_justify="left")
-    columns = ("function", "replies", "documents", "values", "bytes")
+    table = Table("function", title=f"What left {client}", title_justify="left")
+    columns = "replies", "documents", "values", "bytes"
     for column in columns:
-        table.add_column(column, justify="left" if column == "function" else "right")
+        table.add_column(column, justify="right")
     for row in rows:
-        table.add_row(row["function"], *(f"{row[column]:,}" for column in columns[1:]))
+        table.add_row(row["function"], *(f"{row[column]:,}" for column in columns))
     console.print(table)

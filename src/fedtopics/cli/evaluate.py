@@ -44,10 +44,8 @@ def evaluate(
 
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
+    from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.evaluation import evaluate as score
-    from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.columns import Columns
-    from fedtopics.text.corpus import Corpus
 
     loaded = TopicModel.from_pretrained(model)
     corpus = Corpus.read(data, Columns(**columns))
@@ -73,7 +71,6 @@ def evaluate(
 
 
 def _print_scores(model: Path, scores: dict[str, Any]) -> None:
-    """Print the scores for people."""
     from fedtopics.metrics import METRICS
 
     say(

@@ -61,10 +61,9 @@ def server(
     checkpoint; the clients come back by themselves. With --start, training begins with a model, as
     `continue` does on one machine.
     """
+    from fedtopics import Study, TopicModel
     from fedtopics.federation.server import serve
-    from fedtopics.federation.study import Study
     from fedtopics.methods.warm_start import usual_words
-    from fedtopics.model.topic_model import TopicModel
 
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
@@ -127,12 +126,10 @@ def client(
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --follow they
     may still come: rows at the end of the file, or new files in the folder.
     """
-    from fedtopics.federation.policy import Policy
+    from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.server import GrpcParticipation
     from fedtopics.methods.events import Unreadable
     from fedtopics.text.arrivals import Follow
-    from fedtopics.text.columns import Columns
-    from fedtopics.text.corpus import Corpus
 
     client_name = _client_name(identity, name, insecure)
     rules = Policy.read(policy) if policy else Policy()

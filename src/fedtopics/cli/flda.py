@@ -191,7 +191,6 @@ def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print_round(entry: Mapping[str, Any]) -> None:
-    """Print where a round's documents came from, and its news."""
     arrived = ", ".join(f"{name} {n:,}" for name, n in entry["arrived"].items())
     say(
         f"\nround {entry['round']}: {entry['documents']:,} documents ({arrived}), threshold "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -34,9 +35,8 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
 
     The documents are the documentation of installed Python packages, one package a client.
     """
+    from fedtopics import Study, train
     from fedtopics.datasets import package_documentation
-    from fedtopics.federation.simulation import train
-    from fedtopics.federation.study import Study
 
     folder = out or _unused(Path("runs/demo"))
     with status("Reading the documentation of installed packages"):
@@ -124,8 +124,7 @@ def topics(
     by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
     chosen = "json" if as_json else format_ or by_name
     if chosen == "table" and out is None:
-        print_topics(loaded, words, lambda_)
-        return
+        return print_topics(loaded, words, lambda_)
     if chosen == "table":
         text = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
     elif chosen == "json":
@@ -153,9 +152,7 @@ def transform(
 
     FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
-    from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.columns import Columns
-    from fedtopics.text.corpus import Corpus
+    from fedtopics import Columns, Corpus, TopicModel
 
     loaded = TopicModel.from_pretrained(model)
     corpus = Corpus.read(file, Columns(**columns))
@@ -197,8 +194,5 @@ def ledger(run: Path, as_json: bool) -> None:
 
 def _unused(folder: Path) -> Path:
     """Return the folder, or the first of its numbered neighbours that holds no run."""
-    number, candidate = 1, folder
-    while (candidate / "events.jsonl").exists():
-        number += 1
-        candidate = folder.with_name(f"{folder.name}-{number}")
-    return candidate
+    others = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return next(f for f in chain([folder], others) if not (f / "events.jsonl").exists())

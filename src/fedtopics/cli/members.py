@@ -53,13 +53,11 @@ class ServerNews:
         self._live.stop()
 
     def watch(self, server: Server) -> None:
-        """Begin to show who is there."""
         self._server = server
         if console.is_terminal:
             self._live.start()
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Show an event of the run."""
         kind = event["event"]
         if kind == "round":
             self._round = event
@@ -94,11 +92,10 @@ class ServerNews:
                 f"round {event['round']:,} of {self._rounds:,}   {loss}"
                 f"{event['seconds']:.2f} s   {traffic / 1e6:.1f} MB"
             )
-        table = Table(title=progress, title_justify="left")
-        for column in ("client", "state", "rounds", "MB sent to it", "MB received"):
-            table.add_column(column, justify="left" if column in ("client", "state") else "right")
-        members = [] if self._server is None else list(self._server.members.values())
-        for member in members:
+        table = Table("client", "state", title=progress, title_justify="left")
+        for column in ("rounds", "MB sent to it", "MB received"):
+            table.add_column(column, justify="right")
+        for member in [] if self._server is None else list(self._server.members.values()):
             megabytes = (f"{size / 1e6:,.1f}" for size in member.bytes)
             table.add_row(member.name, member.state, f"{self._counted[member.name]:,}", *megabytes)
         return table
@@ -120,7 +117,6 @@ class ClientNews:
         self._status.stop()
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Show an event."""
         kind = event["event"]
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}
@@ -140,9 +136,8 @@ class ClientNews:
             f"The server's study {study.fingerprint}: {study.registration.name}{network}, "
             f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
         )
-        table = Table(title="What it asks for", title_justify="left", show_lines=True)
-        for column in ("function", "how often", "what leaves"):
-            table.add_column(column)
+        columns = "function", "how often", "what leaves"
+        table = Table(*columns, title="What it asks for", title_justify="left", show_lines=True)
         for function, row in event["leaves"].items():
             table.add_row(function, row["often"], row["what"])
         console.print(table)

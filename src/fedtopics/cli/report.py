@@ -39,8 +39,7 @@ def report(
     RUN is the folder of a run, of a client's part in one, or of a model. The file asks no host for
     anything and has no document's text, unless --with-documents puts examples of one's own there.
     """
-    from fedtopics.text.columns import Columns
-    from fedtopics.text.corpus import Corpus
+    from fedtopics import Columns, Corpus
 
     name = "report.html" if with_documents is None else "report-with-documents.html"
     documents = with_documents and Corpus.read(with_documents, Columns(text=text))

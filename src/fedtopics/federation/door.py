@@ -30,17 +30,7 @@ class Half(Protocol):
 
 
 class Door:
-    """Call a client's functions and let their replies out, if its policy allows.
-
-    Parameters
-    ----------
-    client : str
-        Name of the client.
-    half : Half
-        The client half of a method.
-    policy : Policy
-    ledger : Ledger
-    """
+    """Call a client's functions and let their replies out, if its policy allows."""
 
     def __init__(self, client: str, half: Half, policy: Policy, ledger: Ledger) -> None:
         policy.check_method(client, half.method)

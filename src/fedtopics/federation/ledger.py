@@ -17,8 +17,6 @@ import numpy as np
 from fedtopics.errors import RunError
 from fedtopics.methods.aggregation import Payload, Rows
 
-LEDGERS = ("ledger.jsonl", "clients/*/ledger.jsonl")  # of a client's part, of a simulation
-
 
 class Ledger:
     """What left one client of a study with this fingerprint, a line a reply; no path keeps none."""
@@ -67,7 +65,8 @@ class Ledger:
 
 def find_ledgers(folder: Path) -> dict[str, Path]:
     """Return the ledgers that a run's folder has, by client."""
-    paths = sorted(path for place in LEDGERS for path in folder.glob(place))
+    places = "ledger.jsonl", "clients/*/ledger.jsonl"  # of a client's part, of a simulation
+    paths = sorted(path for place in places for path in folder.glob(place))
     return {client_of(path): path for path in paths}
 
 

@@ -160,7 +160,6 @@ def corpora_by_name(clients: Any) -> dict[str, Corpus]:
 
 
 def _check_documents(run: RunFolder, corpora: Mapping[str, Corpus]) -> None:
-    """Refuse to resume a run on other documents than it began with."""
     digests = {name: _digest(corpus) for name, corpus in corpora.items()}
     before = run.recall("documents") or digests
     changed = sorted(name for name in digests if digests[name] != before.get(name))

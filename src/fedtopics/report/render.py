@@ -96,7 +96,6 @@ def _resource(environment: Environment, name: str) -> str:
 
 
 def _figures(summary: Summary) -> dict[str, Markup]:
-    """Draw what there is to draw, if figures can be drawn."""
     if not figures.available():
         return {}
     topics, names = summary["topics"], [client["name"] for client in summary["clients"]]
