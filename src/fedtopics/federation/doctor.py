@@ -43,10 +43,10 @@ def examine(address: str, folder: str | Path) -> Iterator[Finding]:
     except IdentityError as error:
         yield Finding("certificate", False, str(error), lasting=True)
         return
-    left = identity.not_after - datetime.now(UTC)
-    ends = f"{identity.not_after:%Y-%m-%d}"
-    hint = f"; renew it soon: fedtopics pki issue {identity.name} --renew" if left < SOON else ""
-    yield Finding("certificate", True, f"{identity.title}, valid until {ends}{hint}")
+    soon = identity.not_after - datetime.now(UTC) < SOON
+    hint = f"; renew it soon: fedtopics pki issue {identity.name} --renew" if soon else ""
+    valid = f"{identity.title}, valid until {identity.not_after:%Y-%m-%d}{hint}"
+    yield Finding("certificate", True, valid)
     for finding in connection(address, folder):
         yield finding
         if not finding.fine:

@@ -97,9 +97,8 @@ class Participation:
         self.notify(Offer(study, leaves))
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
-        requested = study.method.method_name, study.method.max_rounds
-        self.policy.check_study(self.name, *requested, documents)
-        needed = study.method.needed_embedding
+        method, needed = study.method, study.method.needed_embedding
+        self.policy.check_study(self.name, method.method_name, method.max_rounds, documents)
         if needed is not None:
             check_embeddings(self.corpus, needed, self._embedding_model)
             if self.corpus.embeddings is None:

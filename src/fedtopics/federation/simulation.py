@@ -94,8 +94,8 @@ class _Simulation:
         """Do the rounds; write what a run's folder has."""
         study, method = self.study, self.study.method
         for name, corpus in self.documents.items():
-            requested = method.method_name, method.max_rounds, len(corpus)
-            self.policies[name].check_study(name, *requested)
+            policy = self.policies[name]
+            policy.check_study(name, method.method_name, method.max_rounds, len(corpus))
         half = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)

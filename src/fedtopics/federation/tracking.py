@@ -122,7 +122,7 @@ class Tracker(ABC):
                 self._write_event(waiting)
         elif kind in WRITTEN and self._state == "open":
             self._write_event(event)
-        elif kind in WRITTEN and not (self._resumed and kind in AT_FIRST):
+        elif kind in WRITTEN and (kind not in AT_FIRST or not self._resumed):
             self._waiting.append(event)
         if kind == "finished":
             self.close()
@@ -131,8 +131,7 @@ class Tracker(ABC):
         self._step = event.get("round", self._step)
         # What is tried before the first round has no round: its number of clusters is the step.
         step = event["n_components"] if event["event"] == "candidate" else self._step
-        when = event.get("time", time.time())
-        self._write(dict(numbers(event)), int(step), when)
+        self._write(dict(numbers(event)), int(step), event.get("time", time.time()))
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -257,11 +256,11 @@ class MLflow(Tracker):
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
-        file = (self._uri or "").removeprefix("sqlite:///")
         where: dict[str, Any] = {}
-        if file != (self._uri or ""):
-            Path(file).parent.mkdir(parents=True, exist_ok=True)
-            where = {"artifact_location": (Path(file).parent / "artifacts").absolute().as_uri()}
+        if self._uri is not None and self._uri.startswith("sqlite:///"):
+            folder = Path(self._uri.removeprefix("sqlite:///")).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            where = {"artifact_location": (folder / "artifacts").absolute().as_uri()}
         self._client = MlflowClient(tracking_uri=self._uri)
         title = self._experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedtopics"
         existing = self._client.get_experiment_by_name(title)

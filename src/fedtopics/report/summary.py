@@ -19,8 +19,8 @@ from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report.examples import examples
 from fedtopics.report.run import RunFacts
+from fedtopics.text.corpus import Corpus
 
 Summary = dict[str, Any]
 WORDS = 30  # of a topic, in its full list
@@ -28,6 +28,8 @@ STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full l
 SPECIFIC = 3  # topics that a client is named with
 MORE = 1.05  # times its share overall, from which a topic is specific for a client
 SHOWN_ROUNDS = 40  # of F-LDA, the last
+EXAMPLES = 3  # of a topic
+LONGEST = 400  # characters that are shown of a document
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
 SCORES = {
@@ -105,7 +107,7 @@ def summarise(
         "left": _left(run),
         "settings": _settings(run, model),
         "versions": _versions(),
-        "examples": None if documents is None else examples(model, documents),
+        "examples": None if documents is None else _examples(model, documents),
     }
 
 
@@ -296,3 +298,26 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:  # grpcio may be left out where nothing travels
             continue
     return found
+
+
+def _examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any]]]:
+    """Return beginnings of the documents that are most of each topic, with their shares of it.
+
+    A topic that is the largest of no document has none.
+    """
+    corpus = model.embedded(Corpus.of(documents))
+    main, theta = model.main_topics(corpus), model.transform(corpus)
+    texts = [text for batch in corpus.texts() for text in batch]
+    examples_by_topic = {}
+    for topic in range(model.n_topics):
+        rows = [int(row) for row in (-theta[:, topic]).argsort(kind="stable") if main[row] == topic]
+        examples_by_topic[topic] = [
+            {"share": float(theta[row, topic]), "text": _beginning(texts[row])}
+            for row in rows[:EXAMPLES]
+        ]
+    return examples_by_topic
+
+
+def _beginning(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= LONGEST else plain[:LONGEST].rsplit(" ", 1)[0] + " …"
