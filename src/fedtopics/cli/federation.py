@@ -136,9 +136,8 @@ def client(
     kinds = Columns(rounds=columns.pop("round"), **columns)
     news = ClientNews(client_name)
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
-    growing = (
-        Follow(data, kinds, lambda reason: tell(Unreadable(reason).plain())) if follow else None
-    )
+    arrivals = Follow(data, kinds, lambda reason: tell(Unreadable(reason).plain()))
+    growing = arrivals if follow else None
     corpus = growing() if growing else Corpus.read(data, kinds)
     part = GrpcParticipation(
         address, identity, corpus, rules, out, client_name, tell, dry_run, embedding_model, growing

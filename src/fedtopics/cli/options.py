@@ -84,15 +84,12 @@ def tracked(names: Sequence[str], folder: Path, shown: OnEvent) -> Iterator[OnEv
     def complain(message: str) -> None:
         click.echo(f"fedtopics: {message}", err=True)
 
-    trackers: list[Tracker] = []
-    for name in dict.fromkeys(names):
+    def tracker(name: str) -> Tracker:
         if name == "tensorboard":
-            trackers.append(TensorBoard(folder / "tensorboard", complain))
-            continue
+            return TensorBoard(folder / "tensorboard", complain)
         default_uri = f"sqlite:///{(folder / 'mlflow' / 'mlflow.db').absolute()}"
         uri = None if os.environ.get("MLFLOW_TRACKING_URI") else default_uri
-        trackers.append(MLflow(tracking_uri=uri, on_failure=complain))
+        return MLflow(tracking_uri=uri, on_failure=complain)
+
     with ExitStack() as stack:
-        for tracker in trackers:
-            stack.enter_context(tracker)
-        yield tell_all(shown, *trackers)
+        yield tell_all(shown, *(stack.enter_context(tracker(n)) for n in dict.fromkeys(names)))

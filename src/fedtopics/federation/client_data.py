@@ -40,9 +40,8 @@ class ClientData(BaseModel):
                 f'The study names no documents of client {name!r}; add data = "FILE" to it.'
             )
         names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
-        names["rounds"] = self.round
         try:
-            return Corpus.read(self.data, Columns(**names))
+            return Corpus.read(self.data, Columns(**names, rounds=self.round))
         except DataError as error:
             raise DataError(f"Client {name!r}: {error}") from None
 

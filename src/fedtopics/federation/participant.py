@@ -144,6 +144,5 @@ class Participation:
 
 
 def _may_hold(folder: Path, study: Study) -> bool:
-    """Whether a folder is of this study, or of none."""
     before = folder / "study.toml"
     return not before.exists() or Study.read(before).fingerprint == study.fingerprint

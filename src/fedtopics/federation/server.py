@@ -128,7 +128,6 @@ def _conduct(
     vocabulary: Words,
     open_door: Callable[[RunFolder], None] = lambda _: None,
 ) -> TopicModel:
-    """Do the rounds with whoever is connected; send the model."""
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     half = study.server_half(warm_start)
     identity, network = study.identity(warm_start), study.federation

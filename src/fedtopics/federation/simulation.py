@@ -114,7 +114,7 @@ class _Simulation:
             return model
 
     def _ledger(self, name: str, folder: Path | None) -> Ledger:
-        path = None if folder is None else client_folder(folder, name) / "ledger.jsonl"
+        path = folder and client_folder(folder, name) / "ledger.jsonl"
         return Ledger(self.study.method.method_name, self.study.fingerprint, path)
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:

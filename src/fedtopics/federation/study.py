@@ -281,10 +281,8 @@ class Study(BaseModel):
 
     def policies(self) -> dict[str, Policy]:
         """Read each client's policy, or take the default."""
-        return {
-            name: Policy.read(client.policy) if client.policy else Policy()
-            for name, client in self.clients.items()
-        }
+        paths = {name: client.policy for name, client in self.clients.items()}
+        return {name: Policy.read(path) if path else Policy() for name, path in paths.items()}
 
     def to_toml(self) -> str:
         """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
@@ -307,6 +305,5 @@ def example_study(method: str = "gfedntm") -> str:
     """Return a commented study of a method with every key, its default and its meaning."""
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study.make(name="example", clients=clients, method={"name": method})
-    return "# A fedtopics study. What is commented out shows the default.\n\n" + as_toml(
-        study, example=True
-    )
+    title = "# A fedtopics study. What is commented out shows the default.\n\n"
+    return title + as_toml(study, example=True)

@@ -131,7 +131,6 @@ def sweep(
 
 
 def _checked(study: Study, topics: Iterable[int], seeds: int) -> list[int]:
-    """Return the numbers of topics, the smallest first."""
     numbers = sorted(set(topics))
     if not numbers or seeds < 1:
         raise StudyError("Name at least one number of topics, and one seed.")

@@ -60,12 +60,8 @@ class Tracker(ABC):
     """What reads the events of one run and writes their numbers.
 
     Use it as `on_event` of `train` or `serve`, best in a with statement: it is closed then, however
-    the run ends. Nothing is written before the run's first round.
-
-    Parameters
-    ----------
-    on_failure : function, optional
-        Called with one sentence if nothing can be written any more; by default a warning.
+    the run ends. Nothing is written before the run's first round. `on_failure` gets one sentence if
+    nothing can be written any more; by default it is a warning.
     """
 
     title: ClassVar[str]
@@ -173,7 +169,7 @@ class TensorBoard(Tracker):
     folder : path
         One a run; ``tensorboard --logdir`` takes it, or the folder above.
     on_failure : function, optional
-        As of `Tracker`.
+        Called with one sentence if nothing can be written any more; by default a warning.
 
     Raises
     ------
@@ -224,7 +220,7 @@ class MLflow(Tracker):
     run_name : str, optional
         By default the study's name.
     on_failure : function, optional
-        As of `Tracker`.
+        Called with one sentence if nothing can be written any more; by default a warning.
 
     Raises
     ------

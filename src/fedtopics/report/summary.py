@@ -205,7 +205,6 @@ def _clients(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[
 
 
 def _clusters(model: TopicModel) -> dict[str, Any]:
-    """Return sizes of clusters by client, and how many documents are clearly of none."""
     names = sorted(model.documents)
     sizes, unclear = model.info.get("sizes", {}), model.info.get("unclear", {})
     shares = {n: unclear[n] / max(model.documents[n], 1) for n in names if n in unclear}
@@ -249,7 +248,6 @@ def _scores(model: TopicModel) -> list[dict[str, Any]]:
 
 
 def _left(run: RunFacts) -> dict[str, Any]:
-    """Return what left the clients whose ledgers are here: by function, and by client."""
     replies: dict[str, list[dict[str, Any]]] = {}
     for row in chain.from_iterable(run.ledgers.values()):
         replies.setdefault(row["function"], []).append(row)
