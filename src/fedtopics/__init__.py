@@ -48,23 +48,12 @@ __all__ = [
     "train",
 ]
 
-__getattr__ = load_when_used(
-    __name__,
-    {
-        "FLDA": "estimators",
-        "LDA": "estimators",
-        "Columns": "text.columns",
-        "CombinedTM": "estimators",
-        "Corpus": "text.corpus",
-        "GuidedLDA": "estimators",
-        "NeuralLDA": "estimators",
-        "Policy": "federation.policy",
-        "ProdLDA": "estimators",
-        "ShortTextClustering": "estimators",
-        "Study": "federation.study",
-        "TopicEstimator": "estimators",
-        "TopicModel": "model.topic_model",
-        "ZeroShotTM": "estimators",
-        "train": "federation.simulation",
-    },
-)
+_ELSEWHERE = {
+    "Columns": "text.columns",
+    "Corpus": "text.corpus",
+    "Policy": "federation.policy",
+    "Study": "federation.study",
+    "TopicModel": "model.topic_model",
+    "train": "federation.simulation",
+}
+__getattr__ = load_when_used(__name__, dict.fromkeys(__all__, "estimators") | _ELSEWHERE)

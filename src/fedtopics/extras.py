@@ -21,23 +21,14 @@ Item = TypeVar("Item")
 class Registry(Generic[Item]):
     """Things of one kind by name: ours, registered ones, and those of installed packages.
 
-    Parameters
-    ----------
-    what : str
-        What they are, for messages: "network".
-    group : str
-        Group of the entry points by which installed packages name theirs.
-    ours : mapping of name to "module:name", optional
-        Loaded when they are asked for.
-    maker : function (item) -> class or function, optional
-        By whose module and name two items are told apart; by default the item itself.
+    Two items are told apart by module and name of their `maker`, by default of themselves.
     """
 
     def __init__(
         self,
-        what: str,
-        group: str,
-        ours: Mapping[str, str] | None = None,
+        what: str,  # one of them, for messages: "network"
+        group: str,  # of the entry points of installed packages
+        ours: Mapping[str, str] | None = None,  # "module:name", loaded when it is asked for
         maker: Callable[[Item], Any] = lambda item: item,
     ) -> None:
         self._what = what
@@ -53,13 +44,9 @@ class Registry(Generic[Item]):
         return tuple(dict.fromkeys([*self._ours, *self._items, *installed]))
 
     def register(self, name: str, item: Item) -> Item:
-        """Make an item known under a name.
+        """Make an item known under a name; StudyError if another one has it.
 
-        Raises
-        ------
-        StudyError
-            If the name is taken by another one. What has the same module and name as what is there
-            replaces it: its module was loaded again.
+        What has the same module and name replaces it: its module was loaded again.
         """
         if name in self._ours:
             self.find(name)
@@ -73,13 +60,7 @@ class Registry(Generic[Item]):
         return item
 
     def find(self, name: str) -> Item:
-        """Return what has a name.
-
-        Raises
-        ------
-        StudyError
-            If there is none, or the package that has it cannot be loaded.
-        """
+        """Return what has a name; StudyError if nothing has, or its package cannot be loaded."""
         if name not in self._items and name in self._ours:
             module, _, attribute = self._ours[name].partition(":")
             self._items[name] = getattr(import_module(module), attribute)
@@ -109,13 +90,7 @@ class Registry(Generic[Item]):
 
 
 def load_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__``, which loads a name's module when it is first used.
-
-    Parameters
-    ----------
-    package : str
-    homes : mapping of name to module within the package
-    """
+    """Return a package's ``__getattr__``, which loads a name's module when it is first used."""
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -126,21 +101,9 @@ def load_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], An
 
 
 def require(what: str, install: str, *packages: tuple[str, str]) -> None:
-    """Refuse to begin without packages.
+    """Raise FedTopicsError if a package is not installed, given as pairs of module and package.
 
-    Parameters
-    ----------
-    what : str
-        What needs them, as a sentence begins, with its verb: "The experiments need".
-    install : str
-        What pip is to install.
-    packages : pairs of str
-        Module and package.
-
-    Raises
-    ------
-    FedTopicsError
-        If one is not installed.
+    `what` is a sentence's beginning: "The experiments need"; `install` goes behind "pip install".
     """
     for module, package in packages:
         if find_spec(module) is None:

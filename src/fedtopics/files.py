@@ -33,17 +33,7 @@ def cut_half_line(path: Path) -> None:
 def write_durably(path: Path, content: bytes, private: bool = False) -> None:
     """Write a file, over an older one if there is one: all of it or nothing, even if power fails.
 
-    Parameters
-    ----------
-    path : path
-    content : bytes
-    private : bool
-        Only its owner can read it.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; the older file is untouched.
+    A private one can be read by its owner alone. After an OSError the older file is untouched.
     """
     beside = path.with_name(path.name + ".tmp")
     beside.unlink(missing_ok=True)
@@ -58,17 +48,7 @@ def write_durably(path: Path, content: bytes, private: bool = False) -> None:
 def create(path: Path, content: bytes, private: bool = False) -> None:
     """Write a file that is not there yet, to the disk itself; what failed leaves no half of it.
 
-    Parameters
-    ----------
-    path, content, private
-        As of `write_durably`.
-
-    Raises
-    ------
-    FileExistsError
-        If there is a file of that name.
-    OSError
-        If it cannot be written.
+    FileExistsError if there is one of that name, OSError if it cannot be written.
     """
     mode = 0o600 if private else 0o666  # less what the umask takes away
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -88,13 +68,7 @@ def digest(content: str) -> str:
 
 
 class Rows:
-    """A file of JSON lines, a row a task: what has a row is not done again.
-
-    Parameters
-    ----------
-    path : path
-        Made with its folder when the first row is kept.
-    """
+    """A file of JSON lines, a row a task: what has a row is not done again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -117,16 +91,8 @@ class Rows:
     ) -> None:
         """Do the tasks that have no row yet, with an event {"event": "model"} before each.
 
-        Parameters
-        ----------
-        tasks : iterable
-        name : function of a task
-            Returns what its row is found by.
-        work : function of a task
-            Returns what its row says besides.
-        title : function of a task
-            For people, in the event.
-        on_event : function
+        `name` returns what a task's row is searched by, `work` what the row says besides, `title`
+        its name for people.
         """
         todo = [task for task in tasks if not self.find(name(task))]
         for number, task in enumerate(todo):

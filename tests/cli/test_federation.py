@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics import __version__, cli, pki
-from fedtopics.cli import display
+from fedtopics.cli import display, members
 from fedtopics.engines.grpc import client
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
@@ -335,3 +335,13 @@ def test_a_federation(
     code, _, err = typed(*SERVER, "--pki", "pki", "--listen", f"{HOST}:0")
     assert code == 2
     assert "There is a run in runs/study already; go on with --resume" in err
+
+
+@pytest.mark.parametrize(("loss", "shown"), [({"loss": 7.5}, ": loss 7.50"), ({}, "")])
+def test_the_server_shows_rounds_with_and_without_a_loss(
+    loss: dict[str, float], shown: str
+) -> None:
+    with members.console.capture() as captured, members.ServerNews() as news:
+        news({"event": "training", "done": 0, "rounds": 1})
+        news({"event": "round", "round": 1, "clients": ["a"], "missing": {}, "seconds": 1.0} | loss)
+    assert captured.get() == f"round 1 of 1{shown}\n"

@@ -182,7 +182,7 @@ def test_a_run_that_never_began_leaves_nothing() -> None:
 @pytest.mark.parametrize("tracker", [TensorBoard, MLflow])
 def test_what_is_not_installed(tracker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtopics.extras.find_spec", lambda module: None)
-    extra = tracker.extra
+    extra = tracker.title.lower()
     with pytest.raises(FedTopicsError, match=rf"pip install 'fedtopics\[{extra}\]'"):
         TensorBoard("x") if tracker is TensorBoard else MLflow()
 

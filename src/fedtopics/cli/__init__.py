@@ -1,7 +1,5 @@
 """The command line. One message an error, no traceback; exit codes in `errors.py`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib import import_module
@@ -38,11 +36,9 @@ class Commands(click.Group):
     """The commands of `COMMANDS`, each loaded when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name all commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,28 @@ if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
 
 console = Console(highlight=False)
+
+_CONTINUED = "goes on with model {model} of {method} after {rounds:,} rounds, "
+_SENTENCES = {
+    "continued": _CONTINUED + "in words agreed on anew",
+    "continued with its words": _CONTINUED + "with its words",
+    "listening": "listening on {address} for {clients}",
+    "waiting": "waiting for {missing}",
+    "repeated": "round {round} is repeated without {missing}",
+    "vocabulary": "agreed on {words:,} words of {documents:,} documents",
+    "skipped": "round {round:,}: {client} skips it, with {documents:,} new documents of at least "
+    "{least:,}",
+    "finished": "the model went to {received}",
+    "joined": "{client} has joined",
+    "lost": "{client} is not connected any more",
+    "declined": "{client} does not take part: {reason}",
+    "refused": "refused {client}: {reason}",
+    "bad reply": "round {round}: {client} {reason}",
+    "excluded": "{client} is excluded: {reason}",
+    "old reply": "{client} sent a reply that came too late; it does not count",
+    "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
+    "stopped": "stopped after round {round}: {reason}",
+}
 
 
 def say(text: str, style: str = "") -> None:
@@ -36,6 +59,13 @@ def json_text(content: Any) -> str:
 def status(text: str) -> Status:
     """Show on a terminal that something is going on, in a with statement."""
     return console.status(text)
+
+
+@contextmanager
+def embedding_status(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the same, and of how many documents there are embeddings, with the callback given."""
+    with status(text) as shown:
+        yield lambda done, n: shown.update(f"Embeddings of {done:,} of {n:,} documents")
 
 
 class RoundProgress:
@@ -62,36 +92,25 @@ class RoundProgress:
         self._bar.stop()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Show an event of the run."""
-        if event["event"] == "training":
-            self._bar.update(
-                self._task, description="round", total=event["rounds"], completed=event["done"]
-            )
-        elif event["event"] == "continued":
-            say(continued(event))
-        elif event["event"] == "vocabulary":
-            console.print(
-                f"agreed on {event['words']:,} words; {event['documents']:,} documents, "
-                f"{event['without_known_word']:,} of them without an agreed word"
-            )
-        elif event["event"] == "embedding":
+        kind = event["event"]
+        if kind == "training":
+            done, rounds = event["done"], event["rounds"]
+            self._bar.update(self._task, description="round", total=rounds, completed=done)
+        elif kind == "vocabulary":
+            unseen = f"{event['without_known_word']:,} of them without an agreed word"
+            say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
+        elif kind == "embedding":
             self._embed(event)
-        elif event["event"] == "round" and "topics" in event:
+        elif kind == "round" and "topics" in event:
             self._bar.update(self._task, completed=event["round"])
             say(topic_news(event))
-        elif event["event"] == "skipped":
-            say(skipped(event))
-        elif event["event"] == "stopped":
-            console.print(f"stopped after round {event['round']}: {event['reason']}")
-        elif event["event"] == "round":
+        elif kind == "round":
             speed = event["documents"] / max(event["seconds"], 1e-9)
             before = self._bar.tasks[0].fields["speed"] or speed
-            self._bar.update(
-                self._task,
-                completed=event["round"],
-                loss=event.get("loss", float("nan")),
-                speed=0.95 * before + 0.05 * speed,
-            )
+            shown = {"loss": event.get("loss", float("nan")), "speed": 0.95 * before + 0.05 * speed}
+            self._bar.update(self._task, completed=event["round"], **shown)
+        elif kind in ("continued", "skipped", "stopped"):
+            say(sentence(event))
 
     def _embed(self, event: Mapping[str, Any]) -> None:
         done, documents = event["done"], event["documents"]
@@ -101,22 +120,24 @@ class RoundProgress:
             say(f"{description}: {documents:,} documents")
 
 
-def continued(event: Mapping[str, Any]) -> str:
-    """Say with which model a training goes on."""
-    words = "with its words" if event["vocabulary"] == "keep" else "in words agreed on anew"
-    return (
-        f"goes on with model {event['model']} of {event['method']} after {event['rounds']:,} "
-        f"rounds, {words}"
-    )
+def sentence(event: Mapping[str, Any]) -> str:
+    """Say what an event of a run tells in one sentence, "" of others."""
+    kind = event["event"]
+    if kind == "continued" and event["vocabulary"] == "keep":
+        kind = "continued with its words"
+    return _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} ({reason})" for name, reason in value.items())
+    return ", ".join(map(str, value)) or "none of the clients" if isinstance(value, list) else value
 
 
 def topic_news(event: Mapping[str, Any]) -> str:
     """Say what a round of F-LDA brought."""
     by_id = {topic["id"]: topic for topic in event["topics"]}
-    names = {
-        "new": [by_id[id_] for id_ in event["new"]],
-        "vanished": event["vanished"],
-    }
+    names = {"new": [by_id[id_] for id_ in event["new"]], "vanished": event["vanished"]}
     lines = [
         f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; the "
         f"same from a cosine of {event['threshold']:.2f}"
@@ -130,14 +151,6 @@ def topic_news(event: Mapping[str, Any]) -> str:
         if topics and event["round"] > 1
     ]
     return "\n".join(lines)
-
-
-def skipped(event: Mapping[str, Any]) -> str:
-    """Say that a client skips a round."""
-    return (
-        f"round {event['round']:,}: {event['client']} skips it, with {event['documents']:,} new "
-        f"documents of at least {event['least']:,}"
-    )
 
 
 def print_topics(model: TopicModel, words: int, lambda_: float | None = None) -> None:
@@ -163,10 +176,10 @@ def topic_lines(
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     """Print the table of what left a client."""
-    table = Table(title=f"What left {client}", title_justify="left")
-    columns = ("function", "replies", "documents", "values", "bytes")
+    table = Table("function", title=f"What left {client}", title_justify="left")
+    columns = "replies", "documents", "values", "bytes"
     for column in columns:
-        table.add_column(column, justify="left" if column == "function" else "right")
+        table.add_column(column, justify="right")
     for row in rows:
-        table.add_row(row["function"], *(f"{row[column]:,}" for column in columns[1:]))
+        table.add_row(row["function"], *(f"{row[column]:,}" for column in columns))
     console.print(table)

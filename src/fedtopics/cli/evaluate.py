@@ -1,7 +1,5 @@
 """The command that scores a model on documents."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +8,7 @@ import click
 from rich.table import Table
 
 from fedtopics.cli import options
-from fedtopics.cli.display import console, print_json, say, status
+from fedtopics.cli.display import console, embedding_status, print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError
 
@@ -21,11 +19,10 @@ from fedtopics.errors import DataError
 @options.columns("text", "tokens", "label", "embedding")
 @options.embedding_model
 @options.lambda_
-@click.option(
+@options.with_default(
     "--by",
     type=click.Choice(["windows", "documents"]),
     default="windows",
-    show_default=True,
     help="Where words occur together; documents if the order of words is lost.",
 )
 @options.as_json
@@ -45,10 +42,8 @@ def evaluate(
 
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
+    from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.evaluation import evaluate as score
-    from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.columns import Columns
-    from fedtopics.text.corpus import Corpus
 
     loaded = TopicModel.from_pretrained(model)
     corpus = Corpus.read(data, Columns(**columns))
@@ -58,18 +53,14 @@ def evaluate(
         raise DataError(
             f"{data} has no columns, so no labels {columns['label']!r}; give a table with them."
         )
-    with status(f"Scoring {len(corpus):,} documents") as shown:
-
-        def tell(done: int, documents: int) -> None:
-            shown.update(f"Embeddings of {done:,} of {documents:,} documents")
-
+    with embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(
             loaded,
             corpus,
             by=by,
             lambda_=lambda_,
             embedding_model=embedding_model,
-            on_progress=tell,
+            on_progress=on_progress,
         )
     if as_json:
         print_json(scores)
@@ -78,7 +69,6 @@ def evaluate(
 
 
 def _print_scores(model: Path, scores: dict[str, Any]) -> None:
-    """Print the scores for people."""
     from fedtopics.metrics import METRICS
 
     say(

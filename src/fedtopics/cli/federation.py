@@ -32,12 +32,8 @@ insecure_option = click.option(
 @click.command()
 @click.argument("study", type=FOLDER)
 @click.option("--pki", "authority", type=FOLDER, help="Folder that `pki create` made.")
-@click.option(
-    "--listen",
-    default="0.0.0.0:7557",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where to wait for clients.",
+@options.with_default(
+    "--listen", default="0.0.0.0:7557", metavar="HOST:PORT", help="Where to wait for clients."
 )
 @options.out
 @options.resume
@@ -65,10 +61,9 @@ def server(
     checkpoint; the clients come back by themselves. With --start, training begins with a model, as
     `continue` does on one machine.
     """
+    from fedtopics import Study, TopicModel
     from fedtopics.federation.server import serve
-    from fedtopics.federation.study import Study
     from fedtopics.methods.warm_start import usual_words
-    from fedtopics.model.topic_model import TopicModel
 
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
@@ -131,21 +126,18 @@ def client(
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --follow they
     may still come: rows at the end of the file, or new files in the folder.
     """
-    from fedtopics.federation.policy import Policy
+    from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.server import GrpcParticipation
     from fedtopics.methods.events import Unreadable
     from fedtopics.text.arrivals import Follow
-    from fedtopics.text.columns import Columns
-    from fedtopics.text.corpus import Corpus
 
     client_name = _client_name(identity, name, insecure)
     rules = Policy.read(policy) if policy else Policy()
     kinds = Columns(rounds=columns.pop("round"), **columns)
     news = ClientNews(client_name)
     tell: Callable[[dict[str, Any]], None] = _print_event if as_json else news
-    growing = (
-        Follow(data, kinds, lambda reason: tell(Unreadable(reason).plain())) if follow else None
-    )
+    arrivals = Follow(data, kinds, lambda reason: tell(Unreadable(reason).plain()))
+    growing = arrivals if follow else None
     corpus = growing() if growing else Corpus.read(data, kinds)
     part = GrpcParticipation(
         address, identity, corpus, rules, out, client_name, tell, dry_run, embedding_model, growing

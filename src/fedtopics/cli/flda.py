@@ -1,7 +1,5 @@
 """Commands for F-LDA: which topics are the same, and what became of them over rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,8 +12,6 @@ from fedtopics.cli import options
 from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
-
-ANSWERS = ("yes", "no", "skip", "quit")
 
 
 @click.group("flda")
@@ -30,17 +26,10 @@ def group() -> None:
 @group.command()
 @click.argument("run", type=FOLDER)
 @click.option("--out", "-o", type=FOLDER, required=True, help="CSV file to write.")
-@click.option(
-    "--pairs",
-    "n_pairs",
-    type=click.IntRange(1),
-    default=60,
-    show_default=True,
-    help="How many to draw.",
+@options.with_default(
+    "--pairs", "n_pairs", type=click.IntRange(1), default=60, help="How many to draw."
 )
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
-)
+@options.with_default("--seed", type=click.IntRange(0), default=0, help="Of what is drawn.")
 @options.words
 def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> None:
     """Draw pairs of topics of different clients, for a person to label.
@@ -73,31 +62,31 @@ def label(pairs: Path) -> None:
     """
     from fedtopics.methods.flda.labelled_pairs import read_pairs, write_pairs
 
-    known = read_pairs(pairs)
-    unknown = [number for number, pair in enumerate(known) if pair.same is None]
+    drawn = read_pairs(pairs)
+    missing = [number for number, pair in enumerate(drawn) if pair.same is None]
     with suppress(click.Abort, KeyboardInterrupt):
-        for done, number in enumerate(unknown):
-            say(f"\n{len(unknown) - done} left\n  {known[number].first}\n  {known[number].second}")
+        for done, number in enumerate(missing):
+            say(f"\n{len(missing) - done} left\n  {drawn[number].first}\n  {drawn[number].second}")
             answer = click.prompt(
                 "Are these the same topic? [y/n/skip/quit]", value_proc=_answer, prompt_suffix=" "
             )
             if answer == "quit":
                 break
             if answer != "skip":
-                known[number] = replace(known[number], same=answer == "yes")
-                write_pairs(pairs, known)
+                drawn[number] = replace(drawn[number], same=answer == "yes")
+                write_pairs(pairs, drawn)
     left = sum(pair.same is None for pair in read_pairs(pairs))
     if left:
-        say(f"\n{left} of {len(known)} pairs have no label. Go on:  fedtopics flda label {pairs}")
+        say(f"\n{left} of {len(drawn)} pairs have no label. Go on:  fedtopics flda label {pairs}")
     else:
-        say(f"\nAll {len(known)} pairs have a label. Now:  fedtopics flda threshold {pairs}")
+        say(f"\nAll {len(drawn)} pairs have a label. Now:  fedtopics flda threshold {pairs}")
 
 
 def _answer(typed: str) -> str:
-    given = typed.strip().lower()
-    for known in ANSWERS:
-        if given and known.startswith(given):
-            return known
+    typed = typed.strip().lower()
+    for answer in ("yes", "no", "skip", "quit"):
+        if typed and answer.startswith(typed):
+            return answer
     raise click.UsageError("answer y, n, skip or quit.")
 
 
@@ -118,33 +107,33 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
 
     if plot is not None:
         check_picture(plot)
-    known = read_pairs(pairs)
+    drawn = read_pairs(pairs)
     try:
-        curve = fit_curve(known)
+        curve = fit_curve(drawn)
     except DataError as error:
         raise DataError(f"{pairs}: {error}") from None
     if plot is not None:
-        draw_curve(plot, known, curve)
-    found = {
+        draw_curve(plot, drawn, curve)
+    facts = {
         "threshold": curve.threshold,
-        "pairs": len(known),
-        "labelled": sum(pair.same is not None for pair in known),
-        "same": sum(pair.same is True for pair in known),
-        "decided_alike": decided_alike(known, curve.threshold),
+        "pairs": len(drawn),
+        "labelled": sum(pair.same is not None for pair in drawn),
+        "same": sum(pair.same is True for pair in drawn),
+        "decided_alike": decided_alike(drawn, curve.threshold),
     }
     if compare is not None:
-        found |= {"compared": compare, "compared_decided_alike": decided_alike(known, compare)}
+        facts |= {"compared": compare, "compared_decided_alike": decided_alike(drawn, compare)}
     if as_json:
-        print_json(found)
+        print_json(facts)
         return
     say(
         f"threshold = {curve.threshold:.3f}   for [method] of the study: from this cosine on two "
         "topics are rather the same\n"
-        f"It decides {found['decided_alike']} of {found['labelled']} labelled pairs as the person "
-        f"did, who found {found['same']} the same."
+        f"It decides {facts['decided_alike']} of {facts['labelled']} labelled pairs as the person "
+        f"did, who found {facts['same']} the same."
     )
     if compare is not None:
-        say(f"{compare:g} decides {found['compared_decided_alike']} of them so.")
+        say(f"{compare:g} decides {facts['compared_decided_alike']} of them so.")
     if plot is not None:
         say(f"The picture is {plot}.")
 
@@ -194,13 +183,12 @@ def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         shares.append({topic["id"]: topic["occurrences"] / total for topic in entry["topics"]})
         words |= {topic["id"]: topic["words"] for topic in entry["topics"]}
     return [
-        {"id": id_, "words": words[id_], "shares": [found.get(id_) for found in shares]}
+        {"id": id_, "words": words[id_], "shares": [of_round.get(id_) for of_round in shares]}
         for id_ in sorted(words)
     ]
 
 
 def _print_round(entry: Mapping[str, Any]) -> None:
-    """Print where a round's documents came from, and its news."""
     arrived = ", ".join(f"{name} {n:,}" for name, n in entry["arrived"].items())
     say(
         f"\nround {entry['round']}: {entry['documents']:,} documents ({arrived}), threshold "

@@ -1,7 +1,6 @@
 """Commands that work on one machine: train, look at a model, read a ledger."""
 
-from __future__ import annotations
-
+from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -9,6 +8,7 @@ import click
 from fedtopics.cli import options
 from fedtopics.cli.display import (
     RoundProgress,
+    embedding_status,
     json_text,
     print_json,
     print_ledger,
@@ -24,22 +24,17 @@ from fedtopics.methods.registry import METHODS, find_method
 
 
 @click.command()
-@click.option(
-    "--clients", type=click.IntRange(2, 7), default=5, show_default=True, help="How many."
-)
-@click.option("--topics", type=click.IntRange(2), default=20, show_default=True, help="How many.")
-@click.option(
-    "--rounds", type=click.IntRange(1), default=1000, show_default=True, help="Of training."
-)
+@options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="How many.")
+@options.with_default("--topics", type=click.IntRange(2), default=20, help="How many.")
+@options.with_default("--rounds", type=click.IntRange(1), default=1000, help="Of training.")
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
 def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
     """Train one topic model for several organisations without pooling a text.
 
     The documents are the documentation of installed Python packages, one package a client.
     """
+    from fedtopics import Study, train
     from fedtopics.datasets import package_documentation
-    from fedtopics.federation.simulation import train
-    from fedtopics.federation.study import Study
 
     folder = out or _unused(Path("runs/demo"))
     with status("Reading the documentation of installed packages"):
@@ -63,10 +58,7 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
 @options.resume
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option(
-    "--method",
-    type=click.Choice(METHODS.names),
-    default="gfedntm",
-    help="Of the example.",
+    "--method", type=click.Choice(METHODS.names), default="gfedntm", help="Of the example."
 )
 @options.track
 def run(
@@ -130,8 +122,7 @@ def topics(
     by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
     chosen = "json" if as_json else format_ or by_name
     if chosen == "table" and out is None:
-        print_topics(loaded, words, lambda_)
-        return
+        return print_topics(loaded, words, lambda_)
     if chosen == "table":
         text = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
     elif chosen == "json":
@@ -153,28 +144,18 @@ def topics(
 @options.columns("text", "tokens", "embedding")
 @options.embedding_model
 def transform(
-    model: Path,
-    file: Path,
-    out: Path,
-    columns: dict[str, str | None],
-    embedding_model: str | None,
+    model: Path, file: Path, out: Path, columns: dict[str, str | None], embedding_model: str | None
 ) -> None:
     """Find the topics of documents: a row a document, in their order, empty ones included.
 
     FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
-    from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.columns import Columns
-    from fedtopics.text.corpus import Corpus
+    from fedtopics import Columns, Corpus, TopicModel
 
     loaded = TopicModel.from_pretrained(model)
     corpus = Corpus.read(file, Columns(**columns))
-    with status("Finding topics") as shown:
-
-        def tell(done: int, documents: int) -> None:
-            shown.update(f"Embeddings of {done:,} of {documents:,} documents")
-
-        unknown = loaded.write_theta(loaded.embedded(corpus, embedding_model, tell), out)
+    with embedding_status("Finding topics") as on_progress:
+        unknown = loaded.write_theta(loaded.embedded(corpus, embedding_model, on_progress), out)
     say(
         f"{len(corpus):,} documents to {out}; {unknown:,} have nothing that the "
         f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."
@@ -211,8 +192,5 @@ def ledger(run: Path, as_json: bool) -> None:
 
 def _unused(folder: Path) -> Path:
     """Return the folder, or the first of its numbered neighbours that holds no run."""
-    number, candidate = 1, folder
-    while (candidate / "events.jsonl").exists():
-        number += 1
-        candidate = folder.with_name(f"{folder.name}-{number}")
-    return candidate
+    others = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return next(f for f in chain([folder], others) if not (f / "events.jsonl").exists())

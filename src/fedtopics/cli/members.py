@@ -9,25 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.live import Live
 from rich.table import Table
 
-from fedtopics.cli.display import console, continued, say, skipped, topic_news
+from fedtopics.cli.display import console, say, sentence, topic_news
 
 if TYPE_CHECKING:
     from fedtopics.engines.grpc.server import Server
 
 QUIET = 5.0  # seconds between two lines about rounds where there is no terminal
-
-_SENTENCES = {
-    "joined": "{client} has joined",
-    "lost": "{client} is not connected any more",
-    "declined": "{client} does not take part: {reason}",
-    "refused": "refused {client}: {reason}",
-    "bad reply": "round {round}: {client} {reason}",
-    "excluded": "{client} is excluded: {reason}",
-    "old reply": "{client} sent a reply that came too late; it does not count",
-    "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
-    "stopped": "stopped after round {round}: {reason}",
-}
-
 
 # Of a client
 _PROGRESS = {
@@ -66,13 +53,11 @@ class ServerNews:
         self._live.stop()
 
     def watch(self, server: Server) -> None:
-        """Begin to show who is there."""
         self._server = server
         if console.is_terminal:
             self._live.start()
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Show an event of the run."""
         kind = event["event"]
         if kind == "round":
             self._round = event
@@ -80,8 +65,8 @@ class ServerNews:
             self._show_round(event)
         elif kind == "training":
             self._rounds = event["rounds"]
-        elif sentence := _sentence(event):
-            say(sentence)
+        elif text := sentence(event):
+            say(text)
 
     def _show_round(self, event: dict[str, Any]) -> None:
         for client, reason in event["missing"].items():
@@ -94,7 +79,8 @@ class ServerNews:
         last = event["round"] == self._rounds
         if not console.is_terminal and (last or time.monotonic() - self._last_line > QUIET):
             self._last_line = time.monotonic()
-            say(f"round {event['round']:,} of {self._rounds:,}: loss {event['loss']:.2f}")
+            loss = f": loss {event['loss']:.2f}" if "loss" in event else ""
+            say(f"round {event['round']:,} of {self._rounds:,}{loss}")
 
     def _table(self) -> Table:
         event = self._round
@@ -106,36 +92,13 @@ class ServerNews:
                 f"round {event['round']:,} of {self._rounds:,}   {loss}"
                 f"{event['seconds']:.2f} s   {traffic / 1e6:.1f} MB"
             )
-        table = Table(title=progress, title_justify="left")
-        for column in ("client", "state", "rounds", "MB sent to it", "MB received"):
-            table.add_column(column, justify="left" if column in ("client", "state") else "right")
-        members = [] if self._server is None else list(self._server.members.values())
-        for member in members:
-            sent, received = member.bytes
-            counted = f"{self._counted[member.name]:,}"
-            table.add_row(
-                member.name, member.state, counted, f"{sent / 1e6:,.1f}", f"{received / 1e6:,.1f}"
-            )
+        table = Table("client", "state", title=progress, title_justify="left")
+        for column in ("rounds", "MB sent to it", "MB received"):
+            table.add_column(column, justify="right")
+        for member in [] if self._server is None else list(self._server.members.values()):
+            megabytes = (f"{size / 1e6:,.1f}" for size in member.bytes)
+            table.add_row(member.name, member.state, f"{self._counted[member.name]:,}", *megabytes)
         return table
-
-
-def _sentence(event: dict[str, Any]) -> str:
-    kind = event["event"]
-    if kind == "listening":
-        return f"listening on {event['address']} for {', '.join(event['clients'])}"
-    if kind == "continued":
-        return continued(event)
-    if kind == "waiting":
-        away = ", ".join(f"{name} ({state})" for name, state in event["missing"].items())
-        return f"waiting for {away}"
-    if kind == "repeated":
-        lost = ", ".join(f"{name} ({why})" for name, why in event["missing"].items())
-        return f"round {event['round']} is repeated without {lost}"
-    if kind == "vocabulary":
-        return f"agreed on {event['words']:,} words of {event['documents']:,} documents"
-    if kind == "finished":
-        return f"the model went to {', '.join(event['received']) or 'none of the clients'}"
-    return _SENTENCES.get(kind, "").format_map(event)
 
 
 class ClientNews:
@@ -154,14 +117,13 @@ class ClientNews:
         self._status.stop()
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Show an event."""
         kind = event["event"]
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}
         if kind == "offer":
             self._offer(event)
         elif kind == "skipped":
-            say(skipped(event))
+            say(sentence(event))
         elif kind in _PROGRESS:
             self._status.update(f"{self._name}: {_PROGRESS[kind].format_map(event)}")
         elif kind in _NEWS:
@@ -174,9 +136,8 @@ class ClientNews:
             f"The server's study {study.fingerprint}: {study.registration.name}{network}, "
             f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
         )
-        table = Table(title="What it asks for", title_justify="left", show_lines=True)
-        for column in ("function", "how often", "what leaves"):
-            table.add_column(column)
+        columns = "function", "how often", "what leaves"
+        table = Table(*columns, title="What it asks for", title_justify="left", show_lines=True)
         for function, row in event["leaves"].items():
             table.add_row(function, row["often"], row["what"])
         console.print(table)

@@ -40,10 +40,8 @@ def continue_(
     goes on as it is and its rounds count on; with new ones its topics are carried over word by
     word. It keeps its words if the study has its method and rules of text.
     """
-    from fedtopics.federation.simulation import train
-    from fedtopics.federation.study import Study
+    from fedtopics import Study, TopicModel, train
     from fedtopics.methods.warm_start import usual_words
-    from fedtopics.model.topic_model import TopicModel
 
     plan = Study.read(study)
     plan = plan if rounds is None else plan.with_rounds(rounds)

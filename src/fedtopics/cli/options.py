@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ COLUMNS = {
     "round": "Column of rounds or times, for studies that use them.",
 }
 
+with_default = partial(click.option, show_default=True)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 out = click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
 resume = click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
@@ -37,12 +38,8 @@ embedding_model = click.option(
 lambda_ = click.option(
     "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
 )
-words = click.option(
-    "--words",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="First words of each topic that are shown.",
+words = with_default(
+    "--words", type=click.IntRange(1), default=10, help="First words of each topic that are shown."
 )
 vocabulary = click.option(
     "--vocabulary",
@@ -87,15 +84,12 @@ def tracked(names: Sequence[str], folder: Path, shown: OnEvent) -> Iterator[OnEv
     def complain(message: str) -> None:
         click.echo(f"fedtopics: {message}", err=True)
 
-    trackers: list[Tracker] = []
-    for name in dict.fromkeys(names):
+    def tracker(name: str) -> Tracker:
         if name == "tensorboard":
-            trackers.append(TensorBoard(folder / "tensorboard", complain))
-            continue
+            return TensorBoard(folder / "tensorboard", complain)
         default_uri = f"sqlite:///{(folder / 'mlflow' / 'mlflow.db').absolute()}"
         uri = None if os.environ.get("MLFLOW_TRACKING_URI") else default_uri
-        trackers.append(MLflow(tracking_uri=uri, on_failure=complain))
+        return MLflow(tracking_uri=uri, on_failure=complain)
+
     with ExitStack() as stack:
-        for tracker in trackers:
-            stack.enter_context(tracker)
-        yield tell_all(shown, *trackers)
+        yield tell_all(shown, *(stack.enter_context(tracker(n)) for n in dict.fromkeys(names)))

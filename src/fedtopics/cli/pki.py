@@ -1,7 +1,5 @@
 """Commands for certificates. Each says which file goes to whom, and which stays where it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +9,11 @@ from fedtopics.cli import options
 from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
 
-pki_folder = click.option(
-    "--pki",
-    "folder",
-    type=FOLDER,
-    default="pki",
-    show_default=True,
-    help="The authority's folder.",
+pki_folder = options.with_default(
+    "--pki", "folder", type=FOLDER, default="pki", help="The authority's folder."
 )
-days = click.option(
-    "--days",
-    type=click.IntRange(0, 3652),
-    default=365,
-    show_default=True,
-    help="How long the certificate is valid.",
+days = options.with_default(
+    "--days", type=click.IntRange(0, 3652), default=365, help="How long the certificate is valid."
 )
 
 

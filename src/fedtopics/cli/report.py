@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fedtopics.cli import options
 from fedtopics.cli.display import print_topics, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import FedTopicsError
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run", type=FOLDER)
 @click.option("--out", "-o", type=FOLDER, help="HTML file to write.  [default: RUN/report.html]")
-@click.option(
+@options.with_default(
     "--min-documents",
     type=click.IntRange(1),
     default=10,
-    show_default=True,
     help="Leave out a client's share of a topic if it stands for fewer documents.",
 )
 @click.option(
@@ -39,8 +39,7 @@ def report(
     RUN is the folder of a run, of a client's part in one, or of a model. The file asks no host for
     anything and has no document's text, unless --with-documents puts examples of one's own there.
     """
-    from fedtopics.text.columns import Columns
-    from fedtopics.text.corpus import Corpus
+    from fedtopics import Columns, Corpus
 
     name = "report.html" if with_documents is None else "report-with-documents.html"
     documents = with_documents and Corpus.read(with_documents, Columns(text=text))

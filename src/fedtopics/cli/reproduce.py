@@ -1,7 +1,5 @@
 """Where the papers' experiments went, for who types their former command."""
 
-from __future__ import annotations
-
 import shlex
 
 import click

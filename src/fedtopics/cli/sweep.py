@@ -1,7 +1,5 @@
 """How many topics: a study with several numbers of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -26,18 +24,13 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
 
 @click.command()
 @click.argument("study", type=FOLDER)
-@click.option(
-    "--topics",
-    callback=_numbers,
-    default="5,10,20,50",
-    show_default=True,
-    help="Numbers of topics, with commas.",
+@options.with_default(
+    "--topics", callback=_numbers, default="5,10,20,50", help="Numbers of topics, with commas."
 )
-@click.option(
+@options.with_default(
     "--seeds",
     type=click.IntRange(1),
     default=3,
-    show_default=True,
     help="Trainings of each number, which differ in their seed.",
 )
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")

@@ -1,7 +1,5 @@
 """Where a client's documents are: the tables [clients.NAME] of a study."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +32,14 @@ class ClientData(BaseModel):
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
     def read(self, name: str) -> Corpus:
-        """Read the documents of the client of this name.
-
-        Raises
-        ------
-        DataError
-            If the study does not say where they are, or they cannot be read.
-        """
+        """Read the documents of the client of this name; DataError if it cannot be done."""
         if self.data is None:
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to it.'
             )
         names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
-        names["rounds"] = self.round
         try:
-            return Corpus.read(self.data, Columns(**names))
+            return Corpus.read(self.data, Columns(**names, rounds=self.round))
         except DataError as error:
             raise DataError(f"Client {name!r}: {error}") from None
 

@@ -1,7 +1,5 @@
 """Find out why a client cannot take part: one finding a step, each with what to do."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import time
@@ -28,22 +26,12 @@ UNACCEPTED = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
-
-    Parameters
-    ----------
-    check : str
-    fine : bool
-    text : str
-        One line: what is, and what to do if it is not fine.
-    lasting : bool
-        Waiting does not mend it.
-    """
+    """What one check says."""
 
     check: str
     fine: bool
-    text: str
-    lasting: bool = False
+    text: str  # one line: what is, and what to do if it is not fine
+    lasting: bool = False  # waiting does not mend it
 
 
 def examine(address: str, folder: str | Path) -> Iterator[Finding]:
@@ -53,10 +41,10 @@ def examine(address: str, folder: str | Path) -> Iterator[Finding]:
     except IdentityError as error:
         yield Finding("certificate", False, str(error), lasting=True)
         return
-    left = identity.not_after - datetime.now(UTC)
-    ends = f"{identity.not_after:%Y-%m-%d}"
-    hint = f"; renew it soon: fedtopics pki issue {identity.name} --renew" if left < SOON else ""
-    yield Finding("certificate", True, f"{identity.title}, valid until {ends}{hint}")
+    soon = identity.not_after - datetime.now(UTC) < SOON
+    hint = f"; renew it soon: fedtopics pki issue {identity.name} --renew" if soon else ""
+    valid = f"{identity.title}, valid until {identity.not_after:%Y-%m-%d}{hint}"
+    yield Finding("certificate", True, valid)
     for finding in connection(address, folder):
         yield finding
         if not finding.fine:
@@ -74,18 +62,14 @@ def connection(address: str, folder: str | Path) -> Iterator[Finding]:
         return
     try:
         raw = socket.create_connection((host, port), PATIENCE)
-    except ConnectionRefusedError:
-        yield Finding(
-            "reachable",
-            False,
-            f"{host} refuses connections to port {port}; is the server running, on this port?",
-        )
-        return
     except OSError as error:
         reason = "it does not answer" if isinstance(error, TimeoutError) else error.strerror
-        yield Finding(
-            "reachable", False, f"{address}: {reason}; ask whether a firewall closes the port"
-        )
+        text = f"{address}: {reason}; ask whether a firewall closes the port"
+        if isinstance(error, ConnectionRefusedError):
+            text = (
+                f"{host} refuses connections to port {port}; is the server running, on this port?"
+            )
+        yield Finding("reachable", False, text)
         return
     yield Finding("reachable", True, f"{address} accepts connections")
     with raw:
@@ -147,23 +131,16 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
     objection = proposal.objection(VERSION, WIRE_VERSION, versions())
     yield Finding("versions", not objection, objection or f"fedtopics {VERSION} on both sides")
     ahead = proposal.time - (before + time.time()) / 2
-    if abs(ahead) > CLOCK:
+    text = f"the server's is {ahead:+.1f} s from this one"
+    if apart := abs(ahead) > CLOCK:
         text = f"the server's clock is {ahead:+.0f} s from this one; set the wrong one right"
-        yield Finding("clock", False, text)
-    else:
-        yield Finding("clock", True, f"the server's is {ahead:+.1f} s from this one")
+    yield Finding("clock", not apart, text)
     text = f"{proposal.method}, study {proposal.fingerprint}, {identity.name} is one of its clients"
     yield Finding("study", True, text)
 
 
 def why_not(address: str, folder: str | Path) -> str:
-    """Say why there is no connection, or nothing if there could be one.
-
-    Raises
-    ------
-    FederationError
-        If no waiting mends it: certificates that do not fit.
-    """
+    """Say why there is no connection, "" if one can be; raise if no waiting mends it."""
     for finding in connection(address, folder):
         if finding.lasting:
             raise FederationError(f"The server {address} cannot be used: {finding.text}.")

@@ -4,10 +4,7 @@ Every reply passes `Door.call`, which refuses what the client's policy forbids a
 its ledger before it hands the reply on.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,34 +12,13 @@ from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.ledger import Ledger, flat_fields
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.aggregation import Payload
-
-
-class Half(Protocol):
-    """A method's client half: the functions it names in `published` may be called."""
-
-    @property
-    def method(self) -> str:
-        """Name of the method."""
-
-    @property
-    def published(self) -> Collection[str]:
-        """Names of the functions."""
+from fedtopics.methods.client import TopicClient
 
 
 class Door:
-    """Call a client's functions and let their replies out, if its policy allows.
+    """Call a client's functions and let their replies out, if its policy allows."""
 
-    Parameters
-    ----------
-    client : str
-        Name of the client.
-    half : Half
-        The client half of a method.
-    policy : Policy
-    ledger : Ledger
-    """
-
-    def __init__(self, client: str, half: Half, policy: Policy, ledger: Ledger) -> None:
+    def __init__(self, client: str, half: TopicClient[Any], policy: Policy, ledger: Ledger) -> None:
         policy.check_method(client, half.method)
         self.client = client
         self._half = half

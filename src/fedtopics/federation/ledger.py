@@ -1,7 +1,5 @@
 """The ledger: what left a client, a line a reply, and what can be read from it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -17,20 +15,9 @@ import numpy as np
 from fedtopics.errors import RunError
 from fedtopics.methods.aggregation import Payload, Rows
 
-LEDGERS = ("ledger.jsonl", "clients/*/ledger.jsonl")  # of a client's part, of a simulation
-
 
 class Ledger:
-    """What left one client, a line a reply.
-
-    Parameters
-    ----------
-    method : str
-    study : str
-        Fingerprint of the study.
-    path : path or None
-        File of JSON lines, appended to; None keeps no ledger.
-    """
+    """What left one client of a study with this fingerprint, a line a reply; no path keeps none."""
 
     def __init__(self, method: str, study: str, path: Path | None = None) -> None:
         self._method = method
@@ -76,7 +63,8 @@ class Ledger:
 
 def find_ledgers(folder: Path) -> dict[str, Path]:
     """Return the ledgers that a run's folder has, by client."""
-    paths = sorted(path for place in LEDGERS for path in folder.glob(place))
+    places = "ledger.jsonl", "clients/*/ledger.jsonl"  # of a client's part, of a simulation
+    paths = sorted(path for place in places for path in folder.glob(place))
     return {client_of(path): path for path in paths}
 
 
@@ -90,26 +78,14 @@ def client_of(path: Path) -> str:
 
 
 def summarise_ledger(path: Path) -> list[dict[str, Any]]:
-    """Return a row a function: which fields left, in how many replies, how much.
-
-    Raises
-    ------
-    RunError
-        If a line is not what `Ledger` writes.
-    """
+    """Return a row a function: fields, replies, sizes; RunError if a line is not of `Ledger`."""
     rows: dict[str, dict[str, Any]] = {}
     _read_ledger(path, partial(_add_line, rows))
     return list(rows.values())
 
 
 def bytes_by_round(path: Path) -> dict[int, int]:
-    """Return how many bytes left in each round; 0 stands for what was before the first.
-
-    Raises
-    ------
-    RunError
-        If a line is not what `Ledger` writes.
-    """
+    """Return how many bytes left in each round; 0 is what was before the first; raise as above."""
     sizes: Counter[int] = Counter()
     _read_ledger(path, lambda line: sizes.update({int(line["round"]): int(line["bytes"])}))
     return dict(sizes)
@@ -125,20 +101,12 @@ def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
 
 
 def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
-    name = line["function"]
-    new = {
-        "function": name,
-        "method": line["method"],
-        "fields": [],
-        "replies": 0,
-        "documents": line["documents"],
-        "values": 0,
-        "bytes": 0,
-    }
-    row = rows.setdefault(name, new)
+    name, method, documents = line["function"], line["method"], line["documents"]
+    start = {"function": name, "method": method, "fields": [], "documents": documents}
+    row = rows.setdefault(name, start | {"replies": 0, "values": 0, "bytes": 0})
     row["fields"] = sorted({*row["fields"], *line["fields"]})
     row["replies"] += 1
-    row["documents"] = min(row["documents"], line["documents"])
+    row["documents"] = min(row["documents"], documents)
     values = sum(math.prod(field["shape"]) for field in line["fields"].values())
     row["values"] = max(row["values"], values)
     row["bytes"] += line["bytes"]

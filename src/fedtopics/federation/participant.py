@@ -1,12 +1,10 @@
 """A client's part in a study, whichever engine brings the calls."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,38 +26,17 @@ from fedtopics.text.encoders import sentence_encoder
 
 
 class Participation:
-    """A client's part in a study.
-
-    Parameters
-    ----------
-    name : str
-        Name of the client.
-    corpus : Corpus
-    policy : Policy
-    out : path or None
-        Folder for the ledger, the model and the documents' topics; None takes runs/CLIENT/STUDY.
-    on_event : function, optional
-        Called with a map of what happens; "offer" has what the study asks for.
-    embedding_model : str, optional
-        Where this client has the study's model of embeddings, or that of those in `corpus`.
-    growing : Follow, optional
-        Of documents that become more during the study.
-
-    Raises
-    ------
-    RunError
-        If `out` is a file.
-    """
+    """A client's part in a study."""
 
     def __init__(
         self,
         name: str,
         corpus: Corpus,
         policy: Policy,
-        out: Path | None,
+        out: Path | None,  # for ledger, model and the documents' topics; None: runs/CLIENT/STUDY
         on_event: OnEvent | None = None,
-        embedding_model: str | None = None,
-        growing: Follow | None = None,
+        embedding_model: str | None = None,  # where this client has the study's, or of `corpus`
+        growing: Follow | None = None,  # documents that become more during the study
     ) -> None:
         self.name = name
         self.corpus = corpus
@@ -74,16 +51,8 @@ class Participation:
             raise RunError(f"{out} is a file; name a folder with --out.")
 
     @classmethod
-    def of(
-        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None
-    ) -> Participation:
-        """Read a client's documents and policy, as a study's table [clients.NAME] names them.
-
-        Raises
-        ------
-        DataError, StudyError
-            If documents or policy cannot be read.
-        """
+    def of(cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None) -> Self:
+        """Read the documents and the policy that a study's table [clients.NAME] names, or raise."""
         policy = Policy() if data.policy is None else Policy.read(data.policy)
         corpus = data.read(name)
         return cls(name, corpus, policy, out, on_event, data.embedding_model)
@@ -104,17 +73,10 @@ class Participation:
         if ledger.exists():
             cut_half_line(ledger)
         self._ledger = Ledger(study.registration.name, study.fingerprint, ledger)
-        self.corpus = study.embedded(
-            self.corpus, self._embedding_model, lambda *done: self.notify(Embedding(*done))
-        )
+        model = self._embedding_model
+        self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         site = Site(
-            self.name,
-            self.corpus,
-            self.policy,
-            self.out,
-            self.notify,
-            self._embedding_model,
-            self._growing,
+            self.name, self.corpus, self.policy, self.out, self.notify, model, self._growing
         )
         return Door(self.name, study.client_half(site), self.policy, self._ledger)
 
@@ -131,9 +93,8 @@ class Participation:
         self.notify(Offer(study, leaves))
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
-        requested = study.method.method_name, study.method.max_rounds
-        self.policy.check_study(self.name, *requested, documents)
-        needed = study.method.needed_embedding
+        method, needed = study.method, study.method.needed_embedding
+        self.policy.check_study(self.name, method.method_name, method.max_rounds, documents)
         if needed is not None:
             check_embeddings(self.corpus, needed, self._embedding_model)
             if self.corpus.embeddings is None:
@@ -179,6 +140,5 @@ class Participation:
 
 
 def _may_hold(folder: Path, study: Study) -> bool:
-    """Whether a folder is of this study, or of none."""
     before = folder / "study.toml"
     return not before.exists() or Study.read(before).fingerprint == study.fingerprint

@@ -1,9 +1,8 @@
 """What a client lets out, whatever a server asks for; no server can change it."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,7 +27,7 @@ class Policy(BaseModel):
     max_rounds: int = Field(100_000, ge=1, description="most training rounds of a study")
 
     @classmethod
-    def read(cls, path: str | Path) -> Policy:
+    def read(cls, path: str | Path) -> Self:
         """Read a policy from a TOML file.
 
         Raises
@@ -42,13 +41,7 @@ class Policy(BaseModel):
             raise StudyError(f"The policy {path} cannot be used: {explain(error)}") from None
 
     def check_method(self, client: str, method: str) -> None:
-        """Refuse a method that is not allowed.
-
-        Raises
-        ------
-        PolicyError
-            Before anything was computed.
-        """
+        """Refuse a method that is not allowed, before anything is computed."""
         if self.methods is not None and method not in self.methods:
             raise PolicyError(
                 f"The policy of client {client!r} does not allow the method {method!r}; "
@@ -58,18 +51,8 @@ class Policy(BaseModel):
     def check_study(self, client: str, method: str, rounds: int, documents: int) -> None:
         """Refuse a study that is not allowed, before anything leaves the client.
 
-        Parameters
-        ----------
-        client : str
-        method : str
-        rounds : int
-            Most training rounds of the study; those of a model that it continues do not count.
-        documents : int
-            How many documents the client has, or will have.
-
-        Raises
-        ------
-        PolicyError
+        The rounds are the most of the study's training, without those of a model that it continues;
+        the documents those that the client has, or will have.
         """
         self.check_method(client, method)
         if rounds > self.max_rounds:

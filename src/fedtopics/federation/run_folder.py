@@ -4,8 +4,6 @@ A folder holds a run once training began: what failed before is simply tried aga
 folder, nothing is written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
@@ -43,36 +41,19 @@ LONGEST_UNSAVED = 60.0  # seconds
 
 
 class RunFolder:
-    """One execution of a study.
+    """One execution of the study with this fingerprint; without a folder, nothing is written.
 
-    Parameters
-    ----------
-    folder : path or None
-    study : str
-        Fingerprint of the study.
-    checkpoint_every : int
-        Rounds between two checkpoints.
-    resume : bool
-        Go on from the newest checkpoint. Without it, a folder with a run in it is refused.
-    on_event : function, optional
-        Called with each event, for a progress display.
-    pause : float
-        Seconds between two rounds.
-
-    Raises
-    ------
-    RunError
-        If the folder is a file, or there is a run already, none to resume, or one of another study.
+    RunError if the folder is a file, has a run already, or none of this study to resume.
     """
 
     def __init__(
         self,
         folder: Path | None,
         study: str,
-        checkpoint_every: int = 50,
+        checkpoint_every: int = 50,  # rounds
         resume: bool = False,
         on_event: OnEvent | None = None,
-        pause: float = 0.0,
+        pause: float = 0.0,  # seconds between two rounds
     ) -> None:
         self.folder = folder
         self._every = checkpoint_every
@@ -135,22 +116,14 @@ class RunFolder:
             write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """Return what was kept when the run is resumed, else None.
-
-        Raises
-        ------
-        RunError
-            If it is damaged.
-        """
+        """Return what was kept if the run is resumed, else None; RunError if it is damaged."""
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
-        try:
-            content: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
-            if not isinstance(content, dict):
-                raise ValueError
-        except ValueError:
-            raise RunError(f"{self.folder / name}.json is damaged; begin a new run.") from None
-        return content
+        with suppress(ValueError):
+            content = json.loads((self.folder / f"{name}.json").read_bytes())
+            if isinstance(content, dict):
+                return content
+        raise RunError(f"{self.folder / name}.json is damaged; begin a new run.")
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left, with a pause between two."""
@@ -173,12 +146,8 @@ class RunFolder:
         if self.folder is None:
             return
         arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
-        meta = {
-            "round": str(state.round),
-            "study": self._study,
-            "numbers": json.dumps(state.numbers),
-        }
-        data = save(arrays, metadata=meta)
+        meta = {"round": str(state.round), "study": self._study}
+        data = save(arrays, metadata=meta | {"numbers": json.dumps(state.numbers)})
         folder = self.folder / "checkpoints"
         path = folder / f"{state.round:08d}.safetensors"
         try:
@@ -195,13 +164,7 @@ class RunFolder:
             old.with_suffix(".sha256").unlink(missing_ok=True)
 
     def restore(self) -> Checkpoint | None:
-        """Return the newest checkpoint when the run is resumed, else None.
-
-        Raises
-        ------
-        RunError
-            If the checkpoint is damaged.
-        """
+        """Return the newest checkpoint if the run is resumed, else None; RunError if damaged."""
         if self.folder is None or not self._resume:
             return None
         digests = sorted((self.folder / "checkpoints").glob("*.sha256"))

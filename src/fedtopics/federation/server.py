@@ -1,7 +1,5 @@
 """Run a study between machines: the server's part and a client's part."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -56,53 +54,26 @@ def serve(
     start: Any = None,
     vocabulary: Words = "agree",
 ) -> TopicModel:
-    """Run a study as its server; return the model, which the clients get as well.
+    """Run a study as its server over gRPC, as `lead` does over any engine; return the model.
 
-    Parameters
-    ----------
-    study : Study
-        Names the clients; what it says of their documents is not used.
-    identity : Identity or None
-        The server's; None speaks without TLS, on this machine alone.
-    listen : str
-        HOST:PORT; port 0 takes a free one.
-    out : path
-        The run's folder.
-    resume : bool
-        Go on with the run in `out`.
-    on_event : function, optional
-        Called with each event of the run.
-    on_listen : function, optional
-        Called once with the server, for a display of who is there.
-    start, vocabulary
-        A model to begin with, and whether with its own words; as of `simulation.train`.
-
-    Raises
-    ------
-    FederationError
-        If the address cannot be listened on, or too few clients are left.
-    StudyError, RunError, FedTopicsError
-        If the study or the run's folder cannot be used, or the folder cannot be written.
+    It listens on HOST:PORT, where port 0 takes a free one; without an identity it speaks no TLS, on
+    this machine alone. `on_listen` gets the server, for a display of who is there. FederationError
+    if the address cannot be listened on.
     """
-    server = _server(study, identity, listen)
+    proposal = _proposal(study)
+    if identity is None:
+        check_loopback(listen)
+    credentials = None if identity is None else server_credentials(identity)
+    host, port = split_address(listen)
+    address = join_address(host, port)
+    server = Server(proposal, study.clients, address, credentials, _largest(study))
 
     def open_door(run: RunFolder) -> None:
-        port = server.start()
-        at = join_address(split_address(listen)[0], port)
-        run.event(Listening(at, list(study.clients)))
+        run.event(Listening(join_address(host, server.start()), list(study.clients)))
         if on_listen is not None:
             on_listen(server)
 
     return _conduct(study, server, out, resume, on_event, start, vocabulary, open_door)
-
-
-def _server(study: Study, identity: Identity | None, listen: str) -> Server:
-    _check_clients(study)
-    if identity is None:
-        check_loopback(listen)
-    credentials = None if identity is None else server_credentials(identity)
-    address = join_address(*split_address(listen))
-    return Server(_proposal(study), study.clients, address, credentials, _largest(study))
 
 
 def lead(
@@ -117,14 +88,30 @@ def lead(
 ) -> TopicModel:
     """Run a study as its server, over an engine that carries messages; return the model.
 
+    The clients get the model as well.
+
     Parameters
     ----------
+    study : Study
+        Names the clients; what it says of their documents is not used.
     carrier : Carrier
         Of the engine.
-    study, out, resume, on_event, start, vocabulary
-        As of `serve`, which says what is raised as well.
+    out : path
+        The run's folder.
+    resume : bool
+        Go on with the run in `out`.
+    on_event : function, optional
+        Called with each event of the run.
+    start, vocabulary
+        A model to begin with, and whether with its words; as of `simulation.train`.
+
+    Raises
+    ------
+    FederationError
+        If too few clients are left.
+    StudyError, RunError, FedTopicsError
+        If the study or the run's folder cannot be used, or the folder cannot be written.
     """
-    _check_clients(study)
     server = MessageServer(_proposal(study), study.clients, carrier, _largest(study))
     return _conduct(study, server, out, resume, on_event, start, vocabulary)
 
@@ -139,16 +126,16 @@ def _conduct(
     vocabulary: Words,
     open_door: Callable[[RunFolder], None] = lambda _: None,
 ) -> TopicModel:
-    """Do the rounds with whoever is connected; send the model."""
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     half = study.server_half(warm_start)
-    identity, pause = study.identity(warm_start), study.federation.pause
-    run = RunFolder(out, identity, study.checkpoint_every, resume, on_event, pause)
+    identity, network = study.identity(warm_start), study.federation
+    rules = Rules(study.min_clients, network.deadline, network.gather, network.wait)
+    run = RunFolder(out, identity, study.checkpoint_every, resume, on_event, network.pause)
     reason, again = "", False
     try:
         run.describe(study, warm_start)
         open_door(run)
-        model = half.train(RemoteClients(connections, _rules(study), run.event), run)
+        model = half.train(RemoteClients(connections, rules, run.event), run)
         model = run.save(model if warm_start is None else warm_start.credited(model))
         received = connections.send_model(_files(model), MODEL_PATIENCE)
         run.event(Finished(received))
@@ -168,12 +155,9 @@ def _conduct(
         run.close()
 
 
-def _check_clients(study: Study) -> None:
+def _proposal(study: Study) -> Proposal:
     if not study.clients:
         raise StudyError("The study names no clients; add a table [clients.NAME] for each.")
-
-
-def _proposal(study: Study) -> Proposal:
     method = study.registration
     offered = study.agreed | {"name": study.name}  # clients name their folder after it
     return Proposal(VERSION, method.name, method.version, offered, study.fingerprint)
@@ -181,11 +165,6 @@ def _proposal(study: Study) -> Proposal:
 
 def _largest(study: Study) -> int:
     return study.federation.largest_message << 20
-
-
-def _rules(study: Study) -> Rules:
-    federation = study.federation
-    return Rules(study.min_clients, federation.deadline, federation.gather, federation.wait)
 
 
 def _files(model: TopicModel) -> dict[str, Any]:
@@ -199,35 +178,18 @@ def _files(model: TopicModel) -> dict[str, Any]:
 
 
 class GrpcParticipation(Participation):
-    """A client's part in a study whose server listens at an address.
-
-    Parameters
-    ----------
-    address : str
-        HOST:PORT of the server.
-    identity : folder of an identity, or None
-        None speaks without TLS, on this machine alone.
-    corpus, policy, out
-        As of `Participation`.
-    name : str
-        Name of the client; with an identity, that of its certificate.
-    on_event : function, optional
-    dry_run : bool
-        Look at the offer, do not join.
-    embedding_model, growing
-        As of `Participation`.
-    """
+    """A client's part in a study whose server listens at an address; else as `Participation`."""
 
     def __init__(
         self,
-        address: str,
-        identity: Path | None,
+        address: str,  # HOST:PORT
+        identity: Path | None,  # folder; None speaks without TLS, on this machine alone
         corpus: Corpus,
         policy: Policy,
         out: Path | None,
-        name: str = "",
+        name: str = "",  # with an identity, that of its certificate
         on_event: OnEvent | None = None,
-        dry_run: bool = False,
+        dry_run: bool = False,  # look at the offer, do not join
         embedding_model: str | None = None,
         growing: Follow | None = None,
     ) -> None:

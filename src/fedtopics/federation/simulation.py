@@ -4,8 +4,6 @@ The three scenarios of the gFedNTM paper are three calls: a client alone is a st
 client, the centralised one pools the corpora first, the federated one names all clients.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -94,8 +92,8 @@ class _Simulation:
         """Do the rounds; write what a run's folder has."""
         study, method = self.study, self.study.method
         for name, corpus in self.documents.items():
-            requested = method.method_name, method.max_rounds, len(corpus)
-            self.policies[name].check_study(name, *requested)
+            policy = self.policies[name]
+            policy.check_study(name, method.method_name, method.max_rounds, len(corpus))
         half = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
@@ -114,7 +112,7 @@ class _Simulation:
             return model
 
     def _ledger(self, name: str, folder: Path | None) -> Ledger:
-        path = None if folder is None else client_folder(folder, name) / "ledger.jsonl"
+        path = folder and client_folder(folder, name) / "ledger.jsonl"
         return Ledger(self.study.method.method_name, self.study.fingerprint, path)
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
@@ -136,19 +134,9 @@ class _Simulation:
 
 
 def corpora_by_name(clients: Any) -> dict[str, Corpus]:
-    """Return the documents of several clients by their names.
+    """Return several clients' documents by name; those in a list are client-1, client-2 and so on.
 
-    Parameters
-    ----------
-    clients : mapping of client name to whatever `Corpus.of` takes, or list of these
-        In a list they are named client-1, client-2 and so on.
-
-    Raises
-    ------
-    DataError
-        If there are no clients, or one has no documents or such as cannot be read.
-    StudyError
-        If a name cannot be one.
+    DataError if there are none or they cannot be read, StudyError if a name cannot be one.
     """
     if isinstance(clients, (list, tuple)) and not any(isinstance(each, str) for each in clients):
         clients = {f"client-{number}": each for number, each in enumerate(clients, 1)}
@@ -170,7 +158,6 @@ def corpora_by_name(clients: Any) -> dict[str, Corpus]:
 
 
 def _check_documents(run: RunFolder, corpora: Mapping[str, Corpus]) -> None:
-    """Refuse to resume a run on other documents than it began with."""
     digests = {name: _digest(corpus) for name, corpus in corpora.items()}
     before = run.recall("documents") or digests
     changed = sorted(name for name in digests if digests[name] != before.get(name))

@@ -1,13 +1,11 @@
 """The study: everything server and clients agree on, in one typed TOML file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -112,7 +110,7 @@ class Study(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _settings_fit_together(self) -> Study:
+    def _settings_fit_together(self) -> Self:
         least, drawn = self.federation.min_clients, self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
@@ -142,14 +140,8 @@ class Study(BaseModel):
         return plain | {"clients": sorted(self.clients)}
 
     @classmethod
-    def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
-        """Make the study of what another side sent as `agreed`.
-
-        Raises
-        ------
-        StudyError
-            If it is none.
-        """
+    def of_agreed(cls, plain: Mapping[str, Any]) -> Self:
+        """Make the study of what another side sent as `agreed`; StudyError if it is none."""
         names = plain.get("clients")
         if not isinstance(names, list):
             raise StudyError("The study that the server sent names no clients.")
@@ -161,7 +153,7 @@ class Study(BaseModel):
         content = json.dumps(self.agreed, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
-    def with_rounds(self, rounds: int) -> Study:
+    def with_rounds(self, rounds: int) -> Self:
         """Return the study of so many rounds."""
         method = self.method.model_copy(update={"max_rounds": rounds})
         return self.model_copy(update={"method": method})
@@ -189,13 +181,7 @@ class Study(BaseModel):
         return Plan(self.method, self.text, self.vocabulary, self.seed, start)
 
     def server_half(self, start: WarmStart | None = None) -> Program[Any, Any]:
-        """Make the server's half of the method.
-
-        Raises
-        ------
-        StudyError
-            If it is to begin with a model and cannot.
-        """
+        """Make the server's half of the method; StudyError if it cannot begin with the model."""
         method = self.registration
         if start is not None:
             if not method.starts_from_models:
@@ -208,13 +194,7 @@ class Study(BaseModel):
         return method.server(self._plan(start))
 
     def client_half(self, site: Site) -> TopicClient[Any]:
-        """Make a client's half of the method, over its documents and within its policy.
-
-        Raises
-        ------
-        StudyError
-            If documents grow and the method takes all at once.
-        """
+        """Make a client's half of the method; StudyError if it cannot take growing documents."""
         method = self.registration
         if site.growing is not None and not method.takes_new_documents:
             raise StudyError(
@@ -231,20 +211,9 @@ class Study(BaseModel):
     ) -> Corpus:
         """Return a client's corpus with embeddings, if the method needs them.
 
-        Parameters
-        ----------
-        embedding_model : str, optional
-            Where the client has the study's model, or the model of its precomputed embeddings.
-        on_progress : callable, optional
-            Called with the numbers of documents done and of all.
-
-        Raises
-        ------
-        StudyError, DataError
-            If the embeddings are of another model or dimension, or hold NaN.
-
-        Leaves the client
-            Nothing.
+        `embedding_model` is where the client has the study's model, or the model of its precomputed
+        embeddings; `on_progress` gets the numbers of documents done and of all. StudyError or
+        DataError if embeddings are of another model or dimension, or hold NaN. Nothing leaves.
         """
         settings = self.method.needed_embedding
         if settings is None:
@@ -254,13 +223,13 @@ class Study(BaseModel):
         )
         return corpus.with_embeddings(vectors)
 
-    def with_clients(self, names: Iterable[str]) -> Study:
+    def with_clients(self, names: Iterable[str]) -> Self:
         """Return the study of exactly these clients, wherever their documents come from."""
         clients = {name: self.clients.get(name, ClientData()) for name in names}
         return self.model_copy(update={"clients": clients})
 
     @classmethod
-    def make(cls, **settings: Any) -> Study:
+    def make(cls, **settings: Any) -> Self:
         """Make a study of plain values; one sentence says what is wrong with them.
 
         Raises
@@ -274,7 +243,7 @@ class Study(BaseModel):
             raise StudyError(f"The study cannot be used: {explain(error)}") from None
 
     @classmethod
-    def read(cls, path: str | Path) -> Study:
+    def read(cls, path: str | Path) -> Self:
         """Read a study; paths in it are relative to its file.
 
         Raises
@@ -310,10 +279,8 @@ class Study(BaseModel):
 
     def policies(self) -> dict[str, Policy]:
         """Read each client's policy, or take the default."""
-        return {
-            name: Policy.read(client.policy) if client.policy else Policy()
-            for name, client in self.clients.items()
-        }
+        paths = {name: client.policy for name, client in self.clients.items()}
+        return {name: Policy.read(path) if path else Policy() for name, path in paths.items()}
 
     def to_toml(self) -> str:
         """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
@@ -336,6 +303,5 @@ def example_study(method: str = "gfedntm") -> str:
     """Return a commented study of a method with every key, its default and its meaning."""
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study.make(name="example", clients=clients, method={"name": method})
-    return "# A fedtopics study. What is commented out shows the default.\n\n" + as_toml(
-        study, example=True
-    )
+    title = "# A fedtopics study. What is commented out shows the default.\n\n"
+    return title + as_toml(study, example=True)

@@ -10,8 +10,6 @@ completion). Greene, O'Callaghan and Cunningham, How Many Topics? Stability Anal
 Models, 2014.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,21 +39,11 @@ SMALLEST = 1e-12  # probability of a word
 
 @dataclass(frozen=True)
 class Criterion:
-    """What numbers of topics are judged by.
+    """What numbers of topics are judged by."""
 
-    Parameters
-    ----------
-    name : str
-        Of the score.
-    title : str
-        For people.
-    sign : {1, -1}
-        1 if more is better.
-    """
-
-    name: str
-    title: str
-    sign: int
+    name: str  # of the score
+    title: str  # for people
+    sign: int  # 1 if more is better, else -1
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the numbers of topics that are not worse than the best by over a deviation.
@@ -141,7 +129,6 @@ def sweep(
 
 
 def _checked(study: Study, topics: Iterable[int], seeds: int) -> list[int]:
-    """Return the numbers of topics, the smallest first."""
     numbers = sorted(set(topics))
     if not numbers or seeds < 1:
         raise StudyError("Name at least one number of topics, and one seed.")
@@ -178,8 +165,7 @@ class _Trainings:
         self._folder = out / "models" / self._identity
         self._training, self._tested = {}, {}
         for name, corpus in documents.items():
-            embedding_model = self._study.clients[name].embedding_model
-            embedded = self._study.embedded(corpus, embedding_model)
+            embedded = self._study.embedded(corpus, self._study.clients[name].embedding_model)
             rows, held_out = _held_out(study, name, corpus)
             self._training[name] = embedded.take(rows)
             self._tested[name] = embedded.take(held_out)
@@ -206,9 +192,8 @@ class _Trainings:
 
     def stability(self, tasks: Sequence[Task], number: int) -> list[float]:
         """Return how alike the topics of each two seeds are, from 0 to 1: TSS a topic."""
-        models = [
-            TopicModel.from_pretrained(self._model(task)) for task in tasks if task.topics == number
-        ]
+        places = [self._model(task) for task in tasks if task.topics == number]
+        models = [TopicModel.from_pretrained(place) for place in places]
 
         def likeness(a: TopicModel, b: TopicModel) -> float:
             words = a.vocabulary.words, b.vocabulary.words
@@ -226,12 +211,8 @@ def summarise(
 ) -> list[dict[str, Any]]:
     """Return a row a number of topics: means and deviations over seeds, or over pairs of them.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        A row a training; a score that it has not is None.
-    stability : mapping of number of topics to sequence of float
-        How alike the topics of each two seeds are, from 0 to 1; none of a single seed.
+    `rows` has a row a training, None for a score that it has not; `stability` by number of topics
+    how alike the topics of each two seeds are, from 0 to 1.
     """
     summary = []
     for number in sorted({row["topics"] for row in rows}):
@@ -256,10 +237,8 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str
     """Return the numbers of topics that most criteria are content with, and why in words."""
     content = {criterion.title: criterion.best(summary) for criterion in CRITERIA}
     content = {title: numbers for title, numbers in content.items() if numbers}
-    votes = {
-        row["topics"]: sum(row["topics"] in numbers for numbers in content.values())
-        for row in summary
-    }
+    tested = [row["topics"] for row in summary]
+    votes = {number: sum(number in best for best in content.values()) for number in tested}
     most = max(votes.values())
     reasons = [
         f"{title}: {', '.join(map(str, numbers))} (within a deviation of the best)"

@@ -5,8 +5,6 @@ no client's name. The study's settings become hyperparameters. A tracker that ca
 says so once, and the run goes on without it.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os
@@ -15,7 +13,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from fedtopics.extras import require
@@ -61,20 +58,15 @@ class Tracker(ABC):
     """What reads the events of one run and writes their numbers.
 
     Use it as `on_event` of `train` or `serve`, best in a with statement: it is closed then, however
-    the run ends. Nothing is written before the run's first round.
-
-    Parameters
-    ----------
-    on_failure : function, optional
-        Called with one sentence if nothing can be written any more; by default a warning.
+    the run ends. Nothing is written before the run's first round. `on_failure` gets one sentence if
+    nothing can be written any more; by default it is a warning.
     """
 
     title: ClassVar[str]
-    extra: ClassVar[str]
     packages: ClassVar[tuple[tuple[str, str], ...]]
 
     def __init__(self, on_failure: Callable[[str], None] | None = None) -> None:
-        require(f"{self.title} needs", f"'fedtopics[{self.extra}]'", *self.packages)
+        require(f"{self.title} needs", f"'fedtopics[{self.title.lower()}]'", *self.packages)
         self._on_failure = on_failure or _warn
         self._step = 0
         self._began: float | None = None
@@ -86,12 +78,7 @@ class Tracker(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(failed=kind is not None)
 
     def __call__(self, event: Event) -> None:
@@ -104,13 +91,7 @@ class Tracker(ABC):
             self._fail(error)
 
     def close(self, failed: bool = False) -> None:
-        """Write what is left, and end.
-
-        Parameters
-        ----------
-        failed : bool
-            Whether the run did.
-        """
+        """Write what is left, and end; the run may have failed."""
         opened, self._state = self._state == "open", "ended"
         if not opened:
             return
@@ -135,7 +116,7 @@ class Tracker(ABC):
                 self._write_event(waiting)
         elif kind in WRITTEN and self._state == "open":
             self._write_event(event)
-        elif kind in WRITTEN and not (self._resumed and kind in AT_FIRST):
+        elif kind in WRITTEN and (kind not in AT_FIRST or not self._resumed):
             self._waiting.append(event)
         if kind == "finished":
             self.close()
@@ -144,8 +125,7 @@ class Tracker(ABC):
         self._step = event.get("round", self._step)
         # What is tried before the first round has no round: its number of clusters is the step.
         step = event["n_components"] if event["event"] == "candidate" else self._step
-        when = event.get("time", time.time())
-        self._write(dict(numbers(event)), int(step), when)
+        self._write(dict(numbers(event)), int(step), event.get("time", time.time()))
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -187,7 +167,7 @@ class TensorBoard(Tracker):
     folder : path
         One a run; ``tensorboard --logdir`` takes it, or the folder above.
     on_failure : function, optional
-        As of `Tracker`.
+        Called with one sentence if nothing can be written any more; by default a warning.
 
     Raises
     ------
@@ -196,7 +176,6 @@ class TensorBoard(Tracker):
     """
 
     title = "TensorBoard"
-    extra = "tensorboard"
     packages = (("tensorboard", "tensorboard"),)
 
     def __init__(self, folder: str | Path, on_failure: Callable[[str], None] | None = None) -> None:
@@ -208,14 +187,12 @@ class TensorBoard(Tracker):
         from torch.utils.tensorboard import summary
 
         purge = done + 1 if self._resumed else None
-        writer: Any = tensorboard.SummaryWriter(
-            str(self._folder), purge_step=purge, flush_secs=int(FLUSH)
-        )
-        self._writer = writer
+        make: Any = tensorboard.SummaryWriter
+        self._writer = make(str(self._folder), purge_step=purge, flush_secs=int(FLUSH))
         if settings and not self._resumed:
-            make: Any = summary.hparams  # its own add_hparams would make a folder of its own
-            for part in make(dict(settings), {"round/loss": 0.0}):
-                writer.file_writer.add_summary(part)
+            describe: Any = summary.hparams  # add_hparams would make another folder
+            for part in describe(dict(settings), {"round/loss": 0.0}):
+                self._writer.file_writer.add_summary(part)
 
     def _write(self, values: Mapping[str, float], step: int, when: float) -> None:
         for name, value in values.items():
@@ -241,7 +218,7 @@ class MLflow(Tracker):
     run_name : str, optional
         By default the study's name.
     on_failure : function, optional
-        As of `Tracker`.
+        Called with one sentence if nothing can be written any more; by default a warning.
 
     Raises
     ------
@@ -250,7 +227,6 @@ class MLflow(Tracker):
     """
 
     title = "MLflow"
-    extra = "mlflow"
     packages = (("mlflow", "mlflow-skinny"), ("sqlalchemy", "sqlalchemy"), ("alembic", "alembic"))
 
     def __init__(
@@ -274,25 +250,23 @@ class MLflow(Tracker):
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
-        file = (self._uri or "").removeprefix("sqlite:///")
         where: dict[str, Any] = {}
-        if file != (self._uri or ""):
-            Path(file).parent.mkdir(parents=True, exist_ok=True)
-            where = {"artifact_location": (Path(file).parent / "artifacts").absolute().as_uri()}
+        if self._uri is not None and self._uri.startswith("sqlite:///"):
+            folder = Path(self._uri.removeprefix("sqlite:///")).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            where = {"artifact_location": (folder / "artifacts").absolute().as_uri()}
         self._client = MlflowClient(tracking_uri=self._uri)
         title = self._experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedtopics"
         existing = self._client.get_experiment_by_name(title)
-        experiment = (
-            self._client.create_experiment(title, **where)
-            if existing is None
-            else existing.experiment_id
-        )
-        earlier: list[Any] = []
-        began = "" if self._began is None else f"{self._began!r}"
-        if self._resumed:
-            tag = f"tags.`fedtopics.began` = '{began}'"
-            earlier = list(self._client.search_runs([experiment], tag, max_results=1))
-        if earlier:
+        if existing is None:
+            experiment = self._client.create_experiment(title, **where)
+        else:
+            experiment = existing.experiment_id
+        began = "" if self._began is None else repr(self._began)
+        tag = f"tags.`fedtopics.began` = '{began}'"
+        if self._resumed and (
+            earlier := self._client.search_runs([experiment], tag, max_results=1)
+        ):
             self._id = earlier[0].info.run_id
             self._client.update_run(self._id, status="RUNNING")
             return
@@ -300,16 +274,13 @@ class MLflow(Tracker):
         tags |= {"fedtopics.began": began} if began else {}
         created = self._client.create_run(experiment, run_name=self._run_name or name, tags=tags)
         self._id = created.info.run_id
-        parameters = [Param(key, str(value)) for key, value in settings.items()]
-        if parameters:
+        if parameters := [Param(key, str(value)) for key, value in settings.items()]:
             self._client.log_batch(self._id, params=parameters)
 
     def _write(self, values: Mapping[str, float], step: int, when: float) -> None:
         from mlflow.entities import Metric
 
-        self._unsent += [
-            Metric(key, value, int(1000 * when), step) for key, value in values.items()
-        ]
+        self._unsent += [Metric(key, x, int(1000 * when), step) for key, x in values.items()]
         if len(self._unsent) >= MOST or time.monotonic() - self._sent > FLUSH:
             self._send()
 

@@ -1,7 +1,5 @@
 """From a summary to a page: one HTML file that asks no host for anything, and its Markdown twin."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable
@@ -61,20 +59,20 @@ def write_report(summary: Summary, path: str | Path) -> Path:
 def html(summary: Summary) -> str:
     """Return the report as a page: styles, script, figures and numbers are within it."""
     environment = _environment(autoescape=True)
+    table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
     return environment.get_template("report.html.j2").render(
         s=summary,
         figures=_figures(summary),
         style=Markup(_resource(environment, "report.css")),  # noqa: S704 - ours, as the next
         script=Markup(_resource(environment, "report.js")),  # noqa: S704
         data=_for_script({t["topic"]: [t["full"], t["orders"]] for t in summary["topics"]}),
-        csv=_data_uri(as_csv(summary["topics"])),
+        csv=f"data:text/csv;base64,{table}",
     )
 
 
 def markdown(summary: Summary) -> str:
     """Return the report as Markdown."""
-    environment = _environment(autoescape=False)
-    return environment.get_template("report.md.j2").render(s=summary)
+    return _environment(autoescape=False).get_template("report.md.j2").render(s=summary)
 
 
 def _environment(autoescape: bool) -> Environment:
@@ -85,12 +83,8 @@ def _environment(autoescape: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "bytes": _bytes,
-        "percent": _percent,
-        "cell": escaped,
-        "number": _number,
-    }
+    filters = {"bytes": _bytes, "percent": "{:.1%}".format, "cell": escaped, "number": _number}
+    environment.filters |= filters
     return environment
 
 
@@ -100,7 +94,6 @@ def _resource(environment: Environment, name: str) -> str:
 
 
 def _figures(summary: Summary) -> dict[str, Markup]:
-    """Draw what there is to draw, if figures can be drawn."""
     if not figures.available():
         return {}
     topics, names = summary["topics"], [client["name"] for client in summary["clients"]]
@@ -120,10 +113,6 @@ def _figures(summary: Summary) -> dict[str, Markup]:
     return {name: Markup(svg) for name, svg in drawings.items()}  # noqa: S704
 
 
-def _data_uri(content: str) -> str:
-    return f"data:text/csv;base64,{base64.b64encode(content.encode()).decode()}"
-
-
 def _for_script(content: Any) -> Markup:
     """Return JSON that cannot end the script element it stands in."""
     plain = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -137,10 +126,6 @@ def _bytes(number: float) -> str:
     while number >= 1000 and (larger := next(units, None)):
         number, unit = number / 1000, larger
     return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}"
 
 
 def _number(value: float) -> str:

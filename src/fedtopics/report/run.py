@@ -1,7 +1,5 @@
 """What a run's folder tells: of a simulation, of a server, or of a client's part."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections import Counter
@@ -17,26 +15,13 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of the run that a model is of.
+    """What is known of the run that a model is of."""
 
-    Parameters
-    ----------
-    name : str
-        For people.
-    study : dict
-        As its file has it; empty where there is none.
-    events : list of dict
-    ledgers : dict of client name to rows
-        As of `summarise_ledger`; of a server there are none.
-    left : dict of round to int
-        Bytes that left the clients of the ledgers.
-    """
-
-    name: str
-    study: dict[str, Any] = field(default_factory=dict)
+    name: str  # for people
+    study: dict[str, Any] = field(default_factory=dict)  # as its file has it
     events: Rows = field(default_factory=list)
-    ledgers: dict[str, Rows] = field(default_factory=dict)
-    left: dict[int, int] = field(default_factory=dict)
+    ledgers: dict[str, Rows] = field(default_factory=dict)  # by client, of `summarise_ledger`
+    left: dict[int, int] = field(default_factory=dict)  # bytes from these clients, by round
 
     def of_kind(self, kind: str) -> Rows:
         """Return the events of a kind."""

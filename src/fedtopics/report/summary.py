@@ -1,10 +1,9 @@
 """What a report says, as plain data."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report.examples import examples
 from fedtopics.report.run import RunFacts
+from fedtopics.text.corpus import Corpus
 
 Summary = dict[str, Any]
 WORDS = 30  # of a topic, in its full list
@@ -27,6 +26,8 @@ STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full l
 SPECIFIC = 3  # topics that a client is named with
 MORE = 1.05  # times its share overall, from which a topic is specific for a client
 SHOWN_ROUNDS = 40  # of F-LDA, the last
+EXAMPLES = 3  # of a topic
+LONGEST = 400  # characters that are shown of a document
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
 SCORES = {
@@ -104,7 +105,7 @@ def summarise(
         "left": _left(run),
         "settings": _settings(run, model),
         "versions": _versions(),
-        "examples": None if documents is None else examples(model, documents),
+        "examples": None if documents is None else _examples(model, documents),
     }
 
 
@@ -124,12 +125,9 @@ def _sentences(model: TopicModel, run: RunFacts, clusters: bool) -> list[str]:
     who = f"{n} clients" if n > 1 else "one client"
     rounds = model.info.get("rounds")
     worked = "" if rounds is None else f", in {rounds:,} round{'' if rounds == 1 else 's'}"
-    first = (
-        f"{model.n_topics} {what} were found in {total:,} documents of {who} by "
-        f"{_method(model)}{worked}."
-    )
     return [
-        first,
+        f"{model.n_topics} {what} were found in {total:,} documents of {who} by "
+        f"{_method(model)}{worked}.",
         "No document left its client: the server saw sums over documents and the words that "
         "enough documents have, and so does whoever reads this.",
     ]
@@ -163,30 +161,24 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
 def _words(model: TopicModel) -> list[dict[str, Any]]:
     """Return each topic's words under any lambda, first as it is read.
 
-    Returns
-    -------
-    list of dict
-        ``full``, of each word its name, p(w | k) and p(w); ``orders``, by lambda, which of these.
+    Each word of ``full`` has its name, p(w | k) and p(w); ``orders`` ranks them, by lambda.
     """
     shares, frequency = model.word_shares, model.vocabulary.frequency
     readings = [model.reading, *(Reading(step, model.reading.by_sums) for step in STEPS)]
     orders = [reading.order(shares, frequency, WORDS) for reading in readings]
-    found = []
+    topics = []
     for k in range(model.n_topics):
         places: dict[int, int] = {}
         ranked = [
             [places.setdefault(column, len(places)) for column in order[k].tolist()]
             for order in orders
         ]
+        numbers = ([float(f"{x:.4g}") for x in (shares[k, i], frequency[i])] for i in places)
         words = [
-            (model.vocabulary.words[i], _short(shares[k, i]), _short(frequency[i])) for i in places
+            (model.vocabulary.words[i], *pair) for i, pair in zip(places, numbers, strict=True)
         ]
-        found.append({"full": words, "orders": ranked[1:]})
-    return found
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
+        topics.append({"full": words, "orders": ranked[1:]})
+    return topics
 
 
 def _reading(model: TopicModel) -> dict[str, Any]:
@@ -203,28 +195,18 @@ def _clients(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[
         shown = [row for row in rows if row["clients"][name] is not None]
         ratio = {row["topic"]: row["clients"][name] / max(row["share"], 1e-12) for row in shown}
         most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
-        clients.append(
-            {
-                "name": name,
-                "documents": model.documents[name],
-                "specific": [
-                    {"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > MORE
-                ],
-            }
-        )
+        specific = [
+            {"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > MORE
+        ]
+        clients.append({"name": name, "documents": model.documents[name], "specific": specific})
     return clients
 
 
 def _clusters(model: TopicModel) -> dict[str, Any]:
-    """Return sizes of clusters by client, and how many documents are clearly of none."""
     names = sorted(model.documents)
     sizes, unclear = model.info.get("sizes", {}), model.info.get("unclear", {})
-    return {
-        "sizes": {name: sizes[name] for name in names if name in sizes},
-        "unclear": {
-            name: unclear[name] / max(model.documents[name], 1) for name in names if name in unclear
-        },
-    }
+    shares = {n: unclear[n] / max(model.documents[n], 1) for n in names if n in unclear}
+    return {"sizes": {name: sizes[name] for name in names if name in sizes}, "unclear": shares}
 
 
 def _rounds(run: RunFacts) -> list[dict[str, Any]]:
@@ -264,30 +246,25 @@ def _scores(model: TopicModel) -> list[dict[str, Any]]:
 
 
 def _left(run: RunFacts) -> dict[str, Any]:
-    """Return what left the clients whose ledgers are here: by function, and by client."""
-    functions: dict[str, dict[str, Any]] = {}
-    for rows in run.ledgers.values():
-        for row in rows:
-            name = row["function"]
-            first = {
-                "function": name, "meaning": find_method(row["method"]).leaves(name),
-                "replies": 0, "bytes": 0, "documents": row["documents"], "fields": row["fields"],
-            }  # fmt: skip
-            total = functions.setdefault(name, first)
-            total["replies"] += row["replies"]
-            total["bytes"] += row["bytes"]
-            total["documents"] = min(total["documents"], row["documents"])
-    return {
-        "functions": list(functions.values()),
-        "clients": [
-            {
-                "name": name,
-                "replies": sum(row["replies"] for row in rows),
-                "bytes": sum(row["bytes"] for row in rows),
-            }
-            for name, rows in run.ledgers.items()
-        ],
-    }
+    replies: dict[str, list[dict[str, Any]]] = {}
+    for row in chain.from_iterable(run.ledgers.values()):
+        replies.setdefault(row["function"], []).append(row)
+    functions = [
+        {
+            "function": name,
+            "meaning": find_method(rows[0]["method"]).leaves(name),
+            "documents": min(row["documents"] for row in rows),
+            "fields": rows[0]["fields"],
+        }
+        | _sums(rows)
+        for name, rows in replies.items()
+    ]
+    clients = [{"name": name} | _sums(rows) for name, rows in run.ledgers.items()]
+    return {"functions": functions, "clients": clients}
+
+
+def _sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {key: sum(row[key] for row in rows) for key in ("replies", "bytes")}
 
 
 def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
@@ -317,3 +294,26 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:  # grpcio may be left out where nothing travels
             continue
     return found
+
+
+def _examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any]]]:
+    """Return beginnings of the documents that are most of each topic, with their shares of it.
+
+    A topic that is the largest of no document has none.
+    """
+    corpus = model.embedded(Corpus.of(documents))
+    main, theta = model.main_topics(corpus), model.transform(corpus)
+    texts = [text for batch in corpus.texts() for text in batch]
+    examples_by_topic = {}
+    for topic in range(model.n_topics):
+        rows = [int(row) for row in (-theta[:, topic]).argsort(kind="stable") if main[row] == topic]
+        examples_by_topic[topic] = [
+            {"share": float(theta[row, topic]), "text": _beginning(texts[row])}
+            for row in rows[:EXAMPLES]
+        ]
+    return examples_by_topic
+
+
+def _beginning(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= LONGEST else plain[:LONGEST].rsplit(" ", 1)[0] + " …"
