@@ -1,5 +1,7 @@
 """The command line. One message an error, no traceback; exit codes in `errors.py`."""
 
+from __future__ import annotations
+
 import os
 import sys
 from importlib import import_module

@@ -1,5 +1,7 @@
 """The command that scores a model on documents."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal

@@ -1,5 +1,7 @@
 """Commands for F-LDA: which topics are the same, and what became of them over rounds."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

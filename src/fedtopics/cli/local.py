@@ -1,5 +1,7 @@
 """Commands that work on one machine: train, look at a model, read a ledger."""
 
+from __future__ import annotations
+
 from itertools import chain, count
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Commands for certificates. Each says which file goes to whom, and which stays where it is."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Where the papers' experiments went, for who types their former command."""
 
+from __future__ import annotations
+
 import shlex
 
 import click

@@ -1,5 +1,7 @@
 """How many topics: a study with several numbers of them."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """What all estimators do: train a study on one corpus or on several clients, and apply it."""
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path

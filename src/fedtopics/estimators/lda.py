@@ -1,5 +1,7 @@
 """Latent Dirichlet allocation."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 from fedtopics.estimators.base import GrowingEstimator

@@ -1,5 +1,7 @@
 """The neural topic models."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 from fedtopics.estimators.base import TopicEstimator

@@ -1,5 +1,7 @@
 """Where a client's documents are: the tables [clients.NAME] of a study."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

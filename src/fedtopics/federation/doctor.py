@@ -1,5 +1,7 @@
 """Find out why a client cannot take part: one finding a step, each with what to do."""
 
+from __future__ import annotations
+
 import socket
 import ssl
 import time

@@ -4,6 +4,8 @@ Every reply passes `Door.call`, which refuses what the client's policy forbids a
 its ledger before it hands the reply on.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The ledger: what left a client, a line a reply, and what can be read from it."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math

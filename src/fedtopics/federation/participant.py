@@ -1,10 +1,12 @@
 """A client's part in a study, whichever engine brings the calls."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +53,9 @@ class Participation:
             raise RunError(f"{out} is a file; name a folder with --out.")
 
     @classmethod
-    def of(cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None) -> Self:
+    def of(
+        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None
+    ) -> Participation:
         """Read the documents and the policy that a study's table [clients.NAME] names, or raise."""
         policy = Policy() if data.policy is None else Policy.read(data.policy)
         corpus = data.read(name)

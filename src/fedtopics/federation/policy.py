@@ -1,8 +1,9 @@
 """What a client lets out, whatever a server asks for; no server can change it."""
 
+from __future__ import annotations
+
 import tomllib
 from pathlib import Path
-from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,7 +28,7 @@ class Policy(BaseModel):
     max_rounds: int = Field(100_000, ge=1, description="most training rounds of a study")
 
     @classmethod
-    def read(cls, path: str | Path) -> Self:
+    def read(cls, path: str | Path) -> Policy:
         """Read a policy from a TOML file.
 
         Raises

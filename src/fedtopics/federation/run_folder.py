@@ -4,6 +4,8 @@ A folder holds a run once training began: what failed before is simply tried aga
 folder, nothing is written.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import time

@@ -1,5 +1,7 @@
 """Run a study between machines: the server's part and a client's part."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

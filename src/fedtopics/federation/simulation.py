@@ -4,6 +4,8 @@ The three scenarios of the gFedNTM paper are three calls: a client alone is a st
 client, the centralised one pools the corpora first, the federated one names all clients.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

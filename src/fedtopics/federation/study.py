@@ -1,11 +1,13 @@
 """The study: everything server and clients agree on, in one typed TOML file."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -110,7 +112,7 @@ class Study(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _settings_fit_together(self) -> Self:
+    def _settings_fit_together(self) -> Study:
         least, drawn = self.federation.min_clients, self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
@@ -140,7 +142,7 @@ class Study(BaseModel):
         return plain | {"clients": sorted(self.clients)}
 
     @classmethod
-    def of_agreed(cls, plain: Mapping[str, Any]) -> Self:
+    def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
         """Make the study of what another side sent as `agreed`; StudyError if it is none."""
         names = plain.get("clients")
         if not isinstance(names, list):
@@ -153,7 +155,7 @@ class Study(BaseModel):
         content = json.dumps(self.agreed, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
-    def with_rounds(self, rounds: int) -> Self:
+    def with_rounds(self, rounds: int) -> Study:
         """Return the study of so many rounds."""
         method = self.method.model_copy(update={"max_rounds": rounds})
         return self.model_copy(update={"method": method})
@@ -223,13 +225,13 @@ class Study(BaseModel):
         )
         return corpus.with_embeddings(vectors)
 
-    def with_clients(self, names: Iterable[str]) -> Self:
+    def with_clients(self, names: Iterable[str]) -> Study:
         """Return the study of exactly these clients, wherever their documents come from."""
         clients = {name: self.clients.get(name, ClientData()) for name in names}
         return self.model_copy(update={"clients": clients})
 
     @classmethod
-    def make(cls, **settings: Any) -> Self:
+    def make(cls, **settings: Any) -> Study:
         """Make a study of plain values; one sentence says what is wrong with them.
 
         Raises
@@ -243,7 +245,7 @@ class Study(BaseModel):
             raise StudyError(f"The study cannot be used: {explain(error)}") from None
 
     @classmethod
-    def read(cls, path: str | Path) -> Self:
+    def read(cls, path: str | Path) -> Study:
         """Read a study; paths in it are relative to its file.
 
         Raises

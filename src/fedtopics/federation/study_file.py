@@ -1,5 +1,7 @@
 """TOML files that people write, and one line on what is wrong with them."""
 
+from __future__ import annotations
+
 import json
 from datetime import date
 from pathlib import Path

@@ -5,6 +5,8 @@ no client's name. The study's settings become hyperparameters. A tracker that ca
 says so once, and the run goes on without it.
 """
 
+from __future__ import annotations
+
 import logging
 import math
 import os

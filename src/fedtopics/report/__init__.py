@@ -4,6 +4,8 @@ A model and what is known of its run become a summary, plain data; templates sho
 is in neither, unless a client asks for examples of its own.
 """
 
+from __future__ import annotations
+
 from fedtopics.report.render import write_report
 from fedtopics.report.run import find as find_run
 from fedtopics.report.summary import summarise

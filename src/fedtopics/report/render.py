@@ -1,5 +1,7 @@
 """From a summary to a page: one HTML file that asks no host for anything, and its Markdown twin."""
 
+from __future__ import annotations
+
 import base64
 import json
 from collections.abc import Callable

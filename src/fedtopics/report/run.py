@@ -1,5 +1,7 @@
 """What a run's folder tells: of a simulation, of a server, or of a client's part."""
 
+from __future__ import annotations
+
 import json
 import tomllib
 from collections import Counter

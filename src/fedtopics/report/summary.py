@@ -1,5 +1,7 @@
 """What a report says, as plain data."""
 
+from __future__ import annotations
+
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
