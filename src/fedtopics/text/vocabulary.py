@@ -215,8 +215,7 @@ def count_words(
     else:
         numbers = vocabulary
         batches = ([[w for w in doc if w in vocabulary] for doc in batch] for batch in batches)
-    parts = [_count_batch(batch, numbers.__getitem__) for batch in batches]
-    parts = parts or [_count_batch([], int)]
+    parts = [_count_batch(rows, numbers.__getitem__) for rows in batches] or [_count_batch([], int)]
     words = list(numbers)
     for part in parts:
         part.resize((part.shape[0], len(words)))
