@@ -275,6 +275,7 @@ def main() -> int:
                 print(f"{found[name][:24]:24}  {seconds:5.1f} s  {name}", flush=True)
     print(f"{len(found)} cases, {time.perf_counter() - begun:.0f} s")
     if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     complete = not options.only and not options.quick
     return 0 if known is None else int(compare(found, known, complete) > 0)
