@@ -371,7 +371,8 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 @pytest.fixture(scope="module")
 def walked(system: System) -> System:
     """The system after the documentation's commands."""
-    for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL):
+    walk = PAGE.partition("## From an empty folder")[2]
+    for block in re.findall(r"```sh\n(.*?)```", walk, re.DOTALL):
         # Each block is a shell of its own here; what one says counts in the next.
         run = system.shell(f"set -e\nsystem=poc/example_project/prod_00\n{block}")
         assert run.returncode == 0, run.stdout + run.stderr
