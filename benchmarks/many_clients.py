@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedtopics.files import Rows
+from fedtopics.files import RowFile
 
 RESULTS = Path(__file__).parent / "results"
 CLIENTS = (10, 100, 1000)
@@ -152,7 +152,7 @@ def main() -> None:
     if worker:
         sys.stdout.write(json.dumps(run(Task(*json.loads(worker)))))
         return
-    kept = Rows(RESULTS / "many_clients.jsonl")
+    kept = RowFile(RESULTS / "many_clients.jsonl")
     todo = list(tasks())
     kept.fill(
         todo, Task._asdict, measured, lambda t: f"{t.method}, {t.clients} clients, {t.drawn}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from fedtopics.cli import app
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.study import example_study
 from fedtopics.methods import registry
+from fedtopics.methods.plan import Site
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.methods.stop_rules import STOP_RULES
 from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS, register
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.files import FORMATS
 from tests.helpers import pages
 from tests.helpers.federation import tokens_of
@@ -55,6 +58,18 @@ def page() -> Iterator[dict[str, Any]]:
         METRICS.register("longest_word", names["LONGEST"])
         FORMATS.register(".bars", names["read_bars"])
         yield names
+
+
+def test_a_schedule_of_functions_that_do_not_say_what_leaves(page: dict[str, Any]) -> None:
+    class Whispering(page["UnigramsClient"]):  # type: ignore[misc]
+        def count_words(self, **payload: Any) -> dict[str, Any]:
+            return {}
+
+    silent = replace(page["UNIGRAMS"], client=Whispering)
+    with restored():
+        registry.register(silent)
+        with pytest.raises(StudyError, match=r"'unigrams' names 'count_words', .* with @leaves"):
+            Study.make(method=METHOD).client_half(Site("forest", Corpus.of(["oak"]), Policy()))
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from fedtopics.errors import DataError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.files import Rows, digest
+from fedtopics.files import RowFile, digest
 from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.model.shown_words import Reading
@@ -162,7 +162,7 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
         A row a data set, model and seed, with its scores.
     """
     require(matplotlib="matplotlib", tomotopy="tomotopy")
-    kept = Rows(settings.folder / "runs.jsonl")
+    kept = RowFile(settings.folder / "runs.jsonl")
 
     def name(task: Task) -> dict[str, Any]:
         return _name(settings, *task)

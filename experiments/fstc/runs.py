@@ -22,7 +22,7 @@ from fedtopics.datasets import split_clients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.files import Rows, digest
+from fedtopics.files import RowFile, digest
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
@@ -51,7 +51,7 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
         A row a training, of all parts that are complete, be they trained now or before.
     """
     require(matplotlib="matplotlib")
-    kept = Rows(settings.folder / "runs.jsonl")
+    kept = RowFile(settings.folder / "runs.jsonl")
     tasks = {
         part: [(_name(settings, task), task) for task in settings.tasks(part)] for part in PARTS
     }

@@ -28,7 +28,7 @@ from experiments.gfedntm.figure3_runs import (
 from experiments.report import require
 from experiments.settings import ExperimentSettings
 from fedtopics import __version__
-from fedtopics.files import Rows, digest
+from fedtopics.files import RowFile, digest
 from fedtopics.methods.events import OnEvent
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
@@ -112,7 +112,7 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
         A row a training or reference, with its scores.
     """
     require(matplotlib="matplotlib")
-    kept = Rows(settings.folder / "runs.jsonl")
+    kept = RowFile(settings.folder / "runs.jsonl")
     rows = _references(settings, kept)
     name = partial(_name, settings)
 
@@ -128,7 +128,7 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     return rows + [row for task in every if (row := kept.find(name(task)))]
 
 
-def _references(settings: Settings, kept: Rows) -> list[dict[str, Any]]:
+def _references(settings: Settings, kept: RowFile) -> list[dict[str, Any]]:
     """Score what needs no training, for every corpus."""
     rows = []
     for number, case in enumerate(settings.cases):

@@ -67,7 +67,7 @@ def digest(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-class Rows:
+class RowFile:
     """A file of JSON lines, a row a task: what has a row is not done again."""
 
     def __init__(self, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -312,11 +313,25 @@ def test_guided_lda_has_defaults_of_its_own(tmp_path: Path) -> None:
         "min_new_documents": 1,
     }  # fmt: skip
     assert GuidedLDA(words)._study() == Study.make(method=expected)
+    some = GuidedLDA(words, settings={"strength": 0.5, "max_rounds": 2})._study().method
+    assert some == Study.make(method=expected | {"strength": 0.5, "max_rounds": 2}).method
     more = {"n_components": 4, "n_words": 9, "iterations": 7}
     assert (
         GuidedLDA(words, 4, n_words=9, iterations=7)._study().method
         == Study.make(method=expected | more).method
     )
+
+
+def test_further_settings_can_be_read() -> None:
+    model = LDA(2, alpha=0.3, settings={"eta": 0.2})
+    assert (model.alpha, model.eta) == (0.3, 0.2)
+    for copy in (clone(model), deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
+        assert copy.alpha == 0.3
+    model.set_params(alpha=0.4)
+    assert model.alpha == 0.4
+    assert not hasattr(model, "model_")
+    with pytest.raises(AttributeError, match="LDA has no attribute 'beta_'"):
+        _ = model.beta_
 
 
 def test_clone_of_a_fitted_one_fits_the_same() -> None:

@@ -109,6 +109,20 @@ def test_rounds_that_an_earlier_process_answered_count() -> None:
         guarded.call("echo", {"round": 2})
 
 
+def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    first = door(Echo(documents=10), Policy(max_rounds=2), path=path)
+    for payload in ({}, {"round": 7}, {"round": 8}):
+        first.call("echo", payload)
+    path.write_text(path.read_text() + '{"round": 9')  # a crash
+    after = door(half := Echo(documents=10), Policy(max_rounds=2), path=path)
+    after.call("echo", {"round": 8})
+    with pytest.raises(PolicyError, match="allows 2 rounds"):
+        after.call("echo", {"round": 9})
+    assert half.calls == 1
+    assert len(path.read_text().splitlines()) == 4
+
+
 def test_door_says_whose_documents_are_unusable() -> None:
     with pytest.raises(DataError, match=r"^Client 'north': no document is left\.$"):
         door(Echo()).call("fail", {})

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,7 @@ def told(outcome: Outcome, tmp_path: Path) -> str:
 def test_a_raising_client_tells_nobody_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loss = GFedNTMClient.loss
 
+    @wraps(GFedNTMClient.loss)
     def raising(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
         if self.name == "south":
             raise ValueError(f"a document: {CANARIES[2]}")
@@ -255,6 +257,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
 ) -> None:
     forward = GFedNTMClient.forward
 
+    @wraps(GFedNTMClient.forward)
     def of_few(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
         reply = forward(self, *given, **named)
         return reply | {"documents": 7} if self.name == "north" else reply

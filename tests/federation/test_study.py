@@ -25,6 +25,8 @@ from tests.helpers.studies import read
         ("seed = -1", "'seed' is -1: Input should be greater than or equal to 0"),
         ("seed = 9223372036854775808", "'seed' is 9223372036854775808"),
         ("[method]\nhidden = [-1, 5]", "'method.hidden"),
+        ("[method.stop_when]\npatience = 0", "patience is a setting of its own, of the methods"),
+        ("[method.stop_when]\nlos = 0.5", "no stop rule 'los'; known: .*loss"),
         ("[method]\nlearning_rate = inf", "'method.learning_rate' is inf"),
         ("seed = 100000000000000000000000", "'seed' is 100000000000000000000000"),
         ("[method]\nn_components = 1", "'method.n_components' is 1: .* greater than or equal to 2"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,7 @@ def test_minibatches_are_of_the_clients_of_a_round(monkeypatch: pytest.MonkeyPat
     sizes: list[int] = []
     adopt = MinibatchClient.adopt
 
+    @wraps(adopt)
     def noting(self: Any, *given: Any, **named: Any) -> Any:
         found = adopt(self, *given, **named)
         sizes.append(self._size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,7 @@ def test_a_run_that_is_interrupted_between_rounds_goes_on(
     whole, _ = trained(plan, corpora)
     local_topics = FLDAClient.local_topics
 
+    @wraps(local_topics)
     def stop(self: FLDAClient, **payload: Any) -> Any:
         if payload["round"] == 3 and self.name == "b":
             raise KeyboardInterrupt
@@ -220,6 +222,14 @@ def test_a_client_that_never_had_enough_documents() -> None:
     assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": 0}
     assert set(final(model)) == {"apple", "bread", "cloud"}
     assert "c" not in model.info["optimal"]
+
+
+def test_a_client_with_too_few_new_documents_waits() -> None:
+    rng = np.random.default_rng(0)
+    corpora = {"a": Corpus.of(documents(ABC, SIZE, rng)), "b": Corpus.of(documents(ABC, 5, rng))}
+    plan = flda(max_rounds=1, documents_per_round=None)
+    _, (event,) = trained(plan, corpora)
+    assert event["documents"] == SIZE
 
 
 @pytest.mark.parametrize(("patience", "last"), [(1, 4), (2, 5)])
@@ -568,6 +578,7 @@ def test_a_column_of_rounds_that_is_none_names_the_client() -> None:
 def test_a_bad_reply_does_not_end_a_run(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     local_topics = FLDAClient.local_topics
 
+    @wraps(local_topics)
     def spoilt(self: FLDAClient, **payload: Any) -> dict[str, Any]:
         reply = local_topics(self, **payload)
         return reply | spoil(reply) if (self.name, payload["round"]) == ("b", 2) else reply

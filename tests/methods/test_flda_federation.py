@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_a_client_that_is_lost_at_the_end_is_done_without(
 ) -> None:
     word_counts = FLDAClient.word_counts
 
+    @wraps(FLDAClient.word_counts)
     def lost(self: FLDAClient, vocabulary: str) -> dict[str, Any]:
         if self.name == "south":
             raise ValueError
@@ -131,6 +133,7 @@ def test_a_bad_reply_is_noted_and_the_run_goes_on(
 ) -> None:
     local_topics = FLDAClient.local_topics
 
+    @wraps(FLDAClient.local_topics)
     def spoilt(self: FLDAClient, **payload: Any) -> dict[str, Any]:
         reply = local_topics(self, **payload)
         if self.name != "north":

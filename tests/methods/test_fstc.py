@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -500,6 +501,7 @@ def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
 ) -> None:
     usual: Callable[..., Any] = getattr(FSTCClient, function)
 
+    @wraps(usual)
     def stopping(self: FSTCClient, **given: Any) -> Any:
         reply = usual(self, **given)
         if (self.name, given["round"]) == ("client-2", round_):
@@ -783,6 +785,7 @@ def test_a_client_without_embeddings() -> None:
 def test_clusters_of_which_no_client_has_enough_documents(masses: str) -> None:
     plan, first_labels = planned("fstc", masses=masses), FSTCClient.first_labels
 
+    @wraps(first_labels)
     def few(self: FSTCClient, **given: Any) -> Any:
         reply = first_labels(self, **given)
         return reply | {"sums": reply["sums"] * 0, "counts": reply["counts"] * 0}

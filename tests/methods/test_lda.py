@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -62,11 +63,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     seen: Drawn = {}
     some, every = LDAClient.expected_counts, LDAClient.all_expected_counts
 
+    @wraps(some)
     def asked(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
         rows = self.minibatch(vocabulary, round)
         seen.setdefault(round, []).append(self.bag[rows])
         return some(self, vocabulary, round, topics)
 
+    @wraps(every)
     def asked_all(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
         seen.setdefault(round, []).append(self.bag[self.usable])
         return every(self, vocabulary, round, topics)
@@ -169,6 +172,7 @@ def test_words_that_few_documents_have_are_not_counted() -> None:
     replies = []
 
     class Watched(LDAClient):
+        @wraps(LDAClient.all_expected_counts)
         def all_expected_counts(self, *given: Any, **named: Any) -> Any:
             reply = super().all_expected_counts(*given, **named)
             replies.append((self.name, reply["counts"].dense()))

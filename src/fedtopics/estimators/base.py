@@ -123,6 +123,13 @@ class TopicEstimator(
         if others and isinstance(self.settings, Mapping | None):
             self.settings = {**(self.settings or {}), **others}
 
+    def __getattr__(self, name: str) -> Any:
+        """Return one of the further settings."""
+        others = self.__dict__.get("settings")  # not there yet in a copy that is being made
+        if isinstance(others, Mapping) and name in others:
+            return others[name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters; other settings of the study are put into `settings`."""
         names = self._get_param_names()

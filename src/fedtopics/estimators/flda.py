@@ -78,10 +78,10 @@ class GuidedLDA(FLDA):
         ``seed_topics = [["fever", "cough"], ["sleep"]]``.
     n_components : int, optional
         Number of topics; by default as many as have words, and one for the rest.
-    strength : float, default 0.1
-        Pseudo-counts that the words of a topic share, a document.
-    max_rounds : int, default 1
-        More than one goes on as F-LDA does.
+    strength : float, optional
+        Pseudo-counts that the words of a topic share, a document; 0.1 by default.
+    max_rounds : int, optional
+        1 by default. More than one goes on as F-LDA does.
     min_document_frequency, max_words, stop_words, random_state, settings
         As of `TopicEstimator`; of the settings, ``n_words`` is 100 by default: alone, nothing
         leaves.
@@ -109,8 +109,8 @@ class GuidedLDA(FLDA):
         seed_topics: Sequence[Sequence[str]] | str | Path,
         n_components: int | None = None,
         *,
-        strength: float = 0.1,
-        max_rounds: int = 1,
+        strength: float | None = None,
+        max_rounds: int | None = None,
         min_document_frequency: int | None = None,
         max_words: int | None = None,
         stop_words: str | None = None,
@@ -122,7 +122,8 @@ class GuidedLDA(FLDA):
 
     def _named_settings(self) -> dict[str, Any]:
         named = super()._named_settings()
-        usual = {"n_components": len(named.get("seed_topics", ())) + 1, "spare_topics": 0}
+        topics = len(named.get("seed_topics", ())) + 1
+        usual = {"n_components": topics, "spare_topics": 0, "strength": 0.1, "max_rounds": 1}
         return usual | {"n_words": 100, "min_new_documents": 1} | named
 
 

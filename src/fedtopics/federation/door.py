@@ -26,7 +26,7 @@ class Door:
         self._half = half
         self._policy = policy
         self._ledger = ledger
-        self._rounds: set[int] = set()
+        self._rounds = set(ledger.rounds)
 
     def call(self, function: str, payload: Payload) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.

@@ -15,17 +15,26 @@ from typing import IO, Any
 import numpy as np
 
 from fedtopics.errors import RunError
+from fedtopics.files import cut_half_line
 from fedtopics.methods.aggregation import Payload, Rows
 
 
 class Ledger:
-    """What left one client of a study with this fingerprint, a line a reply; no path keeps none."""
+    """What left one client of a study with this fingerprint, a line a reply; no path keeps none.
+
+    `rounds` are the training rounds that earlier processes answered. RunError if the file that is
+    there is damaged.
+    """
 
     def __init__(self, method: str, study: str, path: Path | None = None) -> None:
         self._method = method
         self._study = study
         self._file: IO[str] | None = None
+        self.rounds: frozenset[int] = frozenset()
         if path is not None:
+            if path.exists():
+                cut_half_line(path)
+                self.rounds = frozenset(bytes_by_round(path)) - {0}
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8")
 

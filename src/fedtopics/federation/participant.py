@@ -17,7 +17,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.files import cut_half_line, write_durably
+from fedtopics.files import write_durably
 from fedtopics.methods.events import Embedding, Event, ModelReceived, Offer, OnEvent
 from fedtopics.methods.plan import Site
 from fedtopics.model.topic_model import TopicModel
@@ -73,10 +73,8 @@ class Participation:
         self.out = self._place(study)
         self.out.mkdir(parents=True, exist_ok=True)
         write_durably(self.out / "study.toml", study.to_toml().encode())
-        ledger = self.out / "ledger.jsonl"
-        if ledger.exists():
-            cut_half_line(ledger)
-        self._ledger = Ledger(study.registration.name, study.fingerprint, ledger)
+        path = self.out / "ledger.jsonl"
+        self._ledger = Ledger(study.registration.name, study.fingerprint, path)
         model = self._embedding_model
         self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         site = Site(

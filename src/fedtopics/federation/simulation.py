@@ -95,7 +95,10 @@ class _Simulation:
         study, method = self.study, self.study.method
         for name, corpus in self.documents.items():
             policy = self.policies[name]
-            policy.check_study(name, method.method_name, method.max_rounds, len(corpus))
+            # Who has too few new documents for a round waits, where documents may come.
+            waits = study.registration.takes_new_documents
+            documents = policy.min_documents if waits else len(corpus)
+            policy.check_study(name, method.method_name, method.max_rounds, documents)
         half = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)

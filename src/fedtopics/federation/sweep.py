@@ -27,7 +27,7 @@ from fedtopics.extras import VERSION
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.files import Rows, digest
+from fedtopics.files import RowFile, digest
 from fedtopics.inference.lda import refine
 from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import topic_similarity, unique_words
@@ -124,7 +124,7 @@ def sweep(
     numbers = _checked(study, topics, seeds)
     tasks = [Task(number, study.seed + seed) for seed in range(seeds) for number in numbers]
     trainings = _Trainings(study, corpora, policies, Path(out), on_event)
-    kept = Rows(Path(out) / "runs.jsonl")
+    kept = RowFile(Path(out) / "runs.jsonl")
     kept.fill(tasks, trainings.name, trainings.train, str, on_event)
     rows = [row for task in tasks if (row := kept.find(trainings.name(task)))]
     return summarise(rows, {number: trainings.stability(tasks, number) for number in numbers})

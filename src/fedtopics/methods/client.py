@@ -59,16 +59,23 @@ class TopicClient(ABC, Generic[Settings]):
         self._limits = plan.limits
         self._fingerprint = ""
         self._pairs: set[str] = set()  # counted so far
+        self.published = self._publish()
 
     @property
     def method(self) -> str:
         """Name of the method."""
         return self.settings.method_name
 
-    @cached_property
-    def published(self) -> frozenset[str]:
-        """Functions of the study's schedule: no other call is answered."""
-        return frozenset(self.schedule(self.settings))
+    def _publish(self) -> frozenset[str]:
+        """Return the functions of the study's schedule: no other call is answered."""
+        names = frozenset(self.schedule(self.settings))
+        for name in sorted(names):
+            if not hasattr(getattr(self, name, None), "leaves"):
+                raise StudyError(
+                    f"The schedule of {self.method!r} names {name!r}, which does not say what "
+                    "leaves the client; decorate it with @leaves."
+                )
+        return names
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:

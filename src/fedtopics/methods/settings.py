@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.base import Draw
-from fedtopics.methods.stop_rules import STOP_RULES
+from fedtopics.methods.stop_rules import SETTINGS_OF_METHODS, STOP_RULES
 from fedtopics.model.coherence import Within
 from fedtopics.model.shown_words import READINGS, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -60,6 +60,11 @@ class TopicSettings(BaseModel):
     @classmethod
     def _rules_exist(cls, value: dict[str, float]) -> dict[str, float]:
         for name in value:
+            if name in SETTINGS_OF_METHODS:
+                raise ValueError(
+                    f"{name} is a setting of its own, of the methods that measure it; set it "
+                    "there, not in stop_when"
+                )
             try:
                 STOP_RULES.find(name)
             except StudyError as error:

@@ -48,7 +48,7 @@ def _tolerance(progress: Progress, limit: float) -> str:
 
 def _patience(progress: Progress, limit: float) -> str:
     """Stop after so many validations without a gain."""
-    if progress.validations_without_gain < limit:
+    if progress.validations_without_gain < max(limit, 1):
         return ""
     return (
         f"no better validation loss than {progress.best_loss:.4f} in "
@@ -73,5 +73,7 @@ def _loss(progress: Progress, limit: float) -> str:
     return f"the loss is {progress.loss:.4f}, at most {limit:g}" if progress.loss <= limit else ""
 
 
+SETTINGS_OF_METHODS = ("tolerance", "patience", "idle", "coherence")
+"""Rules that only methods name, which measure what these need."""
 for _rule in (_tolerance, _patience, _idle, _coherence, _loss):
     STOP_RULES.register(_rule.__name__.removeprefix("_"), _rule)

@@ -215,7 +215,10 @@ class Program(ABC, Generic[Settings, State]):
         status.round = round_
         loss = step.facts.get("loss", 0.0)
         if not np.isfinite(loss):
-            raise StudyError(f"The loss of round {round_} is not finite; lower learning_rate.")
+            fields = type(self.settings).model_fields
+            rates = " or ".join(name for name in fields if name.endswith("learning_rate"))
+            advice = f"lower {rates}" if rates else "look for values that are no numbers"
+            raise StudyError(f"The loss of round {round_} is not finite; {advice}.")
         for name, content in step.files.items():
             run.keep(name, content)
         run.event(RoundEnded(round_, step.facts, report))

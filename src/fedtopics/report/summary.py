@@ -93,7 +93,7 @@ def summarise(
     return {
         "kind": "cluster" if clusters else "topic",
         "title": run.study.get("name") or run.name or "model",
-        "sentences": _sentences(model, run, clusters),
+        "sentences": _sentences(model, clusters),
         "min_documents": least,
         "topics": _topics(model, rows),
         "reading": _reading(model),
@@ -121,7 +121,7 @@ def client_similarity(model: TopicModel) -> NDArray[np.float64]:
     return np.asarray(np.clip(1 - distances, 0, 1))
 
 
-def _sentences(model: TopicModel, run: RunFacts, clusters: bool) -> list[str]:
+def _sentences(model: TopicModel, clusters: bool) -> list[str]:
     total, n = sum(model.documents.values()), len(model.documents)
     what = "clusters" if clusters else "topics"
     who = f"{n} clients" if n > 1 else "one client"
