@@ -6,20 +6,25 @@ Data go by reference; every reply still leaves through the client's door.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from fedtopics.engines.call_handler import Door
 from fedtopics.methods.aggregation import RunningSum, Template
-from fedtopics.methods.base import EVERYONE, Draw, T
+from fedtopics.methods.base import EVERYONE, Door, Draw, Moment, T
 from fedtopics.methods.events import RoundReport
 
 
 class LocalClients:
-    """The clients' doors by name, called one after the other."""
+    """The clients' doors by name, called one after the other.
 
-    def __init__(self, doors: Mapping[str, Door]) -> None:
+    `turns` are those of the processes before this one, in a run that is resumed.
+    """
+
+    def __init__(self, doors: Mapping[str, Door], turns: int = 0) -> None:
         self._doors = dict(sorted(doors.items()))
         self._asked = list(self._doors)
+        self._moment = Moment(turns, exchange=0)
+        self._in_round = False
 
     @property
     def names(self) -> list[str]:
@@ -30,29 +35,42 @@ class LocalClients:
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name."""
-        return {name: self._doors[name].call(function, payload) for name in self._asked}
+        moment = self._next()
+        return {name: self._doors[name].call(function, payload, moment) for name in self._asked}
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
         """Call a function of every client; return the sum of the replies, field by field."""
+        moment = self._next()
         total = RunningSum()  # of a thousand replies, none has to wait for the others
         for name in self._asked:
-            total.add(self._doors[name].call(function, payload))
+            total.add(self._doors[name].call(function, payload, moment))
         return total.total()
 
-    def prepare(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
-        """As `sum`: clients in this process do not restart."""
-        return self.sum(function, template, **payload)
+    def tell(self, function: str, **payload: Any) -> None:
+        """Let the halves of all clients execute a function; nothing leaves."""
+        for door in self._doors.values():
+            door.repeat(function, payload, self._moment)
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
         """Do a round's exchanges; whoever is drawn counts in all of them."""
         self._asked = draw.members(number, self.names, self._doors)
+        self._begin()
+        self._in_round = True
         try:
             return work(), {"clients": self._asked}
         finally:
             self._asked = list(self._doors)
+            self._in_round = False
+
+    def _begin(self) -> None:
+        self._moment = Moment(self._moment.turn + 1, exchange=0)
+
+    def _next(self) -> Moment:
+        if not self._in_round:  # an exchange by itself is a round by itself
+            self._begin()
+        self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
+        return self._moment

@@ -14,6 +14,7 @@ from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.ledger import Ledger, flat_fields
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.aggregation import Payload
+from fedtopics.methods.base import Moment
 from fedtopics.methods.client import TopicClient
 
 
@@ -28,7 +29,7 @@ class Door:
         self._ledger = ledger
         self._rounds = set(ledger.rounds)
 
-    def call(self, function: str, payload: Payload) -> dict[str, Any]:
+    def call(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
 
         Leaves the client
@@ -42,6 +43,7 @@ class Door:
         if function not in self._half.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {function!r}.")
         self._count_round(payload)
+        self._half.attempt = moment.attempt
         try:
             reply: dict[str, Any] = getattr(self._half, function)(**payload)
         except DataError as error:
@@ -50,13 +52,14 @@ class Door:
         self._ledger.write(self.client, function, payload, reply)
         return reply
 
-    def repeat(self, function: str, payload: Payload) -> None:
+    def repeat(self, function: str, payload: Payload, moment: Moment) -> None:
         """Repeat a call that an earlier process answered, so that this one has the same state.
 
         Leaves the client
             Nothing.
         """
         self._count_round(payload)
+        self._half.attempt = moment.attempt
         getattr(self._half, function)(**payload)
 
     def _count_round(self, payload: Payload) -> None:

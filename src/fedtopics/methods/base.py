@@ -19,6 +19,16 @@ T = TypeVar("T")
 DRAW = 0x64726177  # keeps these draws apart from other uses of the seed
 
 
+@dataclass(frozen=True, order=True)
+class Moment:
+    """When in a run an exchange is: for one client moments only grow."""
+
+    turn: int = 0  # of `Clients.round`, counted from 1 in the run, the same at all participants
+    attempt: int = 1  # at that turn
+    exchange: int = 1  # of that attempt
+
+
+
 @dataclass(frozen=True)
 class Draw:
     """Which clients take part in a training round: all (size None), or a random sample of them."""
@@ -46,8 +56,18 @@ class Draw:
 EVERYONE = Draw(None, 0)
 
 
+class Door(Protocol):
+    """What stands between a client's half and all others."""
+
+    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
+        """Execute a published function, return what may leave."""
+
+    def repeat(self, function: str, payload: Mapping[str, Any], moment: Moment) -> None:
+        """Execute a function, published or told, of which nothing leaves now."""
+
+
 class Clients(Protocol):
-    """All clients of a study, as a method's server half sees them.
+    """All clients of a study, as a method's program sees them.
 
     Engines leave out clients that fail, are late or are away, as long as enough of them are left;
     a method only has to say in `round` which exchanges belong together.
@@ -71,10 +91,11 @@ class Clients(Protocol):
     ) -> dict[str, Any]:
         """Call a function of every client; return the sum of the replies, field by field."""
 
-    def prepare(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
-        """As `sum`; and repeat the call as the first one to each client that restarts later."""
+    def tell(self, function: str, **payload: Any) -> None:
+        """Let each client's half execute a function; nothing leaves, there is no reply.
+
+        For what halves need to know, such as the agreed words. In a resumed run it is done again.
+        """
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs, is_usual
 from fedtopics.model.shown_words import READINGS
@@ -53,6 +54,8 @@ class TopicClient(ABC, Generic[Settings]):
         self.min_documents = site.policy.min_documents
         self.least_frequency = site.policy.min_document_frequency
         self._rarest = max(plan.limits.min_document_frequency, self.least_frequency)
+        self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
+        self.attempt = 1  # at the present round; the door says which
         self._seed = (plan.seed, int.from_bytes(site.name.encode()))
         self._corpus = site.corpus
         self._text = plan.text

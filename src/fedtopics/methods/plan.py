@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from fedtopics.methods.events import Event
+from fedtopics.methods.secret import Secret
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
@@ -52,3 +53,4 @@ class Site:
     notify: Callable[[Event], None] = lambda _: None  # with events for the client itself
     embedding_model: str | None = None  # name or folder of the study's model at this client
     growing: Follow | None = None  # reads the documents again where they grow during the study
+    secret: Secret | None = None  # of its draws; by default from the study's seed and the name
