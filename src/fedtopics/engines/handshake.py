@@ -1,64 +1,175 @@
-"""What server and client must have in common before anything leaves the client."""
+"""What participants must have in common before anything leaves one of them, and who is who."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.values import plain_value
+from fedtopics.engines.messages import Accept, Offer
 
-WIRE_VERSION = 1  # of wire.proto
+WIRE_VERSION = 2  # of wire.proto and messages.py
+Versions = tuple[str, Mapping[str, int]]
+"""Of fedtopics, and of the methods it has."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a server asks its clients to take part in."""
+    """What participants are asked to take part in."""
 
     product: str
     method: str
     method_version: int
     study: Mapping[str, Any]
     fingerprint: str
-    time: float = 0.0  # the server's clock, seconds since 1970
+    start: str = ""  # fingerprint of the model that the training starts from
 
-    def offer(self, run: bytes, chunk: int = 0) -> wire.Offer:
-        """Write it as an offer, with the server's clock.
+    @classmethod
+    def of(cls, offer: Offer) -> Proposal:
+        """Read an offer."""
+        return cls(
+            offer.product, offer.method, offer.method_version, offer.study, offer.fingerprint,
+            offer.start,
+        )  # fmt: skip
 
-        `run` is the same while a server's process lives; the client may send chunks of `chunk`
-        bytes.
+    def objection(self, versions: Versions, wire: int) -> str:
+        """Say why this side cannot take part, with both versions and the remedy.
+
+        Of the version of fedtopics the last number may differ.
         """
-        return wire.Offer(
-            product=self.product,
-            wire=WIRE_VERSION,
-            method=self.method,
-            method_version=self.method_version,
-            study=plain_value(self.study),
-            fingerprint=self.fingerprint,
-            run=run,
-            time=time.time(),
-            chunk=chunk,
-        )
-
-    def objection(self, product: str, wire: int, methods: Mapping[str, int]) -> str:
-        """Say why the other side cannot take part, with both versions and the remedy.
-
-        `product` is its version of fedtopics, of which the last number may differ; `wire` that of
-        the wire format; `methods` has the versions of its methods by name.
-        """
-        theirs = methods.get(self.method, 0)
+        product, methods = versions
+        mine = methods.get(self.method, 0)
         method, minor = f"the method {self.method!r}", self.product.split(".")[:2]
-        versions = (
+        compared = (
             ("fedtopics", product, self.product, product.split(".")[:2] == minor),
-            ("the wire format", wire, WIRE_VERSION, wire == WIRE_VERSION),
-            (method, theirs, self.method_version, theirs == self.method_version),
+            ("the wire format", WIRE_VERSION, wire, wire == WIRE_VERSION),
+            (method, mine, self.method_version, mine == self.method_version),
         )
-        for what, client, server, same in versions:
+        for what, client, server, same in compared:
             if not same:
                 return (
                     f"The client has version {client or 'none'} of {what}, the server {server}; "
                     f"install fedtopics {self.product} on both sides."
                 )
         return ""
+
+
+class Signatures(Protocol):
+    """Signs by the key of the own certificate, checks those of others of the same authority."""
+
+    certificate: bytes  # PEM; nothing where there are no certificates
+
+    def sign(self, content: bytes) -> bytes:
+        """Sign."""
+
+    def learn(self, name: str, certificate: bytes) -> None:
+        """Take a participant's certificate; an `IdentityError` if it is not the participant's."""
+
+    def fits(self, name: str, content: bytes, signature: bytes) -> bool:
+        """Whether a participant whose certificate is known has signed this."""
+
+    def known(self, name: str) -> bytes:
+        """Return a participant's certificate, or nothing."""
+
+
+class Unsigned:
+    """Where there are no certificates: on one machine, or where the engine vouches for names."""
+
+    certificate = b""
+
+    def sign(self, content: bytes) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def learn(self, name: str, certificate: bytes) -> None:
+        """Do nothing."""
+
+    def fits(self, name: str, content: bytes, signature: bytes) -> bool:
+        """Believe everybody."""
+        return True
+
+    def known(self, name: str) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+class Introduction:
+    """How a participant introduces itself in a run of a study, and knows the others."""
+
+    def __init__(self, own: str, proposal: Proposal, run: bytes, signatures: Signatures) -> None:
+        self.run = run
+        self._own = own
+        self._proposal = proposal
+        self._signatures = signatures
+        self._process = os.urandom(8)
+
+    def offer(self) -> Offer:
+        """Write an offer, with the clock of this machine."""
+        proposal, now = self._proposal, time.time()
+        return Offer(
+            proposal.product, WIRE_VERSION, proposal.method, proposal.method_version,
+            dict(proposal.study), proposal.fingerprint, proposal.start, self.run, now,
+            os.urandom(16),
+        )  # fmt: skip
+
+    def differs(self, offer: Offer) -> str:
+        """Say how an offer is not of this participant's study, if so."""
+        mine, theirs = self._proposal.fingerprint, offer.fingerprint
+        if mine == theirs:
+            return ""
+        return (
+            f"This client joined the study {mine}, the server now runs {theirs}; restart the "
+            "client to take part in that."
+        )
+
+    def accept(self, offer: Offer) -> Accept:
+        """Answer an offer."""
+        signature = self._signatures.sign(self._introduced(self._own, offer.challenge))
+        fingerprint, certificate = self._proposal.fingerprint, self._signatures.certificate
+        return Accept(self._own, fingerprint, self._process, certificate, signature)
+
+    def objection(self, accept: Accept, challenge: bytes, vouched: str) -> str:
+        """Say why who accepts cannot take part, if so; `vouched` is its name by the transport."""
+        name = accept.name
+        if vouched and vouched != name:
+            return f"The client calls itself {name!r}, and its certificate is of {vouched!r}."
+        if accept.fingerprint != self._proposal.fingerprint:
+            return (
+                f"The client joins the study {accept.fingerprint or 'without a name'}, this server "
+                f"runs {self._proposal.fingerprint}; restart the client."
+            )
+        self._signatures.learn(name, accept.certificate)
+        if not self._signatures.fits(name, self._introduced(name, challenge), accept.signature):
+            return f"The client {name!r} has not signed with the key of its certificate."
+        return ""
+
+    def sign_digest(self, index: int, digest: bytes) -> bytes:
+        """Sign what was decided before a decision."""
+        return self._signatures.sign(self._agreed(index, digest))
+
+    def is_signed(self, name: str, index: int, digest: bytes, signature: bytes) -> bool:
+        """Whether a participant has signed the same."""
+        return self._signatures.fits(name, self._agreed(index, digest), signature)
+
+    def certificates(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the certificates of participants."""
+        return {name: self._signatures.known(name) for name in names}
+
+    def learn(self, certificates: Mapping[str, bytes]) -> None:
+        """Take others' certificates; an `IdentityError` if one is not of the own authority."""
+        for name, certificate in certificates.items():
+            if name != self._own:
+                self._signatures.learn(name, certificate)
+
+    def _introduced(self, name: str, challenge: bytes) -> bytes:
+        return self._said(b"introduction", name.encode(), challenge)
+
+    def _agreed(self, index: int, digest: bytes) -> bytes:
+        return self._said(b"agreement", str(index).encode(), digest)
+
+    def _said(self, *parts: bytes) -> bytes:
+        """Say what a signature is for, so that it is good for nothing else."""
+        context = b"fedtopics", self._proposal.fingerprint.encode(), self.run, *parts
+        return b"".join(len(part).to_bytes(4, "big") + part for part in context)

@@ -72,17 +72,28 @@ def pack(value: Any) -> Packed:
     return Packed(len(structure), [piece for piece in pieces if len(piece)])
 
 
-def plain_value(value: Any) -> wire.Value:
-    """Turn plain data without arrays into a value that stands in a frame."""
-    return _structure(value, [])
+def dumps(value: Any) -> bytes:
+    """Turn plain data into one piece of bytes that says its own sizes."""
+    packed = pack(value)
+    head = packed.structure.to_bytes(8, "little")
+    return b"".join([head, bytes(ALIGNMENT - len(head)), *packed.pieces])
 
 
-def from_value(value: wire.Value) -> Any:
-    """Turn such a value into plain data; a `FederationError` if it is damaged."""
-    try:
-        return _Reader(memoryview(b""), 0).value(value)
-    except _DAMAGES:
-        raise FederationError("A message has a damaged value.") from None
+def loads(content: Piece, largest: int = 1 << 31) -> Any:
+    """Turn what `dumps` returned into plain data again; a `FederationError` if it is damaged.
+
+    Arrays are views of the content, or of an aligned copy.
+    """
+    raw = memoryview(content)
+    structure = int.from_bytes(raw[:8], "little")
+    if len(raw) < ALIGNMENT or structure > len(raw):
+        raise FederationError("A message has a damaged body.")
+    body = wire.Body(structure=structure, data=len(raw) - ALIGNMENT - _padded(structure))
+    if np.frombuffer(raw, np.uint8).ctypes.data % ALIGNMENT:
+        copied = aligned(len(raw))
+        copied[:] = raw
+        raw = copied
+    return unpack(body, raw[ALIGNMENT:], largest)
 
 
 def unpack(body: wire.Body, buffer: memoryview, largest: int = 1 << 31) -> Any:
@@ -133,6 +144,8 @@ def _structure(value: Any, arrays: list[NDArray[Any]]) -> wire.Value:
         return wire.Value(real=float(value))
     if isinstance(value, str):
         return wire.Value(text=value)
+    if isinstance(value, bytes):
+        return wire.Value(octets=value)
     if isinstance(value, np.ndarray):
         return wire.Value(tensor=_tensor(value, arrays))
     if isinstance(value, Rows):
@@ -142,7 +155,7 @@ def _structure(value: Any, arrays: list[NDArray[Any]]) -> wire.Value:
     if isinstance(value, Mapping):
         entries = [wire.Entry(name=n, value=_structure(v, arrays)) for n, v in value.items()]
         return wire.Value(map=wire.Map(entries=entries))
-    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+    if isinstance(value, Sequence) and not isinstance(value, bytearray):
         if value and all(isinstance(entry, str) for entry in value):
             return wire.Value(texts=wire.Texts(values=value))
         return wire.Value(list=wire.List(values=[_structure(entry, arrays) for entry in value]))

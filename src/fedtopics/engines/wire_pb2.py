@@ -24,53 +24,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x65\x64topics/engines/wire.proto\x12\x0c\x66\x65\x64topics.v1\"\xb4\x03\n\x05\x46rame\x12$\n\x05hello\x18\x01 \x01(\x0b\x32\x13.fedtopics.v1.HelloH\x00\x12$\n\x05offer\x18\x02 \x01(\x0b\x32\x13.fedtopics.v1.OfferH\x00\x12&\n\x06\x61\x63\x63\x65pt\x18\x03 \x01(\x0b\x32\x14.fedtopics.v1.AcceptH\x00\x12(\n\x07refusal\x18\x04 \x01(\x0b\x32\x15.fedtopics.v1.RefusalH\x00\x12\"\n\x04\x63\x61ll\x18\x05 \x01(\x0b\x32\x12.fedtopics.v1.CallH\x00\x12$\n\x05reply\x18\x06 \x01(\x0b\x32\x13.fedtopics.v1.ReplyH\x00\x12(\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x15.fedtopics.v1.FailureH\x00\x12\x0f\n\x05\x63hunk\x18\x08 \x01(\x0cH\x00\x12,\n\theartbeat\x18\t \x01(\x0b\x32\x17.fedtopics.v1.HeartbeatH\x00\x12&\n\x06result\x18\n \x01(\x0b\x32\x14.fedtopics.v1.ResultH\x00\x12*\n\x08received\x18\x0b \x01(\x0b\x32\x16.fedtopics.v1.ReceivedH\x00\x42\x06\n\x04kind\"\xb6\x01\n\x05Hello\x12\x0f\n\x07product\x18\x01 \x01(\t\x12\x0c\n\x04wire\x18\x02 \x01(\r\x12\x31\n\x07methods\x18\x03 \x03(\x0b\x32 .fedtopics.v1.Hello.MethodsEntry\x12\x0f\n\x07process\x18\x04 \x01(\x0c\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\x0c\n\x04look\x18\x06 \x01(\x08\x1a.\n\x0cMethodsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\xb1\x01\n\x05Offer\x12\x0f\n\x07product\x18\x01 \x01(\t\x12\x0c\n\x04wire\x18\x02 \x01(\r\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x16\n\x0emethod_version\x18\x04 \x01(\r\x12\"\n\x05study\x18\x05 \x01(\x0b\x32\x13.fedtopics.v1.Value\x12\x13\n\x0b\x66ingerprint\x18\x06 \x01(\t\x12\x0b\n\x03run\x18\x07 \x01(\x0c\x12\x0c\n\x04time\x18\x08 \x01(\x01\x12\r\n\x05\x63hunk\x18\t \x01(\r\"+\n\x06\x41\x63\x63\x65pt\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"(\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05\x61gain\x18\x02 \x01(\x08\"6\n\x04\x42ody\x12\x11\n\tstructure\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x04\x12\r\n\x05small\x18\x03 \x01(\x0c\"x\n\x04\x43\x61ll\x12\n\n\x02id\x18\x01 \x01(\x04\x12\r\n\x05round\x18\x02 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x10\n\x08\x66unction\x18\x04 \x01(\t\x12 \n\x04\x62ody\x18\x05 \x01(\x0b\x32\x12.fedtopics.v1.Body\x12\x10\n\x08standing\x18\x06 \x01(\x08\"U\n\x05Reply\x12\n\n\x02id\x18\x01 \x01(\x04\x12\r\n\x05study\x18\x02 \x01(\t\x12 \n\x04\x62ody\x18\x03 \x01(\x0b\x32\x12.fedtopics.v1.Body\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\"3\n\x07\x46\x61ilure\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06leaves\x18\x03 \x01(\x08\"*\n\x06Result\x12 \n\x04\x62ody\x18\x01 \x01(\x0b\x32\x12.fedtopics.v1.Body\"\n\n\x08Received\"\x0b\n\tHeartbeat\"\xa0\x02\n\x05Value\x12\x11\n\x07nothing\x18\x01 \x01(\x08H\x00\x12\x0f\n\x05truth\x18\x02 \x01(\x08H\x00\x12\x11\n\x07integer\x18\x03 \x01(\x12H\x00\x12\x0e\n\x04real\x18\x04 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x05 \x01(\tH\x00\x12\"\n\x04list\x18\x06 \x01(\x0b\x32\x12.fedtopics.v1.ListH\x00\x12 \n\x03map\x18\x07 \x01(\x0b\x32\x11.fedtopics.v1.MapH\x00\x12&\n\x06tensor\x18\x08 \x01(\x0b\x32\x14.fedtopics.v1.TensorH\x00\x12$\n\x04rows\x18\t \x01(\x0b\x32\x14.fedtopics.v1.TensorH\x00\x12$\n\x05texts\x18\n \x01(\x0b\x32\x13.fedtopics.v1.TextsH\x00\x42\x06\n\x04kind\"+\n\x04List\x12#\n\x06values\x18\x01 \x03(\x0b\x32\x13.fedtopics.v1.Value\"\x17\n\x05Texts\x12\x0e\n\x06values\x18\x01 \x03(\t\"+\n\x03Map\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.fedtopics.v1.Entry\"9\n\x05\x45ntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.fedtopics.v1.Value\"7\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0f\n\x07present\x18\x03 \x01(\x0c\x32\x42\n\nFederation\x12\x34\n\x04Join\x12\x13.fedtopics.v1.Frame\x1a\x13.fedtopics.v1.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x65\x64topics/engines/wire.proto\x12\x0c\x66\x65\x64topics.v2\"x\n\x05\x46rame\x12(\n\x07message\x18\x01 \x01(\x0b\x32\x15.fedtopics.v2.MessageH\x00\x12\x0f\n\x05\x63hunk\x18\x08 \x01(\x0cH\x00\x12,\n\theartbeat\x18\t \x01(\x0b\x32\x17.fedtopics.v2.HeartbeatH\x00\x42\x06\n\x04kind\"9\n\x07Message\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12 \n\x04\x62ody\x18\x02 \x01(\x0b\x32\x12.fedtopics.v2.Body\"6\n\x04\x42ody\x12\x11\n\tstructure\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x04\x12\r\n\x05small\x18\x03 \x01(\x0c\"\x0b\n\tHeartbeat\"\xb2\x02\n\x05Value\x12\x11\n\x07nothing\x18\x01 \x01(\x08H\x00\x12\x0f\n\x05truth\x18\x02 \x01(\x08H\x00\x12\x11\n\x07integer\x18\x03 \x01(\x12H\x00\x12\x0e\n\x04real\x18\x04 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x05 \x01(\tH\x00\x12\"\n\x04list\x18\x06 \x01(\x0b\x32\x12.fedtopics.v2.ListH\x00\x12 \n\x03map\x18\x07 \x01(\x0b\x32\x11.fedtopics.v2.MapH\x00\x12&\n\x06tensor\x18\x08 \x01(\x0b\x32\x14.fedtopics.v2.TensorH\x00\x12$\n\x04rows\x18\t \x01(\x0b\x32\x14.fedtopics.v2.TensorH\x00\x12$\n\x05texts\x18\n \x01(\x0b\x32\x13.fedtopics.v2.TextsH\x00\x12\x10\n\x06octets\x18\x0c \x01(\x0cH\x00\x42\x06\n\x04kind\"+\n\x04List\x12#\n\x06values\x18\x01 \x03(\x0b\x32\x13.fedtopics.v2.Value\"\x17\n\x05Texts\x12\x0e\n\x06values\x18\x01 \x03(\t\"+\n\x03Map\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.fedtopics.v2.Entry\"9\n\x05\x45ntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.fedtopics.v2.Value\"7\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0f\n\x07present\x18\x03 \x01(\x0c\x32\x42\n\nFederation\x12\x34\n\x04Join\x12\x13.fedtopics.v2.Frame\x1a\x13.fedtopics.v2.Frame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fedtopics.engines.wire_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_HELLO_METHODSENTRY']._loaded_options = None
-  _globals['_HELLO_METHODSENTRY']._serialized_options = b'8\001'
-  _globals['_FRAME']._serialized_start=47
-  _globals['_FRAME']._serialized_end=483
-  _globals['_HELLO']._serialized_start=486
-  _globals['_HELLO']._serialized_end=668
-  _globals['_HELLO_METHODSENTRY']._serialized_start=622
-  _globals['_HELLO_METHODSENTRY']._serialized_end=668
-  _globals['_OFFER']._serialized_start=671
-  _globals['_OFFER']._serialized_end=848
-  _globals['_ACCEPT']._serialized_start=850
-  _globals['_ACCEPT']._serialized_end=893
-  _globals['_REFUSAL']._serialized_start=895
-  _globals['_REFUSAL']._serialized_end=935
-  _globals['_BODY']._serialized_start=937
-  _globals['_BODY']._serialized_end=991
-  _globals['_CALL']._serialized_start=993
-  _globals['_CALL']._serialized_end=1113
-  _globals['_REPLY']._serialized_start=1115
-  _globals['_REPLY']._serialized_end=1200
-  _globals['_FAILURE']._serialized_start=1202
-  _globals['_FAILURE']._serialized_end=1253
-  _globals['_RESULT']._serialized_start=1255
-  _globals['_RESULT']._serialized_end=1297
-  _globals['_RECEIVED']._serialized_start=1299
-  _globals['_RECEIVED']._serialized_end=1309
-  _globals['_HEARTBEAT']._serialized_start=1311
-  _globals['_HEARTBEAT']._serialized_end=1322
-  _globals['_VALUE']._serialized_start=1325
-  _globals['_VALUE']._serialized_end=1613
-  _globals['_LIST']._serialized_start=1615
-  _globals['_LIST']._serialized_end=1658
-  _globals['_TEXTS']._serialized_start=1660
-  _globals['_TEXTS']._serialized_end=1683
-  _globals['_MAP']._serialized_start=1685
-  _globals['_MAP']._serialized_end=1728
-  _globals['_ENTRY']._serialized_start=1730
-  _globals['_ENTRY']._serialized_end=1787
-  _globals['_TENSOR']._serialized_start=1789
-  _globals['_TENSOR']._serialized_end=1844
-  _globals['_FEDERATION']._serialized_start=1846
-  _globals['_FEDERATION']._serialized_end=1912
+  _globals['_FRAME']._serialized_start=46
+  _globals['_FRAME']._serialized_end=166
+  _globals['_MESSAGE']._serialized_start=168
+  _globals['_MESSAGE']._serialized_end=225
+  _globals['_BODY']._serialized_start=227
+  _globals['_BODY']._serialized_end=281
+  _globals['_HEARTBEAT']._serialized_start=283
+  _globals['_HEARTBEAT']._serialized_end=294
+  _globals['_VALUE']._serialized_start=297
+  _globals['_VALUE']._serialized_end=603
+  _globals['_LIST']._serialized_start=605
+  _globals['_LIST']._serialized_end=648
+  _globals['_TEXTS']._serialized_start=650
+  _globals['_TEXTS']._serialized_end=673
+  _globals['_MAP']._serialized_start=675
+  _globals['_MAP']._serialized_end=718
+  _globals['_ENTRY']._serialized_start=720
+  _globals['_ENTRY']._serialized_end=777
+  _globals['_TENSOR']._serialized_start=779
+  _globals['_TENSOR']._serialized_end=834
+  _globals['_FEDERATION']._serialized_start=836
+  _globals['_FEDERATION']._serialized_end=902
 # @@protoc_insertion_point(module_scope)

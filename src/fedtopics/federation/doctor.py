@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fedtopics.engines.grpc.client import look
 from fedtopics.engines.grpc.connection import channel_credentials, join_address, split_address
-from fedtopics.engines.handshake import WIRE_VERSION
+from fedtopics.engines.grpc.transport import Address, GrpcTransport
+from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.node import SERVER
+from fedtopics.engines.transport import first_offer
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.extras import VERSION
 from fedtopics.pki import Identity
@@ -126,13 +128,15 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
     before = time.time()
     try:
         place = join_address(*split_address(address))
-        proposal = look(place, channel_credentials(identity), "", (VERSION, versions()))
+        where = [Address(place, channel_credentials(identity), SERVER)]
+        offer = first_offer(GrpcTransport(None, where, 1, lambda _: None), address)
     except FedTopicsError as error:
         yield Finding("server", False, str(error), lasting=True)
         return
-    objection = proposal.objection(VERSION, WIRE_VERSION, versions())
+    proposal = Proposal.of(offer)
+    objection = proposal.objection((VERSION, versions()), offer.wire)
     yield Finding("versions", not objection, objection or f"fedtopics {VERSION} on both sides")
-    ahead = proposal.time - (before + time.time()) / 2
+    ahead = offer.time - (before + time.time()) / 2
     text = f"the server's is {ahead:+.1f} s from this one"
     if apart := abs(ahead) > CLOCK:
         text = f"the server's clock is {ahead:+.0f} s from this one; set the wrong one right"

@@ -1,30 +1,42 @@
-"""A client's part in a study, whichever engine brings the calls."""
+"""A client's part in a study, whichever engine brings the messages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.adder import Rules
+from fedtopics.engines.exchange import Exchange
+from fedtopics.engines.handshake import WIRE_VERSION, Introduction, Proposal, Signatures, Unsigned
+from fedtopics.engines.log import Log
+from fedtopics.engines.messages import Offer
+from fedtopics.engines.node import SERVER, NewRunError, Node
+from fedtopics.engines.replica import Replica
+from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, RunError
+from fedtopics.extras import VERSION
 from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
+from fedtopics.federation.server import origin
 from fedtopics.federation.study import Study
 from fedtopics.files import write_durably
-from fedtopics.methods.events import Embedding, Event, ModelReceived, Offer, OnEvent
+from fedtopics.methods.events import Embedding, Event, Joined, ModelReceived, OnEvent
+from fedtopics.methods.events import Offer as Offered
 from fedtopics.methods.plan import Site
+from fedtopics.methods.registry import versions
+from fedtopics.methods.secret import Secret
+from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import check_embeddings
 from fedtopics.text.encoders import sentence_encoder
+
+ALONE = Rules(1, 0.0, 0.0, 0.0)  # of who never adds
 
 
 class Participation:
@@ -39,6 +51,8 @@ class Participation:
         on_event: OnEvent | None = None,
         embedding_model: str | None = None,  # where this client has the study's, or of `corpus`
         growing: Follow | None = None,  # documents that become more during the study
+        start: TopicModel | None = None,  # what the study begins with
+        secret_from_seed: bool = False,  # for tests and demonstrations: everybody can repeat it
     ) -> None:
         self.name = name
         self.corpus = corpus
@@ -48,6 +62,8 @@ class Participation:
         self._on_event = on_event
         self._growing = growing
         self._embedding_model = embedding_model
+        self._start = start
+        self._secret_from_seed = secret_from_seed
         self._ledger: Ledger | None = None
         if out is not None and out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
@@ -67,20 +83,97 @@ class Participation:
             with suppress(OSError):  # on a full disk; the reply has not left either
                 self._ledger.close()
 
-    def consider(self, proposal: Proposal) -> Door:
-        """Say what the study asks for, hold it against the policy, and join or raise."""
-        study = self.look(proposal)
+    def take_part(self, transport: Transport, signatures: Signatures | None = None) -> None:
+        """Take part in the study that is offered over a transport, until the model is there.
+
+        A `FederationError` if this client is refused, or cannot be reached for a reason that waiting
+        does not mend; other errors if it declines, or a reply may not leave.
+        """
+        unknown = Proposal("", "", 0, {}, "")
+        signed = signatures or Unsigned()
+        introduction = Introduction(self.name, unknown, b"", signed)
+        node = Node(self.name, (), transport, introduction, self.notify, keeps=False)
+        reason = ""
+        node.start()
+        try:
+            while True:
+                try:
+                    return self._join(node, *node.offered(), signed)
+                except NewRunError:
+                    node.forget()
+        finally:
+            node.stop()
+            self.close()
+
+    def _join(self, node: Node, link: str, offer: Offer, signatures: Signatures) -> None:
+        """Consider an offer; join, and train, or raise to decline."""
+        proposal = Proposal.of(offer)
+        try:
+            if objection := proposal.objection((VERSION, versions()), offer.wire):
+                raise FederationError(objection)
+            study, start = self.look(proposal), self._begun(proposal)
+            door, state = self.consider(study, offer.run)
+        except Exception:
+            node.decline(link)
+            raise
+        resumed = (state / "events.jsonl").exists()
+        run = ReplicatedRun(
+            state, study.identity(start), study.checkpoint_every, resumed, self._on_event
+        )
+        try:
+            position = run.position()
+            log = Log(origin(study, offer.run))
+            if position.index:
+                log.reset(position.index, position.digest)
+            replica = Replica(self.name, [SERVER], list(study.clients), log)
+            introduction = Introduction(self.name, proposal, offer.run, signatures)
+            exchange = Exchange(
+                node, ALONE, self.notify, self.name, door, position.index, position.turn
+            )
+            run.progress = exchange
+            run.describe(study, start)
+            node.join(link, offer, list(study.clients), introduction, replica)
+            self.notify(Joined(study.fingerprint))
+            model = study.server_half(start).train(exchange, run)
+            self.receive(model if start is None else start.credited(model))
+            node.done()
+        finally:
+            run.close()
+
+    def _begun(self, proposal: Proposal) -> WarmStart | None:
+        """Return the model that a study begins with, which has to be this client's as well."""
+        if not proposal.start:
+            return None
+        starts = [] if self._start is None else [
+            WarmStart.of(self._start, "keep"), WarmStart.of(self._start, "agree")
+        ]
+        found = next((each for each in starts if each.fingerprint == proposal.start), None)
+        if found is None:
+            raise FederationError(
+                f"The study begins with the model {proposal.start}, and this client "
+                f"{'has another' if starts else 'has none'}; name the model with --start."
+            )
+        return found
+
+    def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
+        """Make the door to the documents for a run; return it and the folder of the run's state."""
         self.out = self._place(study)
         self.out.mkdir(parents=True, exist_ok=True)
         write_durably(self.out / "study.toml", study.to_toml().encode())
+        state = self.out / "state"
+        begin(state, run)
         path = self.out / "ledger.jsonl"
         self._ledger = Ledger(study.registration.name, study.fingerprint, path)
         model = self._embedding_model
         self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
+        if self._secret_from_seed:
+            secret = Secret.from_seed(study.seed, self.name)
+        else:
+            secret = Secret.keep(state / "secret").of_run(study.fingerprint, run)
         site = Site(
-            self.name, self.corpus, self.policy, self.out, self.notify, model, self._growing
+            self.name, self.corpus, self.policy, self.out, self.notify, model, self._growing, secret
         )
-        return Door(self.name, study.client_half(site), self.policy, self._ledger)
+        return Door(self.name, study.client_half(site), self.policy, self._ledger), state
 
     def look(self, proposal: Proposal) -> Study:
         """Say what the study asks for, and hold it against the policy; nothing leaves."""
@@ -92,7 +185,7 @@ class Participation:
             )
         exchanges = study.registration.exchanges(study.method)
         leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
-        self.notify(Offer(study, leaves))
+        self.notify(Offered(study, leaves))
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
         method, needed = study.method, study.method.needed_embedding
@@ -117,15 +210,10 @@ class Participation:
             )
         return self.out
 
-    def receive(self, files: Mapping[str, Any]) -> None:
+    def receive(self, model: TopicModel) -> None:
         """Write the model, and the topics of this client's own documents."""
         folder = self.out / "model"
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            if Path(name).name != name or name in ("", "..") or not isinstance(content, np.ndarray):
-                raise RunError("The server sent a model with a file that has no place in it.")
-            write_durably(folder / name, content.tobytes())
-        model = TopicModel.from_pretrained(folder)
+        model.save_pretrained(folder)
         self.corpus = self._growing() if self._growing else self.corpus
         corpus = model.embedded(self.corpus, self._embedding_model)
         unknown = model.write_theta(corpus, self.out / "theta.parquet")

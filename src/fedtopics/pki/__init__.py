@@ -14,15 +14,17 @@ this is who the client is to the server, wherever it connects from. Certificates
 P-256 keys; a client's cannot serve as a server's, nor the other way round.
 
 From the bottom up: `files` keeps keys and certificates, `identity` reads and checks what travels,
-`certificates` says what stands in a certificate, `authority` has what people do.
+`certificates` says what stands in a certificate, `signing` signs with its key, `authority` has what people do.
 """
 
 from fedtopics.pki.authority import create, issue, pki_option, renew_server, request, sign
 from fedtopics.pki.identity import Identity, Request
+from fedtopics.pki.signing import Signer
 
 __all__ = [
     "Identity",
     "Request",
+    "Signer",
     "create",
     "issue",
     "pki_option",

@@ -168,7 +168,7 @@ class Request:
         return fingerprint(self.public_key)
 
 
-def common_name(subject: x509.Name, path: Path) -> str:
+def common_name(subject: x509.Name, path: str | Path = "A certificate") -> str:
     """Return the one common name in the subject of a certificate or request."""
     names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) != 1:

@@ -14,7 +14,7 @@ from fedtopics.engines.messages import read_frame
 from fedtopics.engines.values import Packed, aligned, body_size
 from fedtopics.errors import FederationError
 
-SERVICE = "fedtopics.v1.Federation"
+SERVICE = "fedtopics.v2.Federation"
 CHUNK = 3 << 20
 SMALLEST_CHUNK = 256 << 10
 HEARTBEAT = 20.0  # seconds; proxies close streams that are silent for a minute

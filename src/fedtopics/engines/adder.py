@@ -1,0 +1,337 @@
+"""What the adder decides: who is in a round, when it is worked again, what the totals are.
+
+Runs in the thread of the adder's own program; decisions become the next entry of the log that all
+participants have (`replica`). One implementation for all engines between machines.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from queue import Empty
+from typing import Any
+
+from fedtopics.engines.messages import FAILURES, Announced, Failure, Granted, Reply
+from fedtopics.engines.messages import Waiting as Waits
+from fedtopics.engines.node import Node
+from fedtopics.errors import FederationError
+from fedtopics.methods.aggregation import RunningSum, Template, find_fault
+from fedtopics.methods.base import Draw
+from fedtopics.methods.events import BadReply, Event, Excluded, Repeated, StatusChange, Waiting
+
+BAD_REPLIES = 3  # after these a participant is excluded
+IN_FLIGHT = 24 << 20  # bytes of replies that are on their way or not yet added up
+GRACE = 5.0  # seconds in which a participant whose connection broke may come back with its reply
+LAST = "~"  # after all names
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a round counts; times are in seconds."""
+
+    min_clients: int  # fewest clients of a round
+    deadline: float  # of a round
+    gather: float  # that the adder waits at its start for all clients
+    wait: float  # that a round waits for `min_clients`
+
+
+@dataclass
+class Attempt:
+    """One attempt at a turn, as all participants know it."""
+
+    turn: int
+    number: int
+    round: int  # as methods count them
+    members: list[str]
+    missing: dict[str, str]  # name to why
+    allowance: int = 0  # bytes of a reply that need not be announced
+    exchanges: int = 0
+    ends: float = math.inf  # for the adder alone, like the next two
+    waiting: float = 0.0  # seconds
+    computing: float = 0.0  # seconds of the slowest clients
+
+
+@dataclass
+class _Turn:
+    """What the adder remembers of the turn's earlier attempts."""
+
+    number: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
+    limit: float = math.inf
+
+
+class Adder:
+    """Begin attempts with the clients that are there; collect their replies.
+
+    `own` is the name of a participant that adds; a server has none. `notify` gets each event.
+    """
+
+    def __init__(self, node: Node, rules: Rules, notify: Callable[[Event], None], own: str) -> None:
+        self._node = node
+        self._rules = rules
+        self._notify = notify
+        self._own = own
+        self._gathered = False  # a round counted, so that later ones wait for `min_clients` only
+        self._turn = _Turn()
+        self._bad: Counter[str] = Counter()
+        self._present: set[str] = set()
+
+    # Who is there
+
+    def begin(self, turn: int, number: int, attempt: int, draw: Draw) -> dict[str, Any]:
+        """Wait until enough clients are there; decide who is in an attempt.
+
+        A `FederationError` if too few are there in time.
+        """
+        if self._turn.number != turn:
+            self._turn = _Turn(turn)
+        members, rules = self._node.members, self._rules
+        names = list(members)
+        if not self._gathered:
+            everyone = [name for name in names if not members[name].excluded]
+            self._wait_for(number, len(everyone), rules.gather)
+        self._wait_for(number, rules.min_clients, rules.wait)
+        present = draw.members(number, names, self._available())
+        if len(present) < rules.min_clients:
+            raise self._too_few(number)
+        return {
+            "turn": turn, "attempt": attempt, "round": number, "members": present,
+            "missing": {
+                name: self._turn.left_out.get(name, members[name].state(turn))
+                for name in draw.members(number, names, names)
+                if name not in present
+            },
+            "allowance": IN_FLIGHT // len(present),
+            "certificates": self._node.certificates(present),
+        }  # fmt: skip
+
+    def _too_few(self, number: int) -> FederationError:
+        turn = self._turn.number
+        states = "; ".join(f"{n}: {m.state(turn)}" for n, m in self._node.members.items())
+        return FederationError(
+            f"Round {number} has fewer than min_clients = {self._rules.min_clients} clients "
+            f"({states}). Go on with --resume when they are back, or lower min_clients in the "
+            "study's [federation]."
+        )
+
+    def _available(self) -> list[str]:
+        turn, left_out = self._turn.number, self._turn.left_out
+        members = self._node.members
+        for name in self._present:  # who was added up last comes to the next turn without a word
+            members[name].turn = turn if members[name].turn else 0
+        ready = {n for n, m in members.items() if n == self._own or m.ready(turn)}
+        return [name for name in members if name in ready - left_out.keys()]
+
+    def _wait_for(self, number: int, wanted: int, seconds: float) -> None:
+        ends = time.perf_counter() + seconds
+        reported: list[str] = []
+        members, left_out = self._node.members, self._turn.left_out
+        while len(present := self._available()) < wanted:
+            # Clients left out of a round are taken back when it is not possible without them.
+            if left_out and len(present) + len(left_out) >= wanted:
+                left_out.clear()
+                continue
+            turn = self._turn.number
+            away = {n: m.state(turn) for n, m in members.items() if n not in present}
+            if list(away.values()) != reported:
+                reported = list(away.values())
+                self._notify(Waiting(number, present, away))
+            self._take(min(ends, time.perf_counter() + 1))
+            possible = sum(not member.excluded for member in members.values())
+            if time.perf_counter() > ends or possible < wanted:
+                return
+
+    def _take(self, ends: float) -> tuple[str, Any] | None:
+        """Take what came next, None when time is over; pass on a change of somebody's status."""
+        self._node.check()
+        try:
+            name, what = self._node.inbox.get(timeout=max(0.0, ends - time.perf_counter()))
+        except Empty:
+            return None
+        if isinstance(what, StatusChange):
+            self._notify(what)
+            if what.status != "ready":
+                self._present.discard(name)
+        return name, what
+
+    # What they say
+
+    def add(
+        self, attempt: Attempt, index: int, template: Template | None, own: dict[str, Any] | None,
+        one_by_one: bool,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Collect the replies of an attempt's clients; decide what an exchange comes to.
+
+        Replies are added up in the order of their names; those that come before their turn wait.
+        """
+        if attempt.ends == math.inf:  # it began under another adder, or before a restart
+            attempt.ends = time.perf_counter() + self._rules.deadline
+        exchange = _Exchange(self, attempt, index, template, one_by_one)
+        if self._own in attempt.members and own is not None:
+            exchange.arrived(self._own, own, 0)
+        exchange.collect()
+        self._present = set(attempt.members) - exchange.lost.keys()
+        lost = exchange.lost
+        left = len(attempt.members) - len(lost)
+        again = bool(lost and attempt.exchanges) or left < self._rules.min_clients
+        entry = {"index": index, "missing": lost, "again": again, "signatures": exchange.signatures}
+        if again:
+            self._again(attempt, lost)
+        else:
+            self._gathered = True
+            entry["replies" if one_by_one else "total"] = exchange.result()
+            if lost:  # the others had to wait for them, and are not late for that
+                attempt.ends = time.perf_counter() + self._rules.deadline
+        return entry
+
+    def _again(self, attempt: Attempt, lost: Mapping[str, str]) -> None:
+        # Everyone counts in the agreement; a later round goes on without who was lost.
+        turn = self._turn
+        if attempt.round != 0:
+            turn.left_out |= lost
+        self._notify(Repeated(attempt.round, {**attempt.missing, **lost}))
+        if len(attempt.members) - len(lost) < self._rules.min_clients:
+            turn.limit = min(turn.limit, time.perf_counter() + self._rules.wait)
+        if time.perf_counter() > turn.limit:  # who is always too late is as good as away
+            raise self._too_few(attempt.round)
+
+    def lose(self, attempt: Attempt, name: str, reason: str, bad: bool) -> None:
+        """Count a bad reply against who sent it."""
+        if not bad:
+            return
+        self._bad[name] += 1
+        self._notify(BadReply(name, attempt.round, reason))
+        if self._bad[name] == BAD_REPLIES:
+            reason = f"{BAD_REPLIES} bad replies, the last: {reason}"
+            self._node.exclude(name, reason)
+            self._notify(Excluded(name, attempt.round, reason))
+
+
+class _Exchange:
+    """The replies to one exchange, as they come."""
+
+    def __init__(
+        self, adder: Adder, attempt: Attempt, index: int, template: Template | None,
+        one_by_one: bool,
+    ) -> None:  # fmt: skip
+        self._adder = adder
+        self._node = adder._node
+        self._attempt = attempt
+        self._index = index
+        self._template = template
+        self._total = RunningSum()
+        self._one_by_one = one_by_one
+        self._replies: dict[str, dict[str, Any]] = {}
+        self._order = iter(attempt.members)
+        self._turn = next(self._order, LAST)
+        self._waiting = set(attempt.members)
+        self._held: dict[str, dict[str, Any] | None] = {}
+        self._announced: dict[str, int] = {}  # bytes of replies that wait for room
+        self._granted: dict[str, int] = {}  # of those that have it
+        self._gone: dict[str, float] = {}  # who lost its connection, and until when it may be back
+        self._slowest = 0.0
+        self.lost: dict[str, str] = {}
+        self.signatures: dict[str, bytes] = {}
+
+    def result(self) -> dict[str, Any]:
+        """Return the replies' sum, or each one by name."""
+        return dict(sorted(self._replies.items())) if self._one_by_one else self._total.total()
+
+    def collect(self) -> None:
+        """Take what comes until everybody has answered, or nobody is waited for any more."""
+        attempt, deadline = self._attempt, self._adder._rules.deadline
+        in_time = True
+        while self._waiting:
+            before = time.perf_counter()
+            ends = min([attempt.ends, *self._gone.values()])
+            taken = self._adder._take(ends)
+            now = time.perf_counter()
+            attempt.waiting += now - before
+            if taken is not None and taken[0] in self._waiting:
+                self._heard(*taken)
+            for name in [name for name, until in self._gone.items() if until <= now]:
+                self._lose(name, "its connection was lost")
+            if now >= attempt.ends:
+                # Who waits for room has answered, and gets as long again to send.
+                ready = self._announced.keys() | self._granted.keys()
+                for name in self._waiting - (ready if in_time else set()):
+                    self._lose(name, f"did not answer within {deadline:g} s")
+                attempt.ends, in_time = now + deadline, False
+
+    def _heard(self, name: str, what: Any) -> None:
+        if isinstance(what, StatusChange):
+            self._status(name, what)
+        elif isinstance(what, Waits) or what.index != self._index:
+            return  # of an exchange that went on without it
+        elif isinstance(what, Announced):
+            self._announced[name] = what.size
+            self._grant()
+        elif isinstance(what, Failure):
+            reason = FAILURES.get(what.reason, "it failed")
+            self._lose(name, reason, bad=not what.leaves)
+        elif isinstance(what, Reply):
+            self._read(name, what)
+
+    def _status(self, name: str, change: StatusChange) -> None:
+        if change.status == "lost":
+            self._gone[name] = time.perf_counter() + GRACE
+        elif change.status == "joined":
+            self._gone.pop(name, None)
+            if change.reason:
+                self._lose(name, change.reason)
+        elif change.status in ("declined", "refused"):
+            self._lose(name, change.reason)
+
+    def _read(self, name: str, reply: Reply) -> None:
+        attempt = self._attempt
+        attempt.computing += max(0.0, reply.seconds - self._slowest)
+        self._slowest = max(self._slowest, reply.seconds)
+        if reply.digest != self._node.digest_before(self._index):
+            fault = "it has other totals than the others"
+        elif not self._node.is_signed(name, self._index, reply.signature):
+            fault = "its signature does not fit"
+        else:
+            fault = find_fault(reply.reply, self._template)
+        if fault:
+            self._lose(name, f"sent a bad reply: {fault}", bad=True)
+        else:
+            self.signatures[name] = reply.signature
+            self.arrived(name, reply.reply, reply.seconds)
+
+    def arrived(self, name: str, reply: dict[str, Any], seconds: float) -> None:
+        """Take a reply."""
+        self._waiting.discard(name)
+        self._gone.pop(name, None)
+        self._add(name, reply)
+
+    def _lose(self, name: str, reason: str, bad: bool = False) -> None:
+        self.lost[name] = reason
+        self._waiting.discard(name)
+        self._gone.pop(name, None)
+        self._announced.pop(name, None)
+        self._adder.lose(self._attempt, name, reason, bad)
+        self._add(name, None)
+
+    def _add(self, name: str, reply: dict[str, Any] | None) -> None:
+        """Add replies whose turn it is."""
+        self._held[name] = reply
+        while self._turn in self._held:
+            reply = self._held.pop(self._turn)
+            if reply is not None and self._one_by_one:
+                self._replies[self._turn] = reply
+            elif reply is not None:
+                self._total.add(reply)
+            self._granted.pop(self._turn, None)
+            self._turn = next(self._order, LAST)
+        self._grant()
+
+    def _grant(self) -> None:
+        """Let in what there is room for, and in any case whose turn it is."""
+        for name in sorted(self._announced):
+            room = IN_FLIGHT - sum(self._granted.values())
+            if self._announced[name] <= room or name == self._turn:
+                self._granted[name] = self._announced.pop(name)
+                self._node.send(name, Granted(self._index))

@@ -1,0 +1,276 @@
+"""The clients of a study, as a participant's own program sees them: `Clients`, between machines.
+
+Every participant runs the method's program. An exchange gives the participant's own reply, from its
+own door, to whoever adds, and takes the total from the log of decisions that all have. No request
+comes: what a door is asked, its own program asks. A server's program does the same without a door.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedtopics.engines.adder import Adder, Attempt, Rules
+from fedtopics.engines.messages import Announced, Failure, Reply, Waiting
+from fedtopics.engines.node import Node
+from fedtopics.engines.values import dumps, loads, pack
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError
+from fedtopics.methods.aggregation import Template, find_fault
+from fedtopics.methods.base import EVERYONE, Draw, Moment, T
+from fedtopics.methods.events import CallStarted, Defect, Event, RoundReport
+
+BEGUN, ADDED = "begun", "added"  # kinds of decisions
+
+
+class Door(Protocol):
+    """What answers a participant's own program: its door."""
+
+    def check_members(self, members: list[str]) -> None:
+        """Raise a `PolicyError` if a reply may not be added up with those of so few."""
+
+    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
+        """Call a function, return what may leave."""
+
+    def repeat(self, function: str, payload: Mapping[str, Any], moment: Moment) -> None:
+        """Execute a function; nothing leaves."""
+
+    def came(self, function: str, moment: Moment, content: memoryview) -> None:
+        """Write down what came for a call."""
+
+
+class _AgainError(Exception):
+    """A round is worked again: clients that took part in an exchange of it are lost."""
+
+
+class Exchange:
+    """Rounds and exchanges of one participant; `Clients` for its program.
+
+    It goes on behind `index` decisions and `turn` turns, of which a checkpoint has the result.
+    """
+
+    def __init__(
+        self, node: Node, rules: Rules, notify: Callable[[Event], None], own: str = "",
+        door: Door | None = None, index: int = 0, turn: int = 0,
+    ) -> None:  # fmt: skip
+        self.index = index
+        self.turn = turn
+        self._node = node
+        self._min_clients = rules.min_clients
+        self._notify = notify
+        self._own = own
+        self._door = door
+        self._adder = Adder(node, rules, notify, own)
+        self._attempt: Attempt | None = None
+        self._counted = False  # whether the adder knows that this participant comes along
+        self._skipped: list[tuple[str, Mapping[str, Any], Moment]] = []
+
+    def digest(self) -> bytes:
+        """Return the digest of all decisions so far."""
+        return self._node.digest_before(self.index + 1)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the study's clients, sorted."""
+        return sorted(self._node.members)
+
+    def tell(self, function: str, **payload: Any) -> None:
+        """Execute a function of the participant's own half; nothing leaves."""
+        if self._door is not None:
+            self._door.repeat(function, payload, Moment(self.turn))
+
+    def call(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, dict[str, Any]]:
+        """Call a function of every client; return each one's reply by name, which all see."""
+        return self._exchanged(function, template, payload, one_by_one=True)
+
+    def sum(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
+        """Call a function of every client; return the sum of the replies, field by field."""
+        return self._exchanged(function, template, payload, one_by_one=False)
+
+    def round(
+        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
+    ) -> tuple[T, RoundReport]:
+        """Do a round's exchanges, all of them with the same clients; see `Clients.round`."""
+        self.turn += 1
+        before = self._node.traffic()
+        for attempt_number in count(1):
+            attempt = self._begin(number, attempt_number, draw)
+            self._attempt = attempt
+            try:
+                result = work()
+            except _AgainError:
+                continue
+            finally:
+                self._attempt = None
+            return result, self._report(attempt, before)
+        raise AssertionError
+
+    def _begin(self, number: int, attempt: int, draw: Draw) -> Attempt:
+        """Take the decision who is in an attempt, or make it."""
+        turn = self.turn
+        self._node.say(Waiting(turn), self.index + 1, quiet=self._counted)
+        begun = self._next(BEGUN, lambda: self._adder.begin(turn, number, attempt, draw))
+        if (begun["turn"], begun["attempt"], begun["round"]) != (turn, attempt, number):
+            raise self._node.disagreement(number, "another round was begun than the program's")
+        self._node.learn(begun["certificates"])
+        members = list(begun["members"])
+        if self._own in members and self._door is not None:
+            self._guarded(lambda door: door.check_members(members))
+        self._skipped.clear()
+        missing, allowance = dict(begun["missing"]), int(begun["allowance"])
+        return Attempt(turn, attempt, number, members, missing, allowance)
+
+    def _exchanged(
+        self, function: str, template: Template | None, payload: Mapping[str, Any], one_by_one: bool
+    ) -> dict[str, Any]:
+        attempt = self._attempt
+        if attempt is None:  # an exchange by itself is a round by itself
+            number = int(payload.get("round", 0))
+            work = lambda: self._exchanged(function, template, payload, one_by_one)  # noqa: E731
+            return self.round(number, work)[0]
+        moment = Moment(attempt.turn, attempt.number, attempt.exchanges + 1)
+        own = self._own_reply(function, payload, moment, attempt)
+        index = self.index + 1
+        decided = self._next(
+            ADDED, lambda: self._adder.add(attempt, index, template, own, one_by_one)
+        )
+        self._check_signatures(decided, attempt)
+        lost = decided["missing"]
+        attempt.missing |= lost
+        attempt.members = [name for name in attempt.members if name not in lost]
+        self._counted = self._own in attempt.members
+        if decided["again"]:
+            raise _AgainError
+        attempt.exchanges += 1
+        found: dict[str, Any] = decided["replies" if one_by_one else "total"]
+        counted = own if self._own in attempt.members else None
+        if one_by_one:
+            faults = (find_fault(reply, template) for reply in found.values())
+            fault = next((fault for fault in faults if fault), "")
+        else:
+            fault = find_fault(found, template) or (counted and implausible(found, counted)) or ""
+        if fault:
+            raise self._node.disagreement(attempt.round, f"the total of {function!r}: {fault}")
+        return found
+
+    # The own reply
+
+    def _own_reply(
+        self, function: str, payload: Mapping[str, Any], moment: Moment, attempt: Attempt
+    ) -> dict[str, Any] | None:
+        """Compute and offer the own reply, if it is not decided already what it comes to."""
+        if self._door is None or self._own not in attempt.members:
+            return None
+        if self._node.has(self.index + 1):
+            self._skipped.append((function, payload, moment))
+            return None
+        for skipped in self._skipped:  # a process before this one answered: for the half's state
+            self._door.repeat(*skipped)
+        self._skipped.clear()
+        before = time.perf_counter()
+        self._notify(CallStarted(function, attempt.round, attempt.number))
+        reply = self._guarded(lambda door: door.call(function, payload, moment))
+        if reply is None:
+            return None
+        seconds, index = time.perf_counter() - before, self.index + 1
+        digest, signature = self._node.sign(index)
+        message = Reply(index, digest, signature, seconds, reply)
+        size = pack(reply).size
+        if size > attempt.allowance:
+            self._node.say(Announced(index, size), index, when_granted=message)
+        else:
+            self._node.say(message, index)
+        return reply
+
+    def _guarded(self, work: Callable[[Door], Any]) -> Any:
+        """Ask the door; if it refuses say so, in one word, and end; a defect is no reply."""
+        if self._door is None:
+            return None
+        try:
+            return work(self._door)
+        except (OSError, MemoryError) as error:
+            self._fail("system", leaves=True)
+            reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+            raise FedTopicsError(
+                f"The reply of turn {self.turn} did not leave: {reason}. Make room on the disk or "
+                "in memory, then restart the client."
+            ) from None
+        except FedTopicsError as error:
+            self._fail("policy" if isinstance(error, PolicyError) else "input", leaves=True)
+            raise
+        except Exception as error:
+            # Its type alone: its text could quote a document.
+            round_ = self._attempt.round if self._attempt else 0
+            self._notify(Defect("a function", round_, type(error).__name__))
+            self._fail("defect", leaves=False)
+            return None
+
+    def _fail(self, reason: str, leaves: bool) -> None:
+        self._node.say(Failure(self.index + 1, reason, leaves), self.index + 1)
+
+    # Decisions
+
+    def _next(self, kind: str, decide: Callable[[], dict[str, Any]]) -> Any:
+        """Return the next decision; make it where this participant is the adder."""
+        index = self.index + 1
+        while (entry := self._node.decided(index)) is None:
+            if self._node.may_decide(index):
+                self._node.propose(kind, dumps(decide()))
+        self.index = index
+        self._node.applied(index)
+        if entry.kind != kind:
+            raise self._node.disagreement(0, f"a decision is {entry.kind!r} instead of {kind!r}")
+        try:
+            content = loads(entry.content)
+        except FederationError:
+            content = None
+        if not isinstance(content, dict) or content.get("index", index) != index:
+            raise self._node.disagreement(0, "a decision is damaged")
+        return content
+
+    def _check_signatures(self, decided: Mapping[str, Any], attempt: Attempt) -> None:
+        """Check that all who were added up had the same totals as this participant."""
+        for name in attempt.members:
+            if name == self._own or name in decided["missing"]:
+                continue
+            signature = decided["signatures"].get(name, b"")
+            if not self._node.is_signed(name, self.index, signature):
+                raise self._node.disagreement(
+                    attempt.round, f"{name!r} has signed other totals than those that came here"
+                )
+
+    def _report(self, attempt: Attempt, before: tuple[int, int]) -> RoundReport:
+        sent, received = self._node.traffic()
+        return {
+            "clients": attempt.members,
+            "missing": attempt.missing,
+            "attempts": attempt.number,
+            "bytes_sent": sent - before[0],
+            "bytes_received": received - before[1],
+            "waiting": attempt.waiting,
+            "computing": attempt.computing,
+        }
+
+
+def implausible(total: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Say why a total cannot hold one's own reply; nothing if it can.
+
+    Documents and counts only grow in a sum. Of other numbers an adder can say what it likes.
+    """
+    for name, mine in own.items():
+        found = total.get(name)
+        if isinstance(mine, Mapping) and isinstance(found, Mapping):
+            if fault := implausible(found, mine):
+                return fault
+        elif isinstance(mine, (int, np.ndarray)) and np.asarray(mine).dtype.kind in "iu":
+            sums, part = np.asarray(found), np.asarray(mine)
+            if sums.shape != part.shape or (sums < part).any():
+                return f"its field {name!r} is less than the own reply"
+    return ""

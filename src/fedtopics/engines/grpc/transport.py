@@ -1,0 +1,287 @@
+"""Links between machines over gRPC: one stream each, opened by whoever cannot be reached.
+
+All streams live in a thread of their own, an asyncio loop; others put messages in and take them out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import grpc
+
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.grpc.frames import (
+    HEARTBEAT,
+    OPTIONS,
+    SERVICE,
+    DisconnectedError,
+    Stream,
+    chunk_size,
+    chunks,
+)
+from fedtopics.engines.messages import Message, Outgoing, read_message
+from fedtopics.engines.transport import Arrived, Closed, Opened
+from fedtopics.engines.values import body_size
+from fedtopics.errors import FederationError
+from fedtopics.methods.events import Event, Reconnecting
+
+CONNECT = 20.0  # seconds for a connection and the first message of the other side
+GOODBYE = 2.0  # seconds for the other side to read the last message
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
+# Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
+# M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
+KEPT_MEMORY = {-3: 8 << 20, -1: 32 << 20}
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where others may connect: HOST:PORT, without credentials for this machine alone."""
+
+    address: str
+    credentials: grpc.ServerCredentials | None
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where somebody listens, and who: `name` is what its certificate vouches for.
+
+    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use.
+    """
+
+    address: str
+    credentials: grpc.ChannelCredentials | None
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+    diagnose: Callable[[], str] = lambda: ""
+
+
+@dataclass
+class _Link:
+    name: str
+    stream: Stream
+    outbox: asyncio.Queue[Outgoing | None] = field(default_factory=asyncio.Queue)
+    cut: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class GrpcTransport:
+    """Listens, connects to addresses, or both; a `Transport`.
+
+    Messages have at most `largest` bytes, chunks the size for so many `others`. `notify` gets each
+    vain attempt to connect.
+    """
+
+    def __init__(
+        self, listening: Listening | None, addresses: Sequence[Address], others: int,
+        notify: Callable[[Event], None], largest: int = 1 << 30,
+    ) -> None:  # fmt: skip
+        self.port = 0
+        self._listening = listening
+        self._addresses = addresses
+        self._chunk = chunk_size(max(1, others))
+        self._notify = notify
+        self._largest = largest
+        self._inbox: SimpleQueue[Arrived] = SimpleQueue()
+        self._links: dict[str, _Link] = {}
+        self._numbers = count(1)
+        self._last: tuple[Message | None, Outgoing | None] = (None, None)
+        self._earlier = [0, 0]  # bytes sent and received over links that are closed
+        self._grpc: Any = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def start(self) -> None:
+        """Listen and connect; a `FederationError` if the address cannot be listened on."""
+        _return_freed_memory()
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+
+    def stop(self) -> None:
+        """End all links when what was sent has arrived."""
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def send(self, link: str, message: Message) -> None:
+        """Send a message, which is written once for all whom it goes to."""
+        if self._last[0] is not message:
+            self._last = message, Outgoing.of(message)
+        self._loop.call_soon_threadsafe(self._put, link, self._last[1])
+
+    def close(self, link: str) -> None:
+        """Close a link after what was sent."""
+        self._loop.call_soon_threadsafe(self._put, link, None)
+
+    def receive(self, seconds: float) -> Sequence[Arrived]:
+        """Return what came."""
+        arrived = []
+        with suppress(Empty):
+            arrived.append(self._inbox.get(timeout=seconds))
+            while True:
+                arrived.append(self._inbox.get_nowait())
+        return arrived
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes sent and received."""
+        streams = [link.stream for link in list(self._links.values())]
+        sent, received = self._earlier
+        return sent + sum(s.sent for s in streams), received + sum(s.received for s in streams)
+
+    # In the loop's thread
+
+    def _put(self, link: str, message: Outgoing | None) -> None:
+        if link in self._links:
+            self._links[link].outbox.put_nowait(message)
+
+    async def _start(self) -> None:
+        if self._listening is not None:
+            await self._listen(self._listening)
+        for address in self._addresses:
+            self._tasks.append(asyncio.ensure_future(self._come_back(address)))
+
+    async def _stop(self) -> None:
+        for link in self._links.values():
+            link.outbox.put_nowait(None)
+        for _ in range(int(GOODBYE / 0.05)):
+            if not self._links:
+                break
+            await asyncio.sleep(0.05)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._grpc is not None:
+            await self._grpc.stop(grace=0.5)
+
+    async def _listen(self, at: Listening) -> None:
+        handler = grpc.stream_stream_rpc_method_handler(self._joined)
+        self._grpc = grpc.aio.server(options=OPTIONS)
+        self._grpc.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, {"Join": handler}),)
+        )
+        try:
+            if at.credentials is None:
+                self.port = self._grpc.add_insecure_port(at.address)
+            else:
+                self.port = self._grpc.add_secure_port(at.address, at.credentials)
+            await self._grpc.start()
+        except RuntimeError:
+            self.port = 0
+        if not self.port:
+            raise FederationError(
+                f"The server cannot listen on {at.address}: the port is in use or the address "
+                "is not this machine's; name another with --listen."
+            )
+
+    async def _joined(self, _: Any, context: Any) -> None:
+        """Live with a stream that somebody opened."""
+        names = context.auth_context().get("x509_common_name", [b""])
+        vouched = bytes(names[0]).decode("utf-8", "replace")
+        stream = Stream(context.read, context.write)
+        await self._live(stream, Opened(offers=True, name=vouched))
+
+    async def _come_back(self, address: Address) -> None:
+        """Connect, and again whenever the connection ends."""
+        pause = FIRST_PAUSE
+        while True:
+            before = time.monotonic()
+            reason = await self._connected(address)
+            try:
+                reason = await asyncio.to_thread(address.diagnose) or reason
+            except FederationError as error:
+                self._inbox.put(("", Closed(str(error))))
+                return
+            if time.monotonic() - before > LONGEST_PAUSE:
+                pause = FIRST_PAUSE  # it had been connected
+            # Clients that lost the same server come back at different moments.
+            seconds = pause * random.uniform(0.75, 1.25)  # noqa: S311
+            self._notify(Reconnecting(reason, seconds))
+            await asyncio.sleep(seconds)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _connected(self, address: Address) -> str:
+        """Hold one connection to its end; say why it ended."""
+        options = [*OPTIONS, *address.options]
+        if address.credentials is None:
+            channel = grpc.aio.insecure_channel(address.address, options)
+        else:
+            channel = grpc.aio.secure_channel(address.address, address.credentials, options)
+        async with channel:
+            rpc = channel.stream_stream(f"/{SERVICE}/Join")()
+            stream = Stream(rpc.read, rpc.write, echo=True)
+            try:
+                first = await asyncio.wait_for(stream.next(), CONNECT)
+            except (DisconnectedError, TimeoutError, FederationError):
+                return "the server does not answer"
+            await self._live(stream, Opened(offers=False, name=address.name), first)
+            with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                await rpc.done_writing()
+                async with asyncio.timeout(GOODBYE):
+                    await stream.next()
+            return "connection lost"
+
+    async def _live(self, stream: Stream, opened: Opened, first: wire.Frame | None = None) -> None:
+        """Bring messages out of a stream and into it, until one side ends it."""
+        link = _Link(f"{next(self._numbers)}", stream)
+        self._links[link.name] = link
+        self._inbox.put((link.name, opened))
+        tasks = [
+            asyncio.ensure_future(work)
+            for work in (self._read(link, first), _write(link, self._chunk), _beat(stream))
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            del self._links[link.name]
+            self._earlier[0] += stream.sent
+            self._earlier[1] += stream.received
+            self._inbox.put((link.name, Closed()))
+
+    async def _read(self, link: _Link, frame: wire.Frame | None) -> None:
+        stream = link.stream
+        try:
+            while True:
+                message = (frame or await stream.next()).message
+                frame = None
+                if body_size(message.body) > self._largest:
+                    raise FederationError("too large")
+                buffer = await stream.body(message.body)
+                self._inbox.put((link.name, read_message(message, buffer, self._largest)))
+        except (DisconnectedError, FederationError):
+            return  # whoever sends what cannot be read is as good as gone
+
+
+async def _write(link: _Link, chunk: int) -> None:
+    with suppress(DisconnectedError):
+        while (message := await link.outbox.get()) is not None:
+            await link.stream.send(message.frame, message.chunks(chunk, chunks))
+
+
+async def _beat(stream: Stream) -> None:
+    with suppress(DisconnectedError):
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            await stream.send(wire.Frame(heartbeat=wire.Heartbeat()))
+
+
+def _return_freed_memory() -> None:
+    """Let the C library give large blocks back to the system when they are freed.
+
+    By default it keeps them, and the replies of fifty clients leave holes of a gigabyte.
+    """
+    with suppress(OSError, AttributeError):  # not glibc
+        for option, size in KEPT_MEMORY.items():
+            ctypes.CDLL(None).mallopt(option, size)

@@ -1,0 +1,473 @@
+"""A participant's place in a study: who it is linked to, the log of decisions, what is said to whom.
+
+A thread takes what the transport brings and keeps the log; the program's thread waits here for the
+next decision.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from fedtopics.engines.handshake import Introduction
+from fedtopics.engines.log import Entry
+from fedtopics.engines.messages import (
+    Accept,
+    Announced,
+    Declined,
+    Done,
+    Failure,
+    Granted,
+    Message,
+    Offer,
+    Refusal,
+    Replicated,
+    Reply,
+    Waiting,
+    Welcome,
+)
+from fedtopics.engines.replica import Replica
+from fedtopics.engines.transport import Closed, Opened, Transport
+from fedtopics.errors import FederationError
+from fedtopics.methods.events import Event, Refused, StatusChange
+
+SERVER = "@server"  # what clients call who offers them a study and takes no part in it
+TICK = 0.25  # seconds between two looks at the time
+GOODBYE = 2.0  # seconds to send the last message
+LAST = 1 << 62  # a decision that is never made
+
+
+class NewRunError(FederationError):
+    """The server has begun another run of the study."""
+
+
+@dataclass
+class Member:
+    """A client of the study, here or not, as the adder sees it."""
+
+    name: str
+    link: str = ""
+    process: bytes = b""
+    turn: int = 0  # it has come to, and waits for
+    excluded: str = ""  # why it was sent away for good
+    done: bool = False  # it has the model
+
+    def ready(self, turn: int) -> bool:
+        """Whether it can be in an attempt at a turn."""
+        return bool(self.link) and self.turn == turn and not self.excluded
+
+    def state(self, turn: int) -> str:
+        """What a person would say of it."""
+        if self.excluded:
+            return f"excluded: {self.excluded}"
+        if not self.link:
+            return "not connected"
+        if self.ready(turn):
+            return "ready"
+        return "starting" if self.turn == 0 else "still busy with an earlier round"
+
+
+class Node:
+    """Linked to others by a transport, with a log of what was decided.
+
+    `own` is this participant's name, SERVER for who takes no part. One that `keeps` the log does
+    not forget what its program has taken, as others may lack it. `notify` gets events of links.
+    """
+
+    def __init__(
+        self, own: str, names: Iterable[str], transport: Transport, introduction: Introduction,
+        notify: Callable[[Event], None], keeps: bool = True,
+    ) -> None:  # fmt: skip
+        self.own = own
+        self.members = {name: Member(name) for name in sorted(names)}
+        self.inbox: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self._transport = transport
+        self._introduction = introduction
+        self._notify = notify
+        self._keeps = keeps
+        self._replica: Replica | None = None
+        self._links: dict[str, str] = {}  # names by link, of those who are welcome
+        self._vouched: dict[str, str] = {}  # by the transport
+        self._challenges: dict[str, bytes] = {}
+        self._offers: deque[tuple[str, Offer]] = deque()
+        self._said: tuple[Message, int, Message | None] | None = None
+        self._failure: FederationError | None = None
+        self._changed = threading.Condition(threading.RLock())
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    # For the program's thread
+
+    def start(self, replica: Replica | None = None) -> None:
+        """Open links; with a log, take part at once."""
+        self._replica = replica
+        self._transport.start()
+        self._thread.start()
+
+    def offered(self) -> tuple[str, Offer]:
+        """Wait for an offer; return it and its link."""
+        with self._changed:
+            while not self._offers:
+                self.check()
+                self._changed.wait(TICK)
+            return self._offers.popleft()
+
+    def join(
+        self, link: str, offer: Offer, names: Iterable[str], introduction: Introduction,
+        replica: Replica,
+    ) -> None:  # fmt: skip
+        """Accept an offer, and from now on the same one on other links."""
+        with self._changed:
+            self.members = {name: Member(name) for name in sorted(names)}
+            self._introduction, self._replica = introduction, replica
+            self._accept(link, offer)
+
+    def forget(self) -> None:
+        """Forget a run that is no more; the offer of the next one has come."""
+        with self._changed:
+            self._failure = self._said = self._replica = None
+            self._links.clear()
+
+    def decline(self, link: str) -> None:
+        """Decline an offer."""
+        with self._changed:
+            self._transport.send(link, Declined(self.own))
+            self._transport.close(link)
+
+    def check(self) -> None:
+        """Raise what ends the study for this participant, if something does."""
+        if self._failure is not None:
+            raise self._failure
+
+    def decided(self, index: int) -> Entry | None:
+        """Wait for a decision, or for a moment; None if there is none yet."""
+        with self._changed:
+            self.check()
+            if not self.has(index) and not self.may_decide(index):
+                self._changed.wait(TICK)
+            return self._log.entry(index) if self.has(index) else None
+
+    def has(self, index: int) -> bool:
+        """Whether a decision is made, for good."""
+        with self._changed:
+            return self._open_replica.committed >= index
+
+    def may_decide(self, index: int) -> bool:
+        """Whether this participant adds, and has all decisions before this one."""
+        with self._changed:
+            replica = self._open_replica
+            return replica.settled and replica.log.last + 1 == index == replica.committed + 1
+
+    def propose(self, kind: str, content: bytes) -> None:
+        """Make the next decision, if this participant still adds."""
+        with self._changed:
+            if self._open_replica.is_adder:
+                self._open_replica.propose(Entry(kind, content))
+                self._flush()
+
+    def say(
+        self, message: Message, index: int, when_granted: Message | None = None, quiet: bool = False
+    ) -> None:
+        """Say something to the adder, whoever it is, until a decision is made.
+
+        What the adder knows without it is said, `quiet`, to the next one alone.
+        """
+        with self._changed:
+            self._said = message, index, when_granted
+            if not quiet:
+                self._repeat()
+
+    def cut(self, before: int) -> None:
+        """Forget decisions that nobody needs: a later checkpoint has what came of them."""
+        with self._changed:
+            self._open_replica.forget(min(before, self._open_replica.committed))
+
+    def applied(self, index: int) -> None:
+        """Forget a decision that was taken, if others have it for this participant."""
+        with self._changed:
+            if not self._keeps:
+                self._open_replica.forget(index + 1)
+
+    def done(self) -> None:
+        """Say that the program has ended, with the model."""
+        self.say(Done(), LAST)
+
+    def wait_until_done(self, patience: float) -> list[str]:
+        """Wait until all members that are there have the model; return who has."""
+        ends = time.monotonic() + patience
+        with self._changed:
+            while time.monotonic() < ends and any(
+                each.link and not each.done for each in self.members.values()
+            ):
+                self._changed.wait(TICK)
+            return [each.name for each in self.members.values() if each.done]
+
+    def send(self, name: str, message: Message) -> None:
+        """Send a member something, if it is there."""
+        with self._changed:
+            if link := self._link_of(name):
+                self._transport.send(link, message)
+
+    def exclude(self, name: str, reason: str) -> None:
+        """Send a member away for good."""
+        with self._changed:
+            self.members[name].excluded = reason
+            self._refuse(
+                self.members[name].link, f"The server has excluded this client: {reason}."
+            )
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes sent and received."""
+        return self._transport.traffic()
+
+    def stop(self, reason: str = "", again: bool = False) -> None:
+        """Say goodbye to all others, with a reason if the study failed."""
+        with self._changed:
+            if reason:
+                for link in list(self._links):
+                    self._refuse(link, reason, again)
+            self._ended = True
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(GOODBYE)
+        self._transport.stop()
+
+    # What was said before, and by whom
+
+    @property
+    def _open_replica(self) -> Replica:
+        if self._replica is None:
+            raise FederationError("This participant has not joined a study.")
+        return self._replica
+
+    @property
+    def _log(self) -> Any:
+        return self._open_replica.log
+
+    def digest_before(self, index: int) -> bytes:
+        """Return the digest of all decisions before one."""
+        with self._changed:
+            return bytes(self._log.digest(index - 1))
+
+    def sign(self, index: int) -> tuple[bytes, bytes]:
+        """Return the digest of all decisions before one, and its signature."""
+        digest = self.digest_before(index)
+        return digest, self._introduction.sign_digest(index, digest)
+
+    def is_signed(self, name: str, index: int, signature: bytes) -> bool:
+        """Whether a participant has signed the digest that this one has."""
+        return self._introduction.is_signed(name, index, self.digest_before(index), signature)
+
+    def certificates(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the certificates of participants."""
+        return self._introduction.certificates(names)
+
+    def learn(self, certificates: Mapping[str, bytes]) -> None:
+        """Take others' certificates; a `FederationError` if one is not of the own authority."""
+        self._introduction.learn(certificates)
+
+    def disagreement(self, round_: int, what: str) -> FederationError:
+        """Say, here and to the adder, that this participant stops; return the error."""
+        self.say(Failure(LAST, "disagreement", True), LAST)
+        return FederationError(
+            f"This participant stops in round {round_}: {what}. Nothing has left since. Who adds up "
+            "told participants different things, or has a defect; compare the ledgers."
+        )
+
+    # In the node's thread
+
+    def _run(self) -> None:
+        while not self._ended:
+            for link, what in self._transport.receive(TICK):
+                with self._changed:
+                    try:
+                        self._take(link, what)
+                    except FederationError as error:
+                        self._refuse(link, str(error), again=True)
+            with self._changed:
+                if self._replica is not None:
+                    self._replica.tick(time.monotonic())
+                    self._flush()
+                    self._look_for_disagreements(self._replica)
+                self._changed.notify_all()
+
+    def _look_for_disagreements(self, replica: Replica) -> None:
+        if replica.halted and self._failure is None:
+            name = replica.disagreements[0].name
+            self._failure = FederationError(
+                f"The decisions that this participant has are not those of {name!r}: one of both "
+                "was told something else, or goes on from another folder. Nothing has left since."
+            )
+
+    def _take(self, link: str, what: Message | Opened | Closed) -> None:
+        name = self._links.get(link, "")
+        if isinstance(what, Opened):
+            self._vouched[link] = what.name
+            if what.offers and what.name and self._unwelcome(what.name):
+                self._refuse(link, self._unwelcome(what.name))
+            elif what.offers:
+                offer = self._introduction.offer()
+                self._challenges[link] = offer.challenge
+                self._transport.send(link, offer)
+        elif isinstance(what, Closed):
+            self._leave(link)
+            if not link:  # there is no other way to come back
+                self._failure = FederationError(what.reason)
+        elif isinstance(what, Offer):
+            self._offered(link, what)
+        elif isinstance(what, Accept):
+            self._admit(link, what)
+        elif isinstance(what, Declined):
+            declined = what.name if what.name in self.members else link
+            reason = "its policy or its settings keep it from joining"
+            self._news(StatusChange("declined", declined, reason))
+        elif isinstance(what, Welcome):
+            self._welcomed(link, what.adder)
+        elif isinstance(what, Refusal):
+            self._refused(link, what)
+        elif not name:
+            raise FederationError("The client sent a message that has no place here.")
+        elif isinstance(what, Replicated):
+            self._open_replica.receive(name, what.read(), time.monotonic())
+            self._flush()
+        else:
+            self._heard(name, what)
+
+    def _offered(self, link: str, offer: Offer) -> None:
+        if self._replica is None:
+            self._offers.append((link, offer))
+        else:
+            self._accept(link, offer)
+
+    def _accept(self, link: str, offer: Offer) -> None:
+        if offer.run != self._introduction.run:
+            self._failure = NewRunError("The server has begun another run; join again.")
+            self._offers.append((link, offer))
+        elif objection := self._introduction.differs(offer):
+            self._failure = FederationError(objection)
+        else:
+            self._transport.send(link, self._introduction.accept(offer))
+
+    def _admit(self, link: str, accept: Accept) -> None:
+        """Take in who accepts, or refuse it."""
+        challenge = self._challenges.pop(link, b"")
+        member, vouched = self.members.get(accept.name), self._vouched.get(link, "")
+        objection = self._unwelcome(vouched or accept.name)
+        objection = objection or self._introduction.objection(accept, challenge, vouched)
+        if not objection and member is not None and member.link and member.process != accept.process:
+            objection = (
+                f"A client named {accept.name!r} is connected already, from another process; "
+                "stop it first, or give each client an identity of its own."
+            )
+        if objection or member is None:
+            self._news(StatusChange("refused", accept.name, objection))
+            self._refuse(link, objection, again="connected already" in objection)
+            return
+        if member.link:
+            self._leave(member.link)
+        restarted = bool(member.process) and member.process != accept.process
+        member.link, member.process = link, accept.process
+        if restarted:
+            member.turn = 0
+        self._links[link] = member.name
+        self._transport.send(link, Welcome(self.own))
+        self._open_replica.connected(member.name, time.monotonic())
+        self._flush()
+        reason = "it was restarted" if restarted else ""
+        self._news(StatusChange("joined", member.name, reason))
+
+    def _unwelcome(self, name: str) -> str:
+        """Say why nobody of a name can take part, if so."""
+        member = self.members.get(name)
+        if member is None:
+            return (
+                f"The study has no client named {name!r}; name the client in the study under "
+                "[clients], or give it a certificate with a name that is there."
+            )
+        return f"This client was excluded: {member.excluded}." if member.excluded else ""
+
+    def _welcomed(self, link: str, adder: str) -> None:
+        known = {SERVER, *self.members} - {self.own}
+        vouched = self._vouched.get(link, "")
+        if adder not in known or (vouched and vouched != adder):
+            raise FederationError("Who welcomes this participant is not of the study.")
+        self._links[link] = adder
+        if adder in self.members:
+            self.members[adder].link = link
+        self._open_replica.connected(adder, time.monotonic())
+        self._flush()
+        self._repeat()
+
+    def _refused(self, link: str, refusal: Refusal) -> None:
+        self._notify(Refused(refusal.reason, refusal.again))
+        self._leave(link)
+        self._transport.close(link)
+        if not refusal.again:
+            self._failure = FederationError(f"The server says: {refusal.reason}")
+
+    def _leave(self, link: str) -> None:
+        self._vouched.pop(link, None)
+        name = self._links.pop(link, "")
+        if not name:
+            return
+        if name in self.members and self.members[name].link == link:
+            self.members[name].link = ""
+            self._news(StatusChange("lost", name))
+        self._open_replica.disconnected(name, time.monotonic())
+        self._flush()
+
+    def _heard(self, name: str, what: Message) -> None:
+        member = self.members.get(name)
+        if isinstance(what, Granted) and self._said is not None:
+            if what.index == self._said[1] and self._said[2] is not None:
+                self._said = self._said[2], self._said[1], None
+                self._repeat()
+        elif member is None:
+            return
+        elif isinstance(what, Waiting):
+            if member.turn == 0:
+                self._news(StatusChange("ready", name))
+            member.turn = what.turn
+            self.inbox.put((name, what))
+        elif isinstance(what, Done):
+            member.done = True
+        elif isinstance(what, (Reply, Announced, Failure)):
+            if isinstance(what, Failure) and what.leaves:
+                self._news(StatusChange("declined", name, "it ends"))
+            self.inbox.put((name, what))
+
+    def _refuse(self, link: str, reason: str, again: bool = False) -> None:
+        if link:
+            self._transport.send(link, Refusal(reason, again))
+            self._transport.close(link)
+            self._leave(link)
+
+    def _news(self, change: StatusChange) -> None:
+        self.inbox.put((change.client, change))
+
+    def _link_of(self, name: str) -> str:
+        return next((link for link, who in self._links.items() if who == name), "")
+
+    def _repeat(self) -> None:
+        """Say to the adder what it has to hear; nobody has to tell oneself."""
+        if self._said is None or self._replica is None:
+            return
+        message, index, _ = self._said
+        adder = self._replica.adder
+        if index <= self._replica.committed:
+            self._said = None
+        elif adder is not None and adder != self.own:
+            self.send(adder, message)
+
+    def _flush(self) -> None:
+        """Send what the log's replication has to say; the same to several as one message."""
+        before, written = None, None
+        for name, message in self._open_replica.take():
+            if link := self._link_of(name):
+                if written is None or message != before:
+                    before, written = message, Replicated.of(message)
+                self._transport.send(link, written)

@@ -1,0 +1,76 @@
+"""A client's part in a study whose server listens at an address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedtopics.engines.grpc.connection import (
+    channel_credentials,
+    check_loopback,
+    join_address,
+    speaks_tls,
+    split_address,
+)
+from fedtopics.engines.grpc.transport import Address, GrpcTransport
+from fedtopics.engines.handshake import Proposal, Unsigned
+from fedtopics.engines.node import SERVER
+from fedtopics.engines.transport import first_offer
+from fedtopics.errors import FederationError
+from fedtopics.federation.doctor import why_not
+from fedtopics.federation.participant import Participation
+from fedtopics.federation.policy import Policy
+from fedtopics.methods.events import Allowed, OnEvent
+from fedtopics.pki import Identity, Signer
+from fedtopics.text.corpus import Corpus
+
+
+class GrpcParticipation(Participation):
+    """A client's part in a study whose server listens at an address; else as `Participation`."""
+
+    def __init__(
+        self,
+        address: str,  # HOST:PORT
+        identity: Path | None,  # folder; None speaks without TLS, on this machine alone
+        corpus: Corpus,
+        policy: Policy,
+        out: Path | None,
+        name: str = "",  # with an identity, that of its certificate
+        on_event: OnEvent | None = None,
+        dry_run: bool = False,  # look at the offer, do not join
+        **more: Any,  # as of `Participation`
+    ) -> None:
+        self._signatures = Unsigned() if identity is None else Signer(Identity.load(identity, "client"))
+        if identity is None:
+            check_loopback(address)
+            credentials = None
+        else:
+            loaded = Identity.load(identity, "client")
+            name, credentials = loaded.name, channel_credentials(loaded)
+        out = None if dry_run else out  # it writes nothing, so no folder is in its way
+        super().__init__(name, corpus, policy, out, on_event, **more)
+        self._address = join_address(*split_address(address))
+        self._identity = identity
+        self._credentials = credentials
+        self._dry_run = dry_run
+
+    def run(self) -> None:
+        """Take part until the model is here; see `take_part` for what it raises."""
+        address = Address(self._address, self._credentials, SERVER, diagnose=self.diagnose)
+        transport = GrpcTransport(None, [address], 1, self.notify)
+        if self._dry_run:
+            self.look(Proposal.of(first_offer(transport, self._address)))
+            self.notify(Allowed())
+        else:
+            self.take_part(transport, self._signatures)
+
+    def diagnose(self) -> str:
+        """Say why there is no connection; raise if certificates do not fit or have ended."""
+        if self._identity is not None:
+            Identity.load(self._identity)
+            return why_not(self._address, self._identity)
+        if speaks_tls(self._address):
+            raise FederationError(
+                f"The server {self._address} speaks TLS; leave out --insecure and give --identity."
+            )
+        return ""

@@ -1,0 +1,64 @@
+"""Signatures by the keys of certificates: what a participant says of a run, others can hold it to."""
+
+from __future__ import annotations
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from fedtopics.errors import IdentityError
+from fedtopics.pki.identity import Identity, common_name
+
+_HASH = ec.ECDSA(SHA256())
+
+
+class Signer:
+    """Signs with an identity's key, and checks the signatures of others of its authority."""
+
+    def __init__(self, identity: Identity) -> None:
+        key = load_pem_private_key(identity.key, password=None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)  # noqa: S101 - as Identity.load checks
+        self.certificate = identity.certificate
+        self._key = key
+        self._authority = x509.load_pem_x509_certificate(identity.ca)
+        self._known: dict[str, tuple[bytes, ec.EllipticCurvePublicKey]] = {}
+
+    def sign(self, content: bytes) -> bytes:
+        """Sign with ECDSA on P-256."""
+        return self._key.sign(content, _HASH)
+
+    def learn(self, name: str, certificate: bytes) -> None:
+        """Take the certificate of who has a name.
+
+        An `IdentityError` if it is of another authority or another name, or the name has another
+        key already.
+        """
+        if name in self._known and self._known[name][0] == certificate:
+            return
+        try:
+            read = x509.load_pem_x509_certificate(certificate)
+            read.verify_directly_issued_by(self._authority)
+            key = read.public_key()
+        except (ValueError, TypeError, InvalidSignature):
+            raise IdentityError(
+                f"The certificate of client {name!r} is not of this study's authority."
+            ) from None
+        if common_name(read.subject) != name or not isinstance(key, ec.EllipticCurvePublicKey):
+            raise IdentityError(f"The certificate that was shown for {name!r} is another's.")
+        self._known[name] = certificate, key
+
+    def known(self, name: str) -> bytes:
+        """Return the certificate of who has a name, or nothing."""
+        return self._known[name][0] if name in self._known else b""
+
+    def fits(self, name: str, content: bytes, signature: bytes) -> bool:
+        """Whether who has a name has signed this; not, if its certificate is not known."""
+        if name not in self._known:
+            return False
+        try:
+            self._known[name][1].verify(signature, content, _HASH)
+        except InvalidSignature:
+            return False
+        return True
