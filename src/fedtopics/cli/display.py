@@ -175,11 +175,13 @@ def topic_lines(
 
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
-    """Print the table of what left a client."""
+    """Print the table of what left a client, and of what came if that is written down."""
     table = Table("function", title=f"What left {client}", title_justify="left")
-    columns = "replies", "documents", "values", "bytes"
+    columns = ["replies", "documents", "values", "bytes"]
+    if any(row["totals"] for row in rows):
+        columns += ["totals", "bytes_of_totals"]
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column.replace("_", " "), justify="right")
     for row in rows:
         table.add_row(row["function"], *(f"{row[column]:,}" for column in columns))
     console.print(table)

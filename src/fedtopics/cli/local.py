@@ -168,7 +168,7 @@ def transform(
 @click.argument("run", type=FOLDER)
 @options.as_json
 def ledger(run: Path, as_json: bool) -> None:
-    """Print what left each client: which numbers, how often, how many bytes.
+    """Print what left each client, and the totals that came: how often, how many bytes.
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
@@ -185,7 +185,8 @@ def ledger(run: Path, as_json: bool) -> None:
         print_ledger(client, rows)
     say(
         "documents: each reply is a sum over at least so many. values: numbers or words in the "
-        "largest reply.\nThe ledger file has each reply's time, fields, shapes and SHA-256.\n"
+        "largest reply. totals: of the clients' replies, as they came.\nThe ledger file has each "
+        "reply's time, fields, shapes and SHA-256, and that of what it was computed from.\n"
     )
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():

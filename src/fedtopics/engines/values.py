@@ -1,8 +1,8 @@
 """Plain data to bytes and back: a typed structure, then the numbers of its arrays as they are.
 
-Numbers, strings, lists, maps, arrays and `Rows` travel; nothing else does, above all no code. A
-matrix of which many rows are zero travels as its other rows: the first layer of a network that
-reads words has a gradient only for the words of a minibatch. That loses nothing.
+Numbers, strings, lists, maps, arrays, `Rows` and `Named` travel; nothing else does, above all no
+code. A matrix of which many rows are zero travels as its other rows: the first layer of a network
+that reads words has a gradient only for the words of a minibatch. That loses nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.aggregation import Named, Rows
 
 ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
 SMALL = 1 << 16  # bytes
@@ -152,6 +152,8 @@ def _structure(value: Any, arrays: list[NDArray[Any]]) -> wire.Value:
         present = np.zeros(value.n_rows, bool)
         present[value.index] = True
         return wire.Value(rows=_part(value.values, present, arrays))
+    if isinstance(value, Named):
+        return wire.Value(named=wire.Named(names=value.names, values=_tensor(value.values, arrays)))
     if isinstance(value, Mapping):
         entries = [wire.Entry(name=n, value=_structure(v, arrays)) for n, v in value.items()]
         return wire.Value(map=wire.Map(entries=entries))
@@ -216,6 +218,9 @@ class _Reader:
             if present is None or rows.ndim < 2:
                 raise ValueError
             return Rows(np.flatnonzero(present), rows, len(present))
+        if kind == "named":
+            names, values = list(structure.named.names), self._rows(structure.named.values)
+            return _named(names, *values)
         if kind in (None, "nothing"):
             return None
         return getattr(structure, kind)
@@ -244,6 +249,13 @@ class _Reader:
             raise ValueError
         self.place = _padded(end)
         return array.astype(dtype, copy=False).reshape(shape), present
+
+
+def _named(names: list[str], values: NDArray[Any], present: NDArray[np.bool_] | None) -> Named:
+    values = values if present is None else _spread(values, present)
+    if values.ndim != 2 or values.dtype != np.int64 or len(values) != len(names):
+        raise ValueError
+    return Named(names, values)
 
 
 def _spread(rows: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:

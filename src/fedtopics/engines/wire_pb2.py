@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x65\x64topics/engines/wire.proto\x12\x0c\x66\x65\x64topics.v2\"x\n\x05\x46rame\x12(\n\x07message\x18\x01 \x01(\x0b\x32\x15.fedtopics.v2.MessageH\x00\x12\x0f\n\x05\x63hunk\x18\x08 \x01(\x0cH\x00\x12,\n\theartbeat\x18\t \x01(\x0b\x32\x17.fedtopics.v2.HeartbeatH\x00\x42\x06\n\x04kind\"9\n\x07Message\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12 \n\x04\x62ody\x18\x02 \x01(\x0b\x32\x12.fedtopics.v2.Body\"6\n\x04\x42ody\x12\x11\n\tstructure\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x04\x12\r\n\x05small\x18\x03 \x01(\x0c\"\x0b\n\tHeartbeat\"\xb2\x02\n\x05Value\x12\x11\n\x07nothing\x18\x01 \x01(\x08H\x00\x12\x0f\n\x05truth\x18\x02 \x01(\x08H\x00\x12\x11\n\x07integer\x18\x03 \x01(\x12H\x00\x12\x0e\n\x04real\x18\x04 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x05 \x01(\tH\x00\x12\"\n\x04list\x18\x06 \x01(\x0b\x32\x12.fedtopics.v2.ListH\x00\x12 \n\x03map\x18\x07 \x01(\x0b\x32\x11.fedtopics.v2.MapH\x00\x12&\n\x06tensor\x18\x08 \x01(\x0b\x32\x14.fedtopics.v2.TensorH\x00\x12$\n\x04rows\x18\t \x01(\x0b\x32\x14.fedtopics.v2.TensorH\x00\x12$\n\x05texts\x18\n \x01(\x0b\x32\x13.fedtopics.v2.TextsH\x00\x12\x10\n\x06octets\x18\x0c \x01(\x0cH\x00\x42\x06\n\x04kind\"+\n\x04List\x12#\n\x06values\x18\x01 \x03(\x0b\x32\x13.fedtopics.v2.Value\"\x17\n\x05Texts\x12\x0e\n\x06values\x18\x01 \x03(\t\"+\n\x03Map\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.fedtopics.v2.Entry\"9\n\x05\x45ntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.fedtopics.v2.Value\"7\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0f\n\x07present\x18\x03 \x01(\x0c\x32\x42\n\nFederation\x12\x34\n\x04Join\x12\x13.fedtopics.v2.Frame\x1a\x13.fedtopics.v2.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x65\x64topics/engines/wire.proto\x12\x0c\x66\x65\x64topics.v2\"x\n\x05\x46rame\x12(\n\x07message\x18\x01 \x01(\x0b\x32\x15.fedtopics.v2.MessageH\x00\x12\x0f\n\x05\x63hunk\x18\x08 \x01(\x0cH\x00\x12,\n\theartbeat\x18\t \x01(\x0b\x32\x17.fedtopics.v2.HeartbeatH\x00\x42\x06\n\x04kind\"9\n\x07Message\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12 \n\x04\x62ody\x18\x02 \x01(\x0b\x32\x12.fedtopics.v2.Body\"6\n\x04\x42ody\x12\x11\n\tstructure\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x04\x12\r\n\x05small\x18\x03 \x01(\x0c\"\x0b\n\tHeartbeat\"\xd8\x02\n\x05Value\x12\x11\n\x07nothing\x18\x01 \x01(\x08H\x00\x12\x0f\n\x05truth\x18\x02 \x01(\x08H\x00\x12\x11\n\x07integer\x18\x03 \x01(\x12H\x00\x12\x0e\n\x04real\x18\x04 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x05 \x01(\tH\x00\x12\"\n\x04list\x18\x06 \x01(\x0b\x32\x12.fedtopics.v2.ListH\x00\x12 \n\x03map\x18\x07 \x01(\x0b\x32\x11.fedtopics.v2.MapH\x00\x12&\n\x06tensor\x18\x08 \x01(\x0b\x32\x14.fedtopics.v2.TensorH\x00\x12$\n\x04rows\x18\t \x01(\x0b\x32\x14.fedtopics.v2.TensorH\x00\x12$\n\x05texts\x18\n \x01(\x0b\x32\x13.fedtopics.v2.TextsH\x00\x12\x10\n\x06octets\x18\x0c \x01(\x0cH\x00\x12$\n\x05named\x18\x0b \x01(\x0b\x32\x13.fedtopics.v2.NamedH\x00\x42\x06\n\x04kind\"+\n\x04List\x12#\n\x06values\x18\x01 \x03(\x0b\x32\x13.fedtopics.v2.Value\"\x17\n\x05Texts\x12\x0e\n\x06values\x18\x01 \x03(\t\"<\n\x05Named\x12\r\n\x05names\x18\x01 \x03(\t\x12$\n\x06values\x18\x02 \x01(\x0b\x32\x14.fedtopics.v2.Tensor\"+\n\x03Map\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.fedtopics.v2.Entry\"9\n\x05\x45ntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.fedtopics.v2.Value\"7\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0f\n\x07present\x18\x03 \x01(\x0c\x32\x42\n\nFederation\x12\x34\n\x04Join\x12\x13.fedtopics.v2.Frame\x1a\x13.fedtopics.v2.Frame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,17 +40,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HEARTBEAT']._serialized_start=283
   _globals['_HEARTBEAT']._serialized_end=294
   _globals['_VALUE']._serialized_start=297
-  _globals['_VALUE']._serialized_end=603
-  _globals['_LIST']._serialized_start=605
-  _globals['_LIST']._serialized_end=648
-  _globals['_TEXTS']._serialized_start=650
-  _globals['_TEXTS']._serialized_end=673
-  _globals['_MAP']._serialized_start=675
-  _globals['_MAP']._serialized_end=718
-  _globals['_ENTRY']._serialized_start=720
-  _globals['_ENTRY']._serialized_end=777
-  _globals['_TENSOR']._serialized_start=779
-  _globals['_TENSOR']._serialized_end=834
-  _globals['_FEDERATION']._serialized_start=836
-  _globals['_FEDERATION']._serialized_end=902
+  _globals['_VALUE']._serialized_end=641
+  _globals['_LIST']._serialized_start=643
+  _globals['_LIST']._serialized_end=686
+  _globals['_TEXTS']._serialized_start=688
+  _globals['_TEXTS']._serialized_end=711
+  _globals['_NAMED']._serialized_start=713
+  _globals['_NAMED']._serialized_end=773
+  _globals['_MAP']._serialized_start=775
+  _globals['_MAP']._serialized_end=818
+  _globals['_ENTRY']._serialized_start=820
+  _globals['_ENTRY']._serialized_end=877
+  _globals['_TENSOR']._serialized_start=879
+  _globals['_TENSOR']._serialized_end=934
+  _globals['_FEDERATION']._serialized_start=936
+  _globals['_FEDERATION']._serialized_end=1002
 # @@protoc_insertion_point(module_scope)

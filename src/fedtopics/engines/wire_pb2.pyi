@@ -39,7 +39,7 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Value(_message.Message):
-    __slots__ = ("nothing", "truth", "integer", "real", "text", "list", "map", "tensor", "rows", "texts", "octets")
+    __slots__ = ("nothing", "truth", "integer", "real", "text", "list", "map", "tensor", "rows", "texts", "octets", "named")
     NOTHING_FIELD_NUMBER: _ClassVar[int]
     TRUTH_FIELD_NUMBER: _ClassVar[int]
     INTEGER_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class Value(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     OCTETS_FIELD_NUMBER: _ClassVar[int]
+    NAMED_FIELD_NUMBER: _ClassVar[int]
     nothing: bool
     truth: bool
     integer: int
@@ -62,7 +63,8 @@ class Value(_message.Message):
     rows: Tensor
     texts: Texts
     octets: bytes
-    def __init__(self, nothing: bool = ..., truth: bool = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., text: _Optional[str] = ..., list: _Optional[_Union[List, _Mapping]] = ..., map: _Optional[_Union[Map, _Mapping]] = ..., tensor: _Optional[_Union[Tensor, _Mapping]] = ..., rows: _Optional[_Union[Tensor, _Mapping]] = ..., texts: _Optional[_Union[Texts, _Mapping]] = ..., octets: _Optional[bytes] = ...) -> None: ...
+    named: Named
+    def __init__(self, nothing: bool = ..., truth: bool = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., text: _Optional[str] = ..., list: _Optional[_Union[List, _Mapping]] = ..., map: _Optional[_Union[Map, _Mapping]] = ..., tensor: _Optional[_Union[Tensor, _Mapping]] = ..., rows: _Optional[_Union[Tensor, _Mapping]] = ..., texts: _Optional[_Union[Texts, _Mapping]] = ..., octets: _Optional[bytes] = ..., named: _Optional[_Union[Named, _Mapping]] = ...) -> None: ...
 
 class List(_message.Message):
     __slots__ = ("values",)
@@ -75,6 +77,14 @@ class Texts(_message.Message):
     VALUES_FIELD_NUMBER: _ClassVar[int]
     values: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Named(_message.Message):
+    __slots__ = ("names", "values")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    values: Tensor
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., values: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class Map(_message.Message):
     __slots__ = ("entries",)

@@ -6,16 +6,18 @@ its ledger before it hands the reply on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fedtopics.errors import DataError, PolicyError
-from fedtopics.federation.ledger import Ledger, flat_fields
+from fedtopics.federation.ledger import Ledger, digest_of, flat_fields
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.aggregation import Payload
+from fedtopics.methods.aggregation import Named, Payload
 from fedtopics.methods.base import Moment
 from fedtopics.methods.client import TopicClient
+from fedtopics.text.words import LONGEST_WORD, is_word
 
 
 class Door:
@@ -29,8 +31,16 @@ class Door:
         self._ledger = ledger
         self._rounds = set(ledger.rounds)
 
+    @property
+    def turn(self) -> int:
+        """The last turn that was answered, in this process or before; 0 for none."""
+        return self._ledger.last.moment.turn
+
     def call(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
+
+        Moments grow. The last one is answered again, with the same bytes, if it is the same call
+        and there is a ledger to tell by.
 
         Leaves the client
             The reply, and only if the policy allows it.
@@ -38,57 +48,101 @@ class Door:
         Raises
         ------
         PolicyError
-            If the function is not published or the policy forbids the reply.
+            If the function is not published, the moment is past or the policy forbids the reply.
         """
         if function not in self._half.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {function!r}.")
+        digest = digest_of(payload) if self._ledger.is_kept else ""
+        self._check_moment(function, digest, moment)
         self._count_round(payload)
+        reply = self._execute(function, payload, moment)
+        self._check(function, reply)
+        if not self._ledger.write(self.client, function, payload, digest, moment, reply):
+            raise PolicyError(
+                f"{self._asked(function, moment)}, and the reply would be another one now; the "
+                "documents or the client's secret have changed. Restore them."
+            )
+        return reply
+
+    def repeat(self, function: str, payload: Payload, moment: Moment) -> None:
+        """Execute a function so that the half has the state that it leaves.
+
+        Leaves the client
+            Nothing.
+        """
+        self._execute(function, payload, moment)
+
+    def _execute(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
         self._half.attempt = moment.attempt
         try:
             reply: dict[str, Any] = getattr(self._half, function)(**payload)
         except DataError as error:
             raise DataError(f"Client {self.client!r}: {error}") from None
-        self._check(function, reply)
-        self._ledger.write(self.client, function, payload, reply)
         return reply
 
-    def repeat(self, function: str, payload: Payload, moment: Moment) -> None:
-        """Repeat a call that an earlier process answered, so that this one has the same state.
+    def _check_moment(self, function: str, digest: str, moment: Moment) -> None:
+        last = self._ledger.last
+        again = moment == last.moment and digest and (last.function, last.payload) == (
+            function, digest,
+        )  # fmt: skip
+        if moment <= last.moment and not again:
+            raise PolicyError(
+                f"{self._asked(last.function, last.moment)}, and is asked for {function!r} of turn "
+                f"{moment.turn}, attempt {moment.attempt}, exchange {moment.exchange} now, which "
+                "is past; a run does not go back. Look into what the others run."
+            )
 
-        Leaves the client
-            Nothing.
-        """
-        self._count_round(payload)
-        self._half.attempt = moment.attempt
-        getattr(self._half, function)(**payload)
+    def _asked(self, function: str, moment: Moment) -> str:
+        return (
+            f"Client {self.client!r} answered {function!r} of turn {moment.turn}, attempt "
+            f"{moment.attempt}, exchange {moment.exchange}"
+        )
 
     def _count_round(self, payload: Payload) -> None:
         """Refuse one training round more than the policy allows, whatever its number.
 
         Rounds are counted, not compared: those of a model that goes on begin behind its own.
         """
-        rounds = self._rounds | {payload.get("round", 0)} - {0}
-        if len(rounds) > self._policy.max_rounds:
+        round_ = self._ledger.run, payload.get("round", 0)
+        if not round_[1] or round_ in self._rounds:
+            return
+        if len(self._rounds) >= self._policy.max_rounds:
             raise PolicyError(
                 f"The policy of client {self.client!r} allows {self._policy.max_rounds:,} rounds, "
-                "and the server asks for one more; lower the study's max_rounds or raise that of "
-                "the policy."
+                "and this would be one more; lower the study's max_rounds or raise that of the "
+                "policy."
             )
-        self._rounds = rounds
+        self._rounds.add(round_)
 
     def _check(self, function: str, reply: Payload) -> None:
         documents = reply.get("documents", 0)
         if documents == 0 and not any(np.any(value) for _, value in flat_fields(reply)):
             return  # it says no more than that there is nothing to say
+        what = f"The reply to {function!r} of client {self.client!r}"
         if documents < self._policy.min_documents:
             raise PolicyError(
-                f"The reply to {function!r} of client {self.client!r} sums over {documents} "
-                f"documents, its policy asks for {self._policy.min_documents}; give the client "
-                "more documents, or lower min_documents in its policy."
+                f"{what} sums over {documents} documents, its policy asks for "
+                f"{self._policy.min_documents}; give the client more documents, or lower "
+                "min_documents in its policy."
             )
-        rarest = np.min(reply.get("document_frequency", np.inf))
+        for name, value in flat_fields(reply):
+            texts = value if isinstance(value, list) else [value]
+            if not all(is_word(text) for text in texts if isinstance(text, str)):
+                raise PolicyError(
+                    f"{what} has a word in {name!r} of more than {LONGEST_WORD} characters, or "
+                    "with one that does not print; such words do not leave."
+                )
+        rarest = min((_rarest(value) for value in reply.values()), default=np.inf)
         if rarest < self._policy.min_document_frequency:
             raise PolicyError(
-                f"The reply to {function!r} of client {self.client!r} names a word of {rarest} "
-                f"documents, its policy asks for {self._policy.min_document_frequency}."
+                f"{what} names a word of {rarest} documents, its policy asks for "
+                f"{self._policy.min_document_frequency}."
             )
+
+
+def _rarest(value: Any) -> float:
+    """Return in how many documents the rarest word is that a value names."""
+    if isinstance(value, Mapping):
+        return min(map(_rarest, value.values()), default=np.inf)
+    names_words = isinstance(value, Named) and len(value.names)
+    return value.values[:, 0].min() if names_words else np.inf

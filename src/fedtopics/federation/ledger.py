@@ -1,4 +1,4 @@
-"""The ledger: what left a client, a line a reply, and what can be read from it."""
+"""The ledger: what left a client and what came, a line each, and what can be read from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -16,55 +17,108 @@ import numpy as np
 
 from fedtopics.errors import RunError
 from fedtopics.files import cut_half_line
-from fedtopics.methods.aggregation import Payload, Rows
+from fedtopics.methods.aggregation import Named, Payload, Rows
+from fedtopics.methods.base import Moment
+from fedtopics.text.vocabulary import fingerprint
+
+FEW_WORDS = 20  # that a line lists
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply that left: when, to what, and digests of what it was computed from and of itself."""
+
+    moment: Moment
+    function: str = ""
+    payload: str = ""
+    reply: str = ""
 
 
 class Ledger:
-    """What left one client of a study with this fingerprint, a line a reply; no path keeps none.
+    """What left one client of a study with this fingerprint, and came; no path keeps nothing.
 
-    `rounds` are the training rounds that earlier processes answered. RunError if the file that is
-    there is damaged.
+    `rounds` are the training rounds that earlier processes answered, each with its run; `last` is
+    the last answer in this run. RunError if the file that is there is damaged.
     """
 
-    def __init__(self, method: str, study: str, path: Path | None = None) -> None:
+    def __init__(self, method: str, study: str, path: Path | None = None, run: str = "") -> None:
         self._method = method
         self._study = study
         self._file: IO[str] | None = None
-        self.rounds: frozenset[int] = frozenset()
+        self.run = run
+        self.rounds: set[tuple[str, int]] = set()
+        self.last = Answer(Moment(0))
         if path is not None:
             if path.exists():
                 cut_half_line(path)
-                self.rounds = frozenset(bytes_by_round(path)) - {0}
+                _read_ledger(path, self._recall)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8")
 
-    def write(self, client: str, function: str, payload: Payload, reply: Payload) -> None:
-        """Write down a reply before it leaves: names, shapes, sizes and digests, no values."""
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None
+
+    def write(
+        self, client: str, function: str, payload: Payload, digest: str, moment: Moment,
+        reply: Payload,
+    ) -> bool:  # fmt: skip
+        """Write down a reply before it leaves: names, shapes, sizes and digests, no values.
+
+        `digest` is that of the payload. False, and nothing is written, if another reply to the same
+        call has left.
+        """
         if self._file is None:
-            return
+            self.last = Answer(moment, function)
+            return True
         fields = {}
-        digest = hashlib.sha256()
+        content = hashlib.sha256()
         total = 0
         for name, value in flat_fields(reply):
             data, shape, dtype = _describe(value)
             fields[name] = {"shape": shape, "dtype": dtype, "bytes": len(data)}
-            digest.update(name.encode())
-            digest.update(data)
+            content.update(name.encode())
+            content.update(data)
             total += len(data)
-        line = {
-            "time": time.time(),
-            "client": client,
-            "study": self._study,
-            "method": self._method,
-            "round": payload.get("round", 0),
-            "function": function,
-            "documents": reply.get("documents"),
-            "fields": fields,
-            "bytes": total,
-            "sha256": digest.hexdigest(),
-        }
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+        answer = Answer(moment, function, digest, content.hexdigest())
+        if moment == self.last.moment and answer != self.last:
+            return False
+        self._add(
+            "left",
+            client=client,
+            round=payload.get("round", 0),
+            function=function,
+            moment=astuple(moment),
+            payload=digest,
+            **_words(payload),
+            documents=reply.get("documents"),
+            fields=fields,
+            bytes=total,
+            sha256=answer.reply,
+        )
+        self.last = answer
+        return True
+
+    def came(self, moment: Moment, function: str, digest: str, size: int) -> None:
+        """Write down a total, by its SHA-256 and its bytes."""
+        self._add("came", function=function, moment=astuple(moment), bytes=size, sha256=digest)
+
+    def _add(self, what: str, **content: Any) -> None:
+        if self._file is not None:
+            of = {"study": self._study, "run": self.run, "method": self._method}
+            line = {"time": time.time(), "what": what, **of, **content}
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+
+    def _recall(self, line: Mapping[str, Any]) -> None:
+        if line["what"] != "left":
+            return
+        if line["round"]:
+            self.rounds.add((line["run"], line["round"]))
+        if line["run"] == self.run:
+            moment = Moment(*line["moment"])
+            self.last = Answer(moment, line["function"], line["payload"], line["sha256"])
 
     def close(self) -> None:
         """Close the file."""
@@ -80,16 +134,21 @@ def find_ledgers(folder: Path) -> dict[str, Path]:
 
 
 def client_of(path: Path) -> str:
-    """Return whose ledger it is, by its first line, or its folder's name where there is none."""
+    """Return whose ledger it is, by its first reply, or its folder's name where there is none."""
     with path.open(encoding="utf-8") as file:
-        try:
-            return str(json.loads(file.readline())["client"])
-        except (ValueError, KeyError, TypeError):
-            return path.resolve().parent.name
+        for line in file:
+            try:
+                return str(json.loads(line)["client"])
+            except (ValueError, KeyError, TypeError):
+                continue
+    return path.resolve().parent.name
 
 
 def summarise_ledger(path: Path) -> list[dict[str, Any]]:
-    """Return a row a function: fields, replies, sizes; RunError if a line is not of `Ledger`."""
+    """Return a row a function: fields, replies, sizes, and how many totals came, of which size.
+
+    RunError if a line is not of `Ledger`.
+    """
     rows: dict[str, dict[str, Any]] = {}
     _read_ledger(path, partial(_add_line, rows))
     return list(rows.values())
@@ -98,7 +157,12 @@ def summarise_ledger(path: Path) -> list[dict[str, Any]]:
 def bytes_by_round(path: Path) -> dict[int, int]:
     """Return how many bytes left in each round; 0 is what was before the first; raise as above."""
     sizes: Counter[int] = Counter()
-    _read_ledger(path, lambda line: sizes.update({int(line["round"]): int(line["bytes"])}))
+
+    def add(line: Mapping[str, Any]) -> None:
+        if line["what"] == "left":
+            sizes.update({int(line["round"]): int(line["bytes"])})
+
+    _read_ledger(path, add)
     return dict(sizes)
 
 
@@ -112,27 +176,55 @@ def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
 
 
 def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
-    name, method, documents = line["function"], line["method"], line["documents"]
-    start = {"function": name, "method": method, "fields": [], "documents": documents}
-    row = rows.setdefault(name, start | {"replies": 0, "values": 0, "bytes": 0})
+    name = line["function"]
+    counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
+    start = {"function": name, "method": line["method"], "fields": [], "documents": 0}
+    row = rows.setdefault(name, start | counts)
+    if line["what"] == "came":
+        row["totals"] += 1
+        row["bytes_of_totals"] += line["bytes"]
+        return
     row["fields"] = sorted({*row["fields"], *line["fields"]})
+    documents = line["documents"]
+    row["documents"] = min(row["documents"], documents) if row["replies"] else documents
     row["replies"] += 1
-    row["documents"] = min(row["documents"], documents)
     values = sum(math.prod(field["shape"]) for field in line["fields"].values())
     row["values"] = max(row["values"], values)
     row["bytes"] += line["bytes"]
 
 
 def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield a reply's values under dotted names, maps and sparse rows in their parts."""
+    """Yield values of plain data under dotted names, maps, sparse rows and counts in parts."""
     for name, value in reply.items():
         if isinstance(value, Mapping):
             yield from flat_fields(value, f"{prefix}{name}.")
         elif isinstance(value, Rows):
             yield f"{prefix}{name}.index", value.index
             yield f"{prefix}{name}.values", value.values
+        elif isinstance(value, Named):
+            yield f"{prefix}{name}.names", value.names
+            yield f"{prefix}{name}.values", value.values
         else:
             yield prefix + name, value
+
+
+def digest_of(payload: Payload) -> str:
+    """Return the SHA-256 of a payload: of its names, kinds, shapes and values."""
+    content = hashlib.sha256()
+    for name, value in flat_fields(payload):
+        data, shape, dtype = _describe(value)
+        content.update(json.dumps([name, shape, dtype, len(data)]).encode())
+        content.update(data)
+    return content.hexdigest()
+
+
+def _words(payload: Payload) -> dict[str, Any]:
+    """Return the words that were asked for, or their number and fingerprint where they are many."""
+    words = payload.get("words")
+    if not isinstance(words, list):
+        return {}
+    few = len(words) <= FEW_WORDS
+    return {"words": words if few else {"number": len(words), "fingerprint": fingerprint(words)}}
 
 
 def _describe(value: Any) -> tuple[memoryview, list[int], str]:

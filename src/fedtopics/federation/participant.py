@@ -189,7 +189,8 @@ class Participation:
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
         method, needed = study.method, study.method.needed_embedding
-        self.policy.check_study(self.name, method.method_name, method.max_rounds, documents)
+        rounds = method.max_rounds
+        self.policy.check_study(self.name, method.method_name, rounds, documents, study.text)
         if needed is not None:
             check_embeddings(self.corpus, needed, self._embedding_model)
             if self.corpus.embeddings is None:

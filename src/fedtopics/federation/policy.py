@@ -1,18 +1,21 @@
-"""What a client lets out, whatever a server asks for; no server can change it."""
+"""What a client lets out; nobody else can change it."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.study_file import explain
+from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.words import PATTERNS
 
 
 class Policy(BaseModel):
-    """What a client lets out, whatever a server asks for."""
+    """What a client lets out, whatever the others of a study want."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,6 +29,15 @@ class Policy(BaseModel):
         5, ge=1, description="a word may leave only if this many documents have it"
     )
     max_rounds: int = Field(100_000, ge=1, description="most training rounds of a study")
+    min_clients: int = Field(
+        2,
+        ge=1,
+        description="a reply is given only where at least this many clients are added up; with "
+        "two, each can subtract its own and read the other's, three are recommended",
+    )
+    token_patterns: tuple[str, ...] = Field(
+        (), description="patterns of words that texts may be split by, besides those with a name"
+    )
 
     @classmethod
     def read(cls, path: str | Path) -> Policy:
@@ -49,13 +61,36 @@ class Policy(BaseModel):
                 "add it to the policy's methods."
             )
 
-    def check_study(self, client: str, method: str, rounds: int, documents: int) -> None:
+    def check_members(self, client: str, members: Collection[str]) -> None:
+        """Refuse a sum over too few clients; where all are in one process, nobody asks."""
+        if len(members) < self.min_clients:
+            raise PolicyError(
+                f"The policy of client {client!r} asks for sums over at least {self.min_clients} "
+                f"clients, this one is over {len(members)}; wait for more of them, or lower "
+                "min_clients in its policy."
+            )
+
+    def check_text(self, client: str, text: TextRules) -> None:
+        """Refuse a pattern of words that neither has a name nor is allowed."""
+        if text.token_pattern not in (*PATTERNS, *self.token_patterns):
+            raise PolicyError(
+                f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
+                f"of client {client!r} does not name; use one of {', '.join(PATTERNS)}, or add it "
+                "to the policy's token_patterns."
+            )
+
+    def check_study(
+        self, client: str, method: str, rounds: int, documents: int, text: TextRules | None = None
+    ) -> None:
         """Refuse a study that is not allowed, before anything leaves the client.
 
         The rounds are the most of the study's training, without those of a model that it continues;
-        the documents those that the client has, or will have.
+        the documents those that the client has, or will have. In simulations, which are one's own,
+        no rules of texts are given: any pattern does.
         """
         self.check_method(client, method)
+        if text is not None:
+            self.check_text(client, text)
         if rounds > self.max_rounds:
             raise PolicyError(
                 f"The study asks for {rounds:,} rounds, the policy of client {client!r} allows "

@@ -26,6 +26,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.events import Embedding, Event, Finished, OnEvent
 from fedtopics.methods.plan import Site
+from fedtopics.methods.secret import Secret
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
@@ -111,7 +112,8 @@ class _Simulation:
             if folder is not None:
                 _check_documents(run, self.documents)
             doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
-            model = half.train(LocalClients(doors), run)
+            turns = max(door.turn for door in doors.values())
+            model = half.train(LocalClients(doors, turns), run)
             model = run.save(model if start is None else start.credited(model))
             run.event(Finished())
             return model
@@ -130,7 +132,10 @@ class _Simulation:
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
         policy, place = self.policies[name], folder and client_folder(folder, name)
-        site = Site(name, corpus, policy, place, self._notify, embedding_model)
+        site = Site(
+            name, corpus, policy, place, self._notify, embedding_model,
+            secret=Secret.from_seed(self.study.seed, name),
+        )  # fmt: skip
         return Door(name, self.study.client_half(site), policy, ledger)
 
     def _notify(self, event: Event) -> None:

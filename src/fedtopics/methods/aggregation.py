@@ -1,7 +1,7 @@
 """Sums that do not depend on the order of arrival, and the server's optimisers.
 
-A payload is plain data: numbers, strings, lists, maps, numpy arrays and `Rows`. torch is imported
-where it computes, not before: what reads a ledger or looks for a server does not wait for it.
+A payload is plain data: numbers, strings, lists, maps, numpy arrays, `Rows` and `Named`. torch is
+imported where it computes, not before: what reads a ledger or looks for a server does not wait.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import FedTopicsError
+from fedtopics.text.words import is_word
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 Payload = Mapping[str, Any]
 Template = Mapping[str, Any]
 """What a reply must look like: `()` for a number, a shape for an array or `Rows`, a list of one
-name for strings, a map for a map. A name instead of a length is any length, the same throughout."""
+name for strings, a `Named` for one of as many columns, a map for a map. A name instead of a length
+is any length, the same throughout."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,23 @@ class Rows:
         return matrix
 
 
+@dataclass(frozen=True)
+class Named:
+    """Counts by word; in a sum, words are those that any of its replies has."""
+
+    names: list[str]  # sorted, each once
+    values: NDArray[np.int64]  # (n_names, n_columns), first the number of documents with the word
+
+    @classmethod
+    def columns(cls, n: int) -> Named:
+        """Return one of so many columns, without names."""
+        return cls([], np.zeros((0, n), np.int64))
+
+
 class RunningSum:
     """The clients' replies, added up field by field in the order of their names, in float64.
 
-    The order of arrival changes no bit. Fields are numbers, arrays, `Rows`, or maps of these; a
+    The order of arrival changes no bit. Fields are numbers, arrays, `Rows`, `Named`, or maps; a
     single reply is returned as it is. It needs the memory of two replies, and is computed while the
     next one travels.
     """
@@ -78,6 +93,8 @@ def _add(total: Any, value: Any, in_place: bool) -> Any:
         return {key: _add(total[key], value[key], in_place) for key in total}
     if isinstance(total, Rows):
         return _add_rows(total, value)
+    if isinstance(total, Named):
+        return _add_named(total, value)
     if isinstance(total, np.ndarray):
         exact = np.int64 if total.dtype.kind in "biu" else np.float64
         added: NDArray[Any] = total.astype(exact, copy=not in_place)
@@ -111,6 +128,15 @@ def _add_rows(*both: Rows) -> Rows:
     return Rows(index, total.numpy(), both[0].n_rows)
 
 
+def _add_named(*both: Named) -> Named:
+    names = sorted({name for named in both for name in named.names})
+    place = {name: number for number, name in enumerate(names)}
+    values = np.zeros((len(names), both[0].values.shape[1]), np.int64)
+    for named in both:
+        values[[place[name] for name in named.names]] += named.values
+    return Named(names, values)
+
+
 def find_fault(reply: Any, template: Template | None) -> str:
     """Return what is wrong with a reply: fields, shapes or, also without a template, NaN; or ''."""
     return _fault(reply, template, "", {})
@@ -126,6 +152,8 @@ def _fault(value: Any, template: Any, name: str, lengths: dict[str, int]) -> str
         if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
             return f"{where} is no list of strings"
         return _misfit((len(value),), tuple(template), where, lengths)
+    elif isinstance(template, Named) or isinstance(value, Named):
+        return _fault_of_named(value, template, where)
     elif template is not None and (fault := _misfit(_size(value), template, where, lengths)):
         return fault
     if isinstance(value, Mapping):
@@ -140,9 +168,21 @@ def _fault(value: Any, template: Any, name: str, lengths: dict[str, int]) -> str
     return ""
 
 
+def _fault_of_named(value: Any, template: Any, where: str) -> str:
+    if not isinstance(value, Named) or not isinstance(template, (Named, type(None))):
+        return f"{where} holds counts by word, or should"
+    if template is not None and template.values.shape[1:] != value.values.shape[1:]:
+        return f"{where} has the shape {value.values.shape}"
+    if not all(map(is_word, value.names)) or sorted(set(value.names)) != value.names:
+        return f"{where} holds words that are none, or not in order"
+    return f"{where} holds negative counts" if (value.values < 0).any() else ""
+
+
 def _size(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, Rows):
         return value.n_rows, *value.values.shape[1:]
+    if isinstance(value, Named):
+        return value.values.shape[1:]  # words differ
     if isinstance(value, np.ndarray):
         return tuple(value.shape)
     return () if isinstance(value, (int, float)) else None

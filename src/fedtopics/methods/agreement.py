@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,21 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.methods.aggregation import Template
+from fedtopics.methods.aggregation import Named, Template
 from fedtopics.methods.anchors import first_topics
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
 from fedtopics.methods.events import RoundReport, VocabularyAgreed
 from fedtopics.methods.plan import Plan
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree
+from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
-NAMED: Template = {
-    "words": ["words"],
-    "document_frequency": ("words",),
-    "occurrences": ("words",),
-    "documents": (),
-}
-ADOPTED: Template = {"documents": (), "training": (), "without_known_word": ()}
+NAMED: Template = {"words": Named.columns(3), "documents": ()}
+COUNTED: Template = {"documents": (), "training": (), "without_known_word": ()}
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     draw = plan.settings.draw(plan.seed)
     agreed = run.recall("agreement")
     if agreed is not None:
-        _adopt(clients, agreed, draw)
+        adopt(clients, agreed, draw)
     else:
         continued = None if plan.start is None else plan.start.continued
         if continued is None:
@@ -84,7 +79,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
         else:
             work = partial(_keep_words, clients, continued, draw)
         agreed = clients.round(0, work)[0]
-    run.keep("agreement", agreed)
+        run.keep("agreement", agreed)
     vocabulary, counts = Vocabulary.of(agreed), agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **counts))
     sizes = agreed["total"], counts["training"], agreed["length"]
@@ -94,31 +89,40 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
 def _agree(
     clients: Clients, limits: VocabularyLimits, least_words: int, draw: Draw
 ) -> dict[str, Any]:
-    replies = clients.call("vocabulary", NAMED)
-    vocabulary = agree(replies, limits)
+    reply = clients.sum("vocabulary", NAMED)
+    words, total = reply["words"], reply["documents"]
+    vocabulary = agree(words.names, words.values, total, limits)
     if len(vocabulary) < least_words:
         raise StudyError(
             f"The agreed vocabulary has {len(vocabulary)} words, fewer than "
             f"n_components = {least_words}; ask for fewer topics, give more documents, or lower "
             "min_document_frequency."
         )
-    total = sum(reply["documents"] for reply in replies.values())
     length = float(vocabulary.occurrences.sum() / total)
-    agreed = vocabulary.plain() | {"total": total, "length": length}
-    return agreed | {"counts": _adopt(clients, agreed, draw)}
+    return _adopted(clients, vocabulary.plain() | {"total": total, "length": length}, draw)
 
 
 def _keep_words(clients: Clients, model: TopicModel, draw: Draw) -> dict[str, Any]:
     """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
-    replies = clients.call("size", {"documents": ()})
-    total = sum(reply["documents"] for reply in replies.values())
+    total = clients.sum("size", {"documents": ()})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
     length = float(model.info.get("length", usual))
     agreed = model.vocabulary.plain() | {"total": total, "length": length}
-    return agreed | {"counts": _adopt(clients, agreed, draw)}
+    return _adopted(clients, agreed, draw)
 
 
-def _adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw) -> dict[str, Any]:
+def _adopted(clients: Clients, agreed: dict[str, Any], draw: Draw) -> dict[str, Any]:
+    """Add what the clients count once they have the words."""
+    adopt(clients, agreed, draw)
+    return agreed | {"counts": counted(clients, agreed["words"])}
+
+
+def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
+    """Tell the clients' halves the agreed words, the documents of a round, and their length."""
     total = max(1, round(agreed["total"] * draw.share(len(clients.names))))
-    payload = {"words": agreed["words"], "total": total, "length": agreed["length"]}
-    return clients.prepare("adopt", ADOPTED, **payload)
+    clients.tell("adopt", words=agreed["words"], total=total, length=agreed["length"])
+
+
+def counted(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
+    """Return the numbers of documents with these words: all, to train with, without any."""
+    return clients.sum("counted", COUNTED, vocabulary=fingerprint(words))

@@ -28,7 +28,6 @@ class Moment:
     exchange: int = 1  # of that attempt
 
 
-
 @dataclass(frozen=True)
 class Draw:
     """Which clients take part in a training round: all (size None), or a random sample of them."""

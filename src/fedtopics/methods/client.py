@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import StudyError
+from fedtopics.methods.aggregation import Named
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
-from fedtopics.model.coherence import count_pairs, is_usual
-from fedtopics.model.shown_words import READINGS
+from fedtopics.model.coherence import count_pairs
 from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint
 
 Settings = TypeVar("Settings", bound=TopicSettings)
@@ -27,9 +27,9 @@ Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 
 
 def leaves(what: str) -> Callable[[Function], Function]:
-    """Publish a function of a client's half: servers may call it, if the study's schedule has it.
+    """Publish a function of a client's half: its replies may leave, if the schedule has it.
 
-    `what` says for people what leaves the client with a reply.
+    `what` says for people what leaves the client with a reply, and who sees more than a sum.
     """
 
     def publish(function: Function) -> Function:
@@ -40,28 +40,27 @@ def leaves(what: str) -> Callable[[Function], Function]:
 
 
 class TopicClient(ABC, Generic[Settings]):
-    """A client's documents, and what a server may ask about them in any method.
+    """A client's documents, and what its program computes of them in any method.
 
-    It complies with the site's policy itself, besides the client's door.
+    It complies with the site's policy itself, besides the client's door. What it draws it draws
+    from the client's secret. Sums of drawn documents are drawn anew at each attempt at a round;
+    what all see one by one is the same at each.
     """
-
-    questions = 1  # lists of words whose pairs may be counted
 
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
         self.name = site.name
         self.site = site
         self.settings = plan.settings
         self.min_documents = site.policy.min_documents
-        self.least_frequency = site.policy.min_document_frequency
-        self._rarest = max(plan.limits.min_document_frequency, self.least_frequency)
+        rarest = plan.limits.min_document_frequency, site.policy.min_document_frequency
+        self._rarest = max(rarest)
         self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
         self.attempt = 1  # at the present round; the door says which
-        self._seed = (plan.seed, int.from_bytes(site.name.encode()))
+        self._public_seed = plan.seed  # of what is the same at all clients
         self._corpus = site.corpus
         self._text = plan.text
         self._limits = plan.limits
         self._fingerprint = ""
-        self._pairs: set[str] = set()  # counted so far
         self.published = self._publish()
 
     @property
@@ -83,7 +82,7 @@ class TopicClient(ABC, Generic[Settings]):
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Return how often a study with these settings calls which function."""
-        first = dict.fromkeys(("vocabulary", "adopt"), "once")
+        first = dict.fromkeys(("vocabulary", "counted"), "once")
         return first | cls.rounds(settings) | cls.end(settings)
 
     @staticmethod
@@ -127,32 +126,43 @@ class TopicClient(ABC, Generic[Settings]):
     def forget(self) -> None:
         """Start a new study: earlier replies belonged to another one."""
 
-    @leaves("Words with their document frequencies and occurrences; the number of documents.")
+    @leaves(
+        "The words that enough of the documents have: how many documents have each, how often it "
+        "occurs, and a 1, by which clients are counted; the number of documents."
+    )
     def vocabulary(self) -> dict[str, Any]:
-        """Return the words that enough of the documents have (gFedNTM's GetClientVocab)."""
+        """Count the words that enough of the documents have (gFedNTM's GetClientVocab)."""
         self.forget()
-        return self._counts.named(self._rarest)
+        words, counted = self._counts.named(self._rarest)
+        ones = np.ones((len(words), 1), np.int64)
+        return {"words": Named(words, np.hstack([counted, ones])), "documents": len(self._corpus)}
 
-    @leaves("Numbers of documents: all, those to train with, those without a known word.")
-    def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
-        """Adopt the agreed vocabulary.
+    def adopt(self, words: list[str], total: int, length: float) -> None:
+        """Adopt the agreed vocabulary; told, nothing leaves.
 
         `total` is the number of documents of a round's clients, on average if they are drawn;
-        `length` the mean number of words of all clients' documents.
+        `length` the mean number of words of all clients' documents. Words that too few of its own
+        documents have do not count, though other clients named them: no reply says who has them.
         """
         self._fingerprint = fingerprint(words)
-        self._words = frozenset(words)
-        self.bag = self.count({word: i for i, word in enumerate(words)}).astype(np.float32)
+        self._columns = {word: i for i, word in enumerate(words)}
+        self.bag = frequent(self.count(self._columns), self._rarest).astype(np.float32)
         self.prepare(length)
         self.usable = self.find_usable()
-        documents = self.bag.shape[0]
-        return {
-            "documents": documents,
-            "training": self.split(documents, total),
-            "without_known_word": documents - len(self.usable),
-        }
+        self._training = self.split(self.bag.shape[0], total)
 
-    @leaves("n_topics numbers and the number of documents.")
+    @leaves("Numbers of documents: all, those to train with, those without a known word.")
+    def counted(self, vocabulary: str) -> dict[str, Any]:
+        """Count the documents."""
+        self.check(vocabulary)
+        documents = self.bag.shape[0]
+        unknown = documents - len(self.usable)
+        return {"documents": documents, "training": self._training, "without_known_word": unknown}
+
+    @leaves(
+        "n_topics numbers and the number of documents, which the model says of each client: all "
+        "participants see them."
+    )
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
         """Sum theta over all usable documents."""
         self.check(vocabulary)
@@ -167,37 +177,27 @@ class TopicClient(ABC, Generic[Settings]):
     )
     def word_sums(self, vocabulary: str, **model: Any) -> dict[str, Any]:
         """Sum the words of all documents, weighted by theta, to read the topics by."""
-        # Apart from `shares`, which the server sees one by one: of these it needs the sum alone.
+        # Apart from `shares`, which all see one by one: of these the sum alone is needed.
         self.check(vocabulary)
         total = np.zeros((self.n_topics(**model), self.bag.shape[1]))
         for rows, theta in self.thetas(**model):
             total += theta.T @ self.bag[rows]
-        total[:, document_frequency(self.bag) < self._rarest] = 0
         return {"sums": total, "documents": len(self.usable)}
 
     @leaves(
-        "For each pair of words of a topic, the number of windows or documents that hold both; "
-        "the numbers of windows and documents."
+        "For each pair of words of a topic that enough of the documents have, the number of "
+        "windows or documents that hold both; the numbers of windows and documents."
     )
     def pairs(
         self, vocabulary: str, words: list[str], topics: NDArray[np.int64], windows: list[int]
     ) -> dict[str, Any]:
         """Count how often the topics' words occur together, to score their coherence."""
         self.check(vocabulary)
-        asked = fingerprint([*words, *map(str, topics.ravel().tolist())])
-        if (
-            not is_usual(words, topics, windows, self.settings.coherence)
-            or len(topics) > self.settings.most_components * len(READINGS)
-            or not self._words.issuperset(words)
-            # Again after a break: the same, and no others.
-            or len(self._pairs | {asked}) > self.questions
-        ):
-            raise StudyError(
-                f"Client {self.name!r} was asked for pairs of words that its study does not ask "
-                "for; ask the server's operator what it runs."
-            )
-        self._pairs.add(asked)
         counts = count_pairs(self._corpus, self._text, words, topics, windows)
+        usual = document_frequency(self.bag)[[self._columns[word] for word in words]] > 0
+        both = usual[topics][:, :, None] & usual[topics][:, None, :]
+        for counted in counts.values():
+            counted["pairs"] = counted["pairs"] * both
         return counts | {"documents": len(self._corpus)}
 
     def check(self, vocabulary: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError
 from fedtopics.inference.clusters import ClusterInference, Discriminants
 from fedtopics.inference.points import (
     Discriminant,
@@ -19,7 +19,7 @@ from fedtopics.inference.points import (
     sums_by_label,
     weighted_sums,
 )
-from fedtopics.methods.client import Documents, TopicClient, frequent, leaves
+from fedtopics.methods.client import Documents, TopicClient, leaves
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.released_labels import ReleasedLabels
@@ -27,7 +27,6 @@ from fedtopics.methods.settings import TopicSettings
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 UNCLEAR = 0.5  # a document whose clusters are all less probable belongs to none
-SEED = 1  # of what is drawn, besides the study's
 ALL = 2  # both halves of the documents
 
 
@@ -105,7 +104,6 @@ class ClusterClient(TopicClient[Settings]):
         are the clusterings' numbers, as later rounds have fewer. See `moments` for the rest.
         """
         self.check(vocabulary)
-        self.expect(centres, (len(starts), None, self.n_dimensions), round)
         points = self.points(origin)[self.rows(half)]
         sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
         distances = np.zeros(len(centres))
@@ -130,7 +128,7 @@ class ClusterClient(TopicClient[Settings]):
         """
         if half not in (0, 1):
             return slice(None)
-        shuffled = np.random.default_rng([*self._seed, SEED]).permutation(len(self.usable))
+        shuffled = self.secret.rng("halves").permutation(len(self.usable))
         enough = len(shuffled) // 2 >= self.min_documents
         return np.sort(shuffled[half::2]) if enough else shuffled[:0]
 
@@ -147,9 +145,6 @@ class ClusterClient(TopicClient[Settings]):
         See `moments` for the rest.
         """
         self.check(vocabulary)
-        self.expect(bias, (None, None), round)
-        self.expect(projection, (len(bias), self.n_dimensions, None), round)
-        self.expect(directions, (*bias.shape, projection.shape[2]), round)
         points = self.points(origin)[self.rows(half)]
         sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
         sent = np.zeros(bias.shape)
@@ -171,7 +166,7 @@ class ClusterClient(TopicClient[Settings]):
         self.check(vocabulary)
         labels = []
         for clusters in (first, second):
-            weights = self.checked({"origin": origin, **clusters}, Discriminants)
+            weights = {"origin": origin, **clusters}
             inference = Discriminants(self.bag.shape[1], self.settings)
             parts = (s.argmax(1) for _, s in inference.memberships(weights, self.points(origin)))
             labels.append(np.concatenate([np.zeros(0, np.int64), *parts]))
@@ -186,7 +181,7 @@ class ClusterClient(TopicClient[Settings]):
     @leaves(
         "The number of such documents of each cluster that has enough of them, else zero; the "
         "number of those of which no cluster has at least half a probability, if enough; the "
-        "number of all."
+        "number of all. The model says them of each client: all participants see them."
     )
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Count the documents that belong to each cluster with at least half a probability."""
@@ -205,10 +200,10 @@ class ClusterClient(TopicClient[Settings]):
         }
 
     def n_topics(self, **model: Any) -> int:
-        return len(self.checked(model["weights"])[self.inference.prototypes])
+        return len(model["weights"][self.inference.prototypes])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
-        weights = self.checked(model["weights"])
+        weights = model["weights"]
         points = self.points(weights["origin"])
         inference = self._inference(len(weights[self.inference.prototypes]))
         for rows, theta in inference.memberships(weights, points):
@@ -216,13 +211,11 @@ class ClusterClient(TopicClient[Settings]):
 
     def points(self, origin: Numbers) -> Points:
         """Return the points of the usable documents; the last ones are cached."""
-        self.expect(origin, (self.n_dimensions,), 0)
         key = origin.tobytes()
         if self._points[0] != key:
             inference = self._inference()
-            if inference.sees_words:  # without rare words, which centres would name
-                words = frequent(self.bag, self.least_frequency)[self.usable]
-                self._points = key, inference.points(origin, words, None)
+            if inference.sees_words:
+                self._points = key, inference.points(origin, self.bag[self.usable], None)
             else:
                 embeddings = self._embeddings[self.usable]
                 self._points = key, inference.points(origin, None, embeddings)
@@ -238,41 +231,9 @@ class ClusterClient(TopicClient[Settings]):
         enough = weights >= (self.min_documents if self.min_documents > 1 else 0)
         return sums * enough[..., None], weights * enough
 
-    def checked(
-        self, weights: Any, kind: type[ClusterInference] | None = None
-    ) -> dict[str, NDArray[Any]]:
-        """Return clusters from a server; StudyError if shapes or numbers cannot be those of any."""
-        kind = kind or self.inference
-        prototypes = weights.get(kind.prototypes) if isinstance(weights, dict) else None
-        rows = len(prototypes) if isinstance(prototypes, np.ndarray) and prototypes.ndim else 0
-        wanted = self._inference(max(rows, 1), kind).shapes()
-        if not isinstance(weights, dict) or not rows or {
-            name: getattr(array, "shape", None) for name, array in weights.items()
-        } != wanted or not all(
-            array.dtype.kind == "f" and np.isfinite(array).all() for array in weights.values()
-        ):  # fmt: skip
-            raise _invalid_clusters(self.name)
-        return weights
-
     def _inference(
         self, n_clusters: int | None = None, kind: type[ClusterInference] | None = None
     ) -> ClusterInference:
         number = n_clusters or self.settings.n_components
         shape = self.settings.model_copy(update={"n_components": number})
         return (kind or self.inference)(self.bag.shape[1], shape)
-
-    def expect(self, array: Any, shape: tuple[int | None, ...], round_: int) -> None:
-        """Refuse all but finite float64 arrays of this shape; None is any length."""
-        sizes = getattr(array, "shape", ())
-        fits = len(sizes) == len(shape) and all(
-            want in (None, length) for want, length in zip(shape, sizes, strict=True)
-        )
-        if not (fits and array.dtype == np.float64 and np.isfinite(array).all()):
-            raise _invalid_clusters(self.name, f" in round {round_}")
-
-
-def _invalid_clusters(client: str, when: str = "") -> StudyError:
-    return StudyError(
-        f"Client {client!r} received invalid clusters from the server{when}; ask its operator what "
-        "it runs."
-    )

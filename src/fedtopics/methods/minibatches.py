@@ -1,19 +1,20 @@
 """Clients that train on minibatches of their documents.
 
-A round's minibatch is a function of the seed, the client's name and the round alone: a repeated
-call gives the same reply, also after a restart of the client.
+A round's minibatch is a function of the client's secret, the round and the attempt at it alone: a
+repeated call gives the same reply, also after a restart of the client. An attempt after the first
+has documents of its own: two sums that differ by a client are not over the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fedtopics.errors import DataError
 from fedtopics.methods.anchors import project
-from fedtopics.methods.client import Documents, TopicClient, frequent, leaves
+from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import MinibatchSettings
 
 Settings = TypeVar("Settings", bound=MinibatchSettings)
@@ -22,14 +23,14 @@ Settings = TypeVar("Settings", bound=MinibatchSettings)
 class Minibatches:
     """Rows of a client's usable documents, for `training` or `held` back for validation.
 
-    With too few documents both are the same; DataError if there are none. The seed is the study's
-    and the client's; a minibatch, or a validation, has at least the `smallest` number of documents.
+    With too few documents both are the same; DataError if there are none. A minibatch, or a
+    validation, has at least the `smallest` number of documents.
     """
 
     def __init__(
-        self, usable: Documents, seed: Sequence[int], validation_share: float, smallest: int
+        self, usable: Documents, secret: Secret, validation_share: float, smallest: int
     ) -> None:
-        self._seed = seed
+        self._secret = secret
         self._smallest = smallest
         self._epoch = (-1, np.zeros(0, np.int64))
         if len(usable) == 0:
@@ -37,7 +38,7 @@ class Minibatches:
                 "no document has a word of the agreed vocabulary; raise max_words, lower "
                 "min_clients of the study, or give more documents."
             )
-        shuffled = np.random.default_rng([*seed, 0]).permutation(usable)
+        shuffled = secret.rng("validation").permutation(usable)
         held = max(round(validation_share * len(usable)), smallest) if validation_share else 0
         if held > 0 and len(usable) - held < smallest:
             self.training = self.held = shuffled
@@ -48,11 +49,17 @@ class Minibatches:
         """Return the number of documents of a minibatch, as near to the wanted one as possible."""
         return min(len(self.training), max(round(wanted), self._smallest))
 
-    def draw(self, number: int, size: int) -> Documents:
-        """Return minibatch 1, 2, ...; each epoch is a new permutation of the documents."""
+    def draw(self, number: int, size: int, attempt: int = 1) -> Documents:
+        """Return minibatch 1, 2, ...; each epoch is a new permutation of the documents.
+
+        Of a later attempt it is a sample by itself.
+        """
+        if attempt > 1:
+            rng = self._secret.rng("minibatch", number, attempt)
+            return rng.choice(self.training, size, replace=False)
         epoch, place = divmod(number - 1, max(1, len(self.training) // size))
         if self._epoch[0] != epoch:
-            rng = np.random.default_rng([*self._seed, 1, epoch])
+            rng = self._secret.rng("epoch", epoch)
             self._epoch = (epoch, rng.permutation(self.training))
         return self._epoch[1][place * size : (place + 1) * size]
 
@@ -81,7 +88,7 @@ class MinibatchClient(TopicClient[Settings]):
 
     def split(self, documents: int, total: int) -> int:
         """Hold documents back for validation; set the size of minibatches."""
-        self.minibatches = Minibatches(self.usable, self._seed, self.held_back, self.min_documents)
+        self.minibatches = Minibatches(self.usable, self.secret, self.held_back, self.min_documents)
         proportional = self.settings.batch_split == "proportional"
         part = documents / total if proportional else 1
         self._size = self.minibatches.size(self.settings.batch_size * part)
@@ -96,10 +103,10 @@ class MinibatchClient(TopicClient[Settings]):
     def projections(self, vocabulary: str) -> dict[str, Any]:
         """Sum what stands beside each word in a document, in a random projection."""
         self.check(vocabulary)
-        sums = project(frequent(self.bag, self.least_frequency), self._seed[0])
+        sums = project(self.bag, self._public_seed)
         return sums | {"documents": self.bag.shape[0]}
 
     def minibatch(self, vocabulary: str, number: int) -> Documents:
         """Return the documents of a round."""
         self.check(vocabulary)
-        return self.minibatches.draw(number, self._size)
+        return self.minibatches.draw(number, self._size, self.attempt)

@@ -91,11 +91,6 @@ class TopicSettings(BaseModel):
         return None
 
     @property
-    def most_components(self) -> int:
-        """The largest number of topics that a model may have."""
-        return self.n_components
-
-    @property
     def readings(self) -> list[Reading]:
         """The ways of reading topics of which the most coherent is chosen."""
         return READINGS if self.relevance is None else [Reading(self.relevance)]

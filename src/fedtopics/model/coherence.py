@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.metrics import WINDOWS, Measure, count_cooccurrences, score_pairs
-from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, tokens
 
@@ -65,21 +64,6 @@ def count_pairs(
     return {
         str(size): {"windows": n_windows[size], "pairs": together[size][pairs]} for size in windows
     }
-
-
-def is_usual(words: Any, topics: Any, windows: Any, within: Within) -> bool:
-    """Return whether a client is asked for no more than `federated_coherence` asks for."""
-    # All words as one topic, in windows of two, would tell which word stands next to which.
-    return (
-        within != "nothing"
-        and windows == _windows(within)
-        and isinstance(words, list)
-        and isinstance(topics, np.ndarray)
-        and topics.dtype == np.int64
-        and topics.ndim == 2
-        and 0 < topics.shape[1] <= SHOWN
-        and bool((topics >= 0).all() and (topics < len(words)).all())
-    )
 
 
 def _windows(within: Within) -> list[int]:

@@ -37,7 +37,7 @@ class EncoderNetwork:
     """
 
     def __init__(self, model: str, max_length: int) -> None:
-        with _seeded(torch.device("cpu"), (0,)):  # weights that its files lack are drawn
+        with _seeded(torch.device("cpu"), 0):  # weights that its files lack are drawn
             encoder = SentenceEncoder(model).loaded.float()
         self._tokenizer: Any = getattr(encoder, "tokenizer", None)
         if not callable(self._tokenizer):
@@ -65,9 +65,7 @@ class EncoderNetwork:
         how = {"padding": True, "truncation": True, "max_length": self._length}
         return dict(self._tokenizer(texts, **how, return_tensors="pt"))
 
-    def __call__(
-        self, weights: Tensors, tokens: Tokens, seed: Sequence[int] | None = None
-    ) -> Tensor:
+    def __call__(self, weights: Tensors, tokens: Tokens, seed: int | None = None) -> Tensor:
         """Embed texts as one batch, float32 (n_texts, dimension); dropout needs a seed."""
         parameters = {self._names[name]: weight for name, weight in weights.items()}
         features = {name: column.to(self.device) for name, column in tokens.items()}
@@ -146,7 +144,7 @@ def digest(weights: Tensors) -> str:
 
 
 @contextmanager
-def _seeded(device: torch.device, seed: Sequence[int] | None) -> Iterator[None]:
+def _seeded(device: torch.device, seed: int | None) -> Iterator[None]:
     """Let torch draw on a device from a seed, and go on afterwards as if nothing had been drawn."""
     if seed is None:
         yield
@@ -154,7 +152,7 @@ def _seeded(device: torch.device, seed: Sequence[int] | None) -> Iterator[None]:
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng([device] if on_gpu else []):
         source = torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
-        source.manual_seed(int(np.random.SeedSequence(list(seed)).generate_state(1, np.uint64)[0]))
+        source.manual_seed(seed)
         yield
 
 

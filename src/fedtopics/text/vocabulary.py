@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +22,7 @@ from stop_words import AVAILABLE_LANGUAGES, get_stop_words
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.text.corpus import Corpus, Document
+from fedtopics.text.words import PATTERNS, TIME_LIMIT, is_word, named_pattern, splitter
 
 
 class TextRules(BaseModel):
@@ -35,13 +36,21 @@ class TextRules(BaseModel):
 
     lowercase: bool = Field(True, description="make texts lower case")
     token_pattern: str = Field(
-        r"(?u)\b[^\W\d_][\w'-]*\w\b", description="regular expression of one word"
+        "words",
+        description='what is a word: "words" begin with a letter, "words-and-digits" need not, '
+        '"whitespace" splits there alone; or a regular expression, which between machines a '
+        "client's policy has to name",
     )
     stop_words: str = Field(
         "english", description='language whose stop words are left out, or "none"'
     )
     own_stop_words: tuple[str, ...] = Field((), description="further words to leave out")
     ngrams: tuple[int, int] = Field((1, 1), description="shortest and longest n-gram")
+
+    @field_validator("token_pattern")
+    @classmethod
+    def _by_name(cls, value: str) -> str:
+        return named_pattern(value)
 
     @field_validator("stop_words")
     @classmethod
@@ -73,19 +82,22 @@ class TextRules(BaseModel):
         return further.union(get_stop_words(self.stop_words))
 
     def analyser(self) -> Callable[[str], list[str]]:
-        """Return the function that turns a text into its words (scikit-learn's analyser)."""
-        try:
-            # Here, since a server splits no text and scikit-learn takes it 100 MB and a second.
-            from sklearn.feature_extraction.text import CountVectorizer
+        """Return the function that turns a text into its words (scikit-learn's analyser).
 
-            analyser: Callable[[str], list[str]] = CountVectorizer(
-                lowercase=self.lowercase,
-                token_pattern=self.token_pattern,
-                stop_words=sorted(self.left_out) or None,
-                ngram_range=self.ngrams,
-            ).build_analyzer()
-        except Exception:
-            raise StudyError(f"token_pattern {self.token_pattern!r} is no valid pattern.") from None
+        With a pattern that has no name it raises TimeoutError where matching takes too long.
+        """
+        # Here, since a server splits no text and scikit-learn takes it 100 MB and a second.
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        pattern = PATTERNS.get(self.token_pattern)
+        split = splitter(self.token_pattern) if pattern is None else None
+        analyser: Callable[[str], list[str]] = CountVectorizer(
+            lowercase=self.lowercase,
+            token_pattern=pattern,
+            tokenizer=split,
+            stop_words=sorted(self.left_out) or None,
+            ngram_range=self.ngrams,
+        ).build_analyzer()
         return analyser
 
 
@@ -164,11 +176,10 @@ class WordCounts:
     words: list[str]
     counts: sparse.csr_array  # int32, of shape (n_documents, n_words)
 
-    def named(self, min_document_frequency: int) -> dict[str, Any]:
+    def named(self, min_document_frequency: int) -> tuple[list[str], NDArray[np.int64]]:
         """Return the words that enough documents have, alphabetically; refuse if there is none.
 
-        Leaves the client
-            The words, in how many documents each occurs, how often, and the number of documents.
+        With them, of shape (n_words, 2), in how many documents each occurs, and how often.
         """
         n_words = len(self.words)
         frequency = np.bincount(self.counts.indices, minlength=n_words)
@@ -182,12 +193,8 @@ class WordCounts:
                 f"{self.counts.shape[0]} documents; give more documents, or lower "
                 "min_document_frequency if such words may leave."
             )
-        return {
-            "words": [self.words[i] for i in order],
-            "document_frequency": frequency[order].astype(np.int64),
-            "occurrences": occurrences[order].astype(np.int64),
-            "documents": self.counts.shape[0],
-        }
+        counted = np.stack([frequency[order], occurrences[order]], axis=1).astype(np.int64)
+        return [self.words[i] for i in order], counted
 
     def columns(self, vocabulary: Mapping[str, int]) -> sparse.csr_array:
         """Return the counts of the agreed words, shape (n_documents, n_words agreed)."""
@@ -206,7 +213,10 @@ class WordCounts:
 def count_words(
     corpus: Corpus, rules: TextRules, vocabulary: Mapping[str, int] | None = None
 ) -> WordCounts:
-    """Count every word of every document in one pass, or those that have a column alone."""
+    """Count every word of every document in one pass, or those that have a column alone.
+
+    What is too long for a word, or has characters that do not print, is none.
+    """
     numbers: Mapping[str, int]
     batches = tokens(corpus, rules)
     if vocabulary is None:
@@ -219,15 +229,36 @@ def count_words(
     words = list(numbers)
     for part in parts:
         part.resize((part.shape[0], len(words)))
-    return WordCounts(words, sparse.vstack(parts, format="csr"))
+    counts = WordCounts(words, sparse.vstack(parts, format="csr"))
+    if vocabulary is not None or all(map(is_word, words)):
+        return counts
+    kept = list(filter(is_word, words))
+    return WordCounts(kept, counts.columns({word: number for number, word in enumerate(kept)}))
 
 
 def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
     """Yield the words of the documents, in order, a few thousand documents at a time."""
     if corpus.is_tokenised:
         return cast("Iterator[list[list[str]]]", corpus.batches())
-    analyse = rules.analyser()
-    return ([analyse(doc) for doc in batch] for batch in corpus.batches())  # type: ignore[arg-type]
+    return _split(cast("Iterator[Sequence[str]]", corpus.batches()), rules.analyser())
+
+
+def _split(
+    batches: Iterator[Sequence[str]], analyse: Callable[[str], list[str]]
+) -> Iterator[Sequence[list[str]]]:
+    done = 0
+    for batch in batches:
+        words = []
+        for text in batch:
+            done += 1
+            try:
+                words.append(analyse(text))
+            except TimeoutError:
+                raise DataError(
+                    f"To find the study's token_pattern in document {done:,} takes more than "
+                    f"{TIME_LIMIT:g} s; use a pattern with a name, or a simpler one."
+                ) from None
+        yield words
 
 
 def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> sparse.csr_array:
@@ -243,32 +274,24 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
     return counts
 
 
-def agree(replies: Mapping[str, Mapping[str, Any]], limits: VocabularyLimits) -> Vocabulary:
-    """Merge what the clients named into one vocabulary.
+def agree(
+    words: Sequence[str], counted: NDArray[np.int64], documents: int, limits: VocabularyLimits
+) -> Vocabulary:
+    """Choose the vocabulary among the words that clients named.
 
-    Union of the words of each client's `WordCounts.named`, summed frequencies, then the limits,
-    which must leave two words. The order is by occurrences, then alphabetical, so that the order of
-    arrival cannot matter. As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated
-    Neural Topic Models.
+    `counted`, of shape (n_words, 3), is the sum of each client's `WordCounts.named`, and the number
+    of clients that named a word. The limits must leave two words. The order is by occurrences, then
+    alphabetical. As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural
+    Topic Models.
     """
-    documents, occurrences, clients = Counter[str](), Counter[str](), Counter[str]()
-    for reply in replies.values():
-        counts = (reply[key].tolist() for key in ("document_frequency", "occurrences"))
-        for word, df, n in zip(reply["words"], *counts, strict=True):
-            documents[word] += df
-            occurrences[word] += n
-            clients[word] += 1
-    most = limits.max_document_share * sum(reply["documents"] for reply in replies.values())
-    kept = [w for w in documents if clients[w] >= limits.min_clients and documents[w] <= most]
-    kept.sort(key=lambda word: (-occurrences[word], word))
-    del kept[limits.max_words :]
+    frequency, occurrences, clients = counted.T
+    most = limits.max_document_share * documents
+    fit = np.flatnonzero((clients >= limits.min_clients) & (frequency <= most)).tolist()
+    kept = sorted(fit, key=lambda row: (-occurrences[row], words[row]))[: limits.max_words]
     if len(kept) < 2:
         raise StudyError(
-            f"The clients named {len(documents)} words and the limits of the study leave "
+            f"The clients named {len(words)} words and the limits of the study leave "
             f"{len(kept)}; lower min_clients or raise max_document_share."
         )
-    return Vocabulary(
-        tuple(kept),
-        np.array([documents[w] for w in kept], np.int64),
-        np.array([occurrences[w] for w in kept], np.int64),
-    )
+    chosen = tuple(words[row] for row in kept)
+    return Vocabulary(chosen, frequency[kept].copy(), occurrences[kept].copy())

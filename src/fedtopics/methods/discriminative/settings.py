@@ -32,11 +32,6 @@ class SeparationSettings(EmbeddedSettings):
         4, ge=1, description="starts that are gone on with, until one of them is the best"
     )
 
-    @property
-    def most_components(self) -> int:
-        """How many clusters there may be in the end."""
-        return max(self.candidates, default=self.n_components)
-
     @field_validator("candidates")
     @classmethod
     def _several(cls, value: tuple[int, ...]) -> tuple[int, ...]:

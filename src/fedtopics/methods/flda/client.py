@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.client import Documents, TopicClient, batches, document_frequency, leaves
@@ -20,7 +20,7 @@ from fedtopics.methods.plan import Plan, Site
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.arrivals import Arrivals
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import count_words, fingerprint
+from fedtopics.text.vocabulary import count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
@@ -37,11 +37,10 @@ class FLDAClient(TopicClient[FLDASettings]):
             self._arrivals = Arrivals(site.corpus, self.settings, site.folder, site.growing)
         except DataError as error:
             raise DataError(f"Client {site.name!r}: {error}") from None
-        self._lists: set[str] = set()
 
     @staticmethod
     def rounds(settings: FLDASettings) -> dict[str, str]:
-        end = dict.fromkeys(("adopt", "word_counts"), "once, at the end")
+        end = dict.fromkeys(("counted", "word_counts"), "once, at the end")
         return {"local_topics": "each round"} | end
 
     @classmethod
@@ -49,14 +48,15 @@ class FLDAClient(TopicClient[FLDASettings]):
         """Return how often a study calls which function: there is no agreed vocabulary."""
         calls = cls.rounds(settings) | cls.end(settings)
         if settings.stop == "coherence":
-            calls |= dict.fromkeys(("adopt", "pairs"), "each round, and at the end")
+            calls |= dict.fromkeys(("counted", "pairs"), "each round, and at the end")
         return calls
 
     @leaves(
         "Of each topic that is the largest of enough of the new documents: its first words, "
         "each in enough of these documents, with their weights; which of the server's topics "
         "guided it; how many words of the documents are of it. The number of documents. If "
-        "too few documents are new, nothing but that."
+        "too few documents are new, nothing but that. They are merged, not summed: all "
+        "participants see those of each client."
     )
     def local_topics(
         self, round: int, ids: list[int], seeds: dict[str, list[int]], first: list[int],
@@ -67,7 +67,6 @@ class FLDAClient(TopicClient[FLDASettings]):
         The server's topics are `packed` (see `pack_topics`) and have these ids. `seeds` are those
         of M* of each client, `first` those for a client without such: new, or absent before.
         """
-        self.questions += 1  # one a round, and one at the end
         topics = dict(zip(ids, unpack_topics(packed) or [], strict=False))
         chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]
         least = max(self.settings.min_new_documents, self.min_documents)
@@ -87,7 +86,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         if not counts.nnz:
             return _reply([], [], [], len(corpus))
         n_topics = settings.n_local if settings.refill or not guides else len(guides)
-        seed = int(np.random.SeedSequence([*self._seed, round_]).generate_state(1)[0])
+        seed = self.secret.seed("gibbs", round_) % 2**32
         sampled = sample_topics(counts, words, n_topics, settings, guides, seed)
         numbers = np.flatnonzero(sampled.main >= self.min_documents).tolist()
         topics = {number: sampled.topic(number, settings.n_words) for number in numbers}
@@ -109,23 +108,14 @@ class FLDAClient(TopicClient[FLDASettings]):
         words = [counted.words[column] for column in kept]
         return words, counted.columns({word: number for number, word in enumerate(words)})
 
-    @leaves("Numbers of documents: all, and those with and without one of the words.")
-    def adopt(self, words: list[str], total: int, length: float) -> dict[str, Any]:
-        """Adopt the words of the server's topics, for all documents of the rounds so far."""
-        self._lists.add(fingerprint(words))  # the same ones if the call is repeated
-        if len(self._lists) > self.questions:
-            raise StudyError(
-                f"Client {self.name!r} was asked about more lists of words than there were rounds; "
-                "ask the server's operator what it runs."
-            )
+    def adopt(self, words: list[str], total: int, length: float) -> None:
+        """Adopt the words of all clients' topics, for all documents of the rounds so far."""
         self._corpus = self._arrivals.used()
-        counts = super().adopt(words, total, length)
+        super().adopt(words, total, length)
         if len(self.usable) < self.min_documents:  # then it has none
-            self.usable = self.usable[:0]
+            self.usable, self._training = self.usable[:0], 0
             self.bag = self.bag[self.usable]
             self._corpus = self._corpus.take([])
-            counts = dict.fromkeys(counts, 0)
-        return counts
 
     @leaves(
         "Two numbers for each word that enough of the documents have, zeros for the rest; the "
@@ -134,10 +124,8 @@ class FLDAClient(TopicClient[FLDASettings]):
     def word_counts(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents with each word of the topics, and its occurrences."""
         self.check(vocabulary)
-        frequency = document_frequency(self.bag)
-        kept = frequency >= self._rarest
-        occurrences = np.asarray(self.bag.sum(0), np.int64) * kept
-        counted = {"containing": frequency * kept, "occurrences": occurrences}
+        occurrences = np.asarray(self.bag.sum(0), np.int64)
+        counted = {"containing": document_frequency(self.bag), "occurrences": occurrences}
         return counted | {"documents": self.bag.shape[0]}
 
     def count(self, words: Mapping[str, int]) -> sparse.csr_array:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.aggregation import Template
-from fedtopics.methods.agreement import ADOPTED, Agreement
+from fedtopics.methods.agreement import Agreement, adopt, counted
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.events import VocabularyAgreed
 from fedtopics.methods.final import describe
@@ -203,7 +203,8 @@ class FLDA(Program[FLDASettings, FLDAState]):
             for word, weight in topic.words.items():
                 total[word] = total.get(word, 0.0) + weight
         words = sorted(total, key=lambda word: (-total[word], word))
-        counts = clients.prepare("adopt", ADOPTED, words=words, total=1, length=1.0)
+        adopt(clients, {"words": words, "total": 1, "length": 1.0})
+        counts = counted(clients, words)
         none = np.zeros(len(words), np.int64)
         vocabulary = Vocabulary(tuple(words), none, none)
         return Agreement(clients, vocabulary, counts["documents"], counts["training"], 1.0)

@@ -16,7 +16,7 @@ from fedtopics.methods.client import leaves
 from fedtopics.methods.cluster_client import ClusterClient
 from fedtopics.methods.events import Embedding
 from fedtopics.methods.fsccl.settings import FSCCLSettings
-from fedtopics.methods.fsccl.training import Texts, Trained, shorten, train
+from fedtopics.methods.fsccl.training import Texts, shorten, train
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.text.corpus import Corpus
@@ -50,10 +50,11 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         `weights` are the network's, its centres, and the mean embedding: see `Trained.shapes`.
         """
         self.check(vocabulary)
-        arrays, n = dict(self.checked(weights, Trained)), len(self.usable)
+        arrays, n = dict(weights), len(self.usable)
         texts = self._texts(arrays.pop("origin"))
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
-        loss = train(trained, texts, self.settings, self._seed, round) if n else 0.0
+        work = round, self.attempt
+        loss = train(trained, texts, self.settings, self.secret, *work) if n else 0.0
         sums = {name: weight.detach().numpy() * np.float64(n) for name, weight in trained.items()}
         return {"weights": sums, "loss": loss * n, "documents": n}
 

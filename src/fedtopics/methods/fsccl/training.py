@@ -6,7 +6,7 @@ Nothing here leaves the client; `client` says what does.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +17,10 @@ from torch.nn.functional import cross_entropy, normalize
 from fedtopics.inference.clusters import Contrastive, log_student_t
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.minibatches import Minibatches
+from fedtopics.methods.secret import Secret
 from fedtopics.networks import Adapter, Tensors, represent, score
 
 FEATURES = 128  # numbers by which views are compared
-DROPOUT = 3  # of what is drawn, besides the study's seed and the client's
 
 
 def network(dimension: int, hidden: int) -> Adapter:
@@ -70,22 +70,22 @@ class Texts:
 
 
 def train(
-    weights: Tensors, texts: Texts, settings: FSCCLSettings, seed: Sequence[int], round_: int
-) -> float:
+    weights: Tensors, texts: Texts, settings: FSCCLSettings, secret: Secret, round_: int,
+    attempt: int = 1,
+) -> float:  # fmt: skip
     """Train weights in place on a round's minibatches; return the mean loss.
 
     The weights are the network's and its centres, without gradients. Minibatches and dropout follow
-    from the seed, which is the study's and the client's, and the round (from 1).
+    from the client's secret, the round (from 1) and the attempt at it.
     """
     parameters = [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
-    batches = Minibatches(np.arange(len(texts.points)), seed, 0.0, 1)
+    batches = Minibatches(np.arange(len(texts.points)), secret, 0.0, 1)
     size = batches.size(settings.batch_size)
-    client_seed = np.random.default_rng([*seed, DROPOUT, round_]).integers(2**63)
-    noise = torch.Generator().manual_seed(int(client_seed))
+    noise = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
     total, steps = 0.0, settings.local_steps
     for number in range((round_ - 1) * steps, round_ * steps):
-        rows = torch.from_numpy(batches.draw(number + 1, size))
+        rows = torch.from_numpy(batches.draw(number + 1, size, attempt))
         views = torch.cat([texts.first[rows], texts.second[rows]])
         features = contrast(weights, represent(weights, drop(views, settings.dropout, noise)))
         near = log_student_t(represent(weights, texts.points[rows]), weights["centres"])

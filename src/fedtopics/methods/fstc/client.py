@@ -79,13 +79,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             calls = with_call(calls, "class_sums", often)
         if settings.fine_tune:
             calls["encoder"] = "once, before the first round"
-        calls |= {"first_labels": "once, before the first round", "train_locally": "each round"}
+        calls |= {"first_centres": "once, before the first round", "train_locally": "each round"}
         every = f"every {settings.average_every} rounds, and " if settings.average_every else ""
         return calls | {"network": f"{every}once, at the end"}
 
     @leaves(
         "The names and shapes of the encoder's weights and a digest of them, before any "
-        "training; the number of documents."
+        "training; the number of documents. All participants compare those of each client."
     )
     def encoder(self, vocabulary: str) -> dict[str, Any]:
         """Identify the encoder to train: all clients need the same one."""
@@ -97,14 +97,10 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         names = {"names": list(first), "shapes": shapes, "digest": [digest(first)]}
         return names | {"documents": len(self.usable)}
 
-    @leaves(
-        "Of each cluster with enough of the documents, the sum of their points and their "
-        "number; the number of all."
-    )
     def first_labels(
         self, vocabulary: str, origin: Numbers, start: dict[str, NDArray[Any]]
-    ) -> dict[str, Any]:
-        """Label the documents by the clusters of the start, and sum each label's points.
+    ) -> None:
+        """Label the documents by the clusters of the start; told, nothing leaves.
 
         `start` has the weights of `Centres` or of `Discriminants`, for points measured from the
         origin, of shape (n_dimensions,).
@@ -113,22 +109,31 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         if len(self.usable) == 0:
             raise DataError("no document has an embedding; give texts, or leave the client out.")
         kind = Centres if "centres" in start else Discriminants
-        weights = self.checked({"origin": origin, **start}, kind)
+        weights = {"origin": origin, **start}
         self._origin = origin
-        points = self.points(origin)
-        parts = kind(self.bag.shape[1], self.settings).memberships(weights, points)
+        parts = kind(self.bag.shape[1], self.settings).memberships(weights, self.points(origin))
         shares = np.concatenate([members for _, members in parts])
-        labels, n = shares.argmax(1), shares.shape[1]
+        n = shares.shape[1]
         self.settings = self.settings.model_copy(update={"n_components": n})
-        self._first_labels = np.eye(n)[labels] if kind is Centres else shares
+        self._clusters = shares.argmax(1)
+        self._first_labels = np.eye(n)[self._clusters] if kind is Centres else shares
         digest = hashlib.sha256(b"".join(array.tobytes() for _, array in sorted(weights.items())))
         self._file = f"fstc-{digest.hexdigest()[:16]}"
         self._trainer = self._new_trainer()
+
+    @leaves(
+        "Of each cluster with enough of the documents, the sum of their points and their "
+        "number; the number of all."
+    )
+    def first_centres(self, vocabulary: str) -> dict[str, Any]:
+        """Sum the points of each first label."""
+        self.check(vocabulary)
+        labels, n = self._clusters, self.settings.n_components
         released = self._released.of(n, ALL)
         if released:  # between the last sums of k-means and these, documents move in groups as well
             alike = max(released, key=lambda before: int((before == labels).sum()))
             labels = move_together(alike, labels, n, self.min_documents)
-        return self._reply(*sums_by_label(points, labels, n))
+        return self._reply(*sums_by_label(self.points(self._origin), labels, n))
 
     @leaves(
         "Of each cluster with enough of the documents, the sum of what the adapter makes of "
@@ -144,13 +149,12 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         (n_clusters,); `network` is the mean of all clients' after a round that averages, or empty.
         """
         self.check(vocabulary)
-        self.expect(centres, (self.settings.n_components, self.n_dimensions), round)
-        self.expect(counts, (self.settings.n_components,), round)
         self._go_to(round - 1)
         if network:
-            self._trainer.take(self.checked({"origin": self._origin, **network}))
+            self._trainer.take(network)
         masses = {"even": np.ones(len(counts)), "global": counts, "own": self._first_labels.sum(0)}
-        broadcast = Broadcast(round, centres, counts > 0, masses[self.settings.masses])
+        mass = masses[self.settings.masses]
+        broadcast = Broadcast(round, centres, counts > 0, mass, self.attempt)
         loss = self._trainer.train(broadcast)
         self._store()
         return self._reply(*self._trainer.centres()) | {"loss": loss * len(self.usable)}
@@ -177,7 +181,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         if self._encoder is None:
             yield from super().thetas(**model)
             return
-        weights = self.checked(model["weights"])
+        weights = model["weights"]
         inference = self._inference(self.n_topics(**model))
         for rows, theta in inference.memberships(weights, self._tuned_points(weights)):
             yield self.usable[rows], theta
@@ -222,9 +226,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         network = Adapter(self.n_dimensions, settings.hidden, settings.n_components)
         inputs = FixedInputs(self._points[1])
         if self._encoder is not None:
-            inputs = EncodedInputs(self._encoder, self._tokens, self._origin, self._seed)
-        weights = network.initial_weights(self._seed[0])
-        return Trainer(settings, inputs, weights, self._first_labels, self._seed)
+            inputs = EncodedInputs(self._encoder, self._tokens, self._origin, self.secret)
+        weights = network.initial_weights(self._public_seed)
+        return Trainer(settings, inputs, weights, self._first_labels, self.secret)
 
     @cached_property
     def _tokens(self) -> Tokens:

@@ -41,6 +41,7 @@ from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import Shapes
 
 PROTOTYPES = "start/centres", "start/directions"  # have a row a cluster
+CONSTANT = "origin", "start/", "encoder/"  # from round to round
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -48,8 +49,8 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     """The server's half.
 
     Its state is arrays by name: ``origin``, what assigns the first labels (``start/...``), the
-    global centres and their numbers of documents (``centres``, ``counts``), and the mean network
-    after rounds that average (``network/...``).
+    global centres and their numbers of documents (``centres``, ``counts``), the mean network after
+    rounds that average (``network/...``), the shapes of an encoder's weights (``encoder/...``).
     """
 
     saves_every_round = True  # as clients do
@@ -65,12 +66,18 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Compute the first labels and their global centres (Algorithm 2, steps 1 to 3)."""
         self._encoder = self._same_encoder(agreement)
-        return self._with_centres(agreement, self._start(agreement, run))
+        state = self._start(agreement, run) | prefixed(
+            "encoder", {name: np.array(shape) for name, shape in self._encoder.items()}
+        )
+        self._label(agreement, state)
+        return state | _centres(agreement.sum("first_centres", self._template))
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Return the state; clients, which may have been restarted, label their documents again."""
-        self._encoder = self._same_encoder(agreement)
-        return {**self._with_centres(agreement, dict(arrays)), **arrays}
+        shapes = below("encoder", arrays)
+        self._encoder = {name: tuple(shape.tolist()) for name, shape in shapes.items()}
+        self._label(agreement, arrays)
+        return dict(arrays)
 
     def exchange(
         self, agreement: Agreement, state: Arrays, round_: int
@@ -88,7 +95,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     ) -> Step[Arrays]:
         """Compute the global centres from the clients' sums."""
         network, sums = reply
-        constant = {n: a for n, a in state.items() if n == "origin" or n.startswith("start/")}
+        constant = {n: a for n, a in state.items() if n.startswith(CONSTANT)}
         facts: RoundFacts = {
             "loss": sums["loss"] / sums["documents"],
             "documents": sums["documents"],
@@ -128,14 +135,13 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         weights = state.separation.direct(split).weights()
         return {"origin": state.separation.origin, **prefixed("start", weights)}
 
-    def _with_centres(self, agreement: Agreement, state: Arrays) -> Arrays:
-        """Let the clients label their documents; add the global centres."""
+    def _label(self, agreement: Agreement, state: Mapping[str, NDArray[Any]]) -> None:
+        """Let the clients label their documents."""
         number = next(len(state[name]) for name in PROTOTYPES if name in state)
         self.settings = self.settings.model_copy(update={"n_components": number})
         vocabulary, start = agreement.vocabulary.fingerprint, below("start", state)
         payload = {"vocabulary": vocabulary, "origin": state["origin"], "start": start}
-        template = {**self._template, "documents": ()}
-        return state | _centres(agreement.clients.prepare("first_labels", template, **payload))
+        agreement.clients.tell("first_labels", **payload)
 
     @property
     def _template(self) -> Template:

@@ -5,7 +5,7 @@ Nothing here leaves the client; `client` says what does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -33,6 +33,7 @@ from fedtopics.methods.fstc.pseudo_labels import (
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.minibatches import Minibatches
+from fedtopics.methods.secret import Secret
 from fedtopics.methods.training import below, prefixed
 from fedtopics.networks import Tensors, represent, score
 from fedtopics.networks.trained_encoder import EncoderNetwork, Tokens, encoder_network, take
@@ -40,7 +41,8 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import require_texts
 
 EVALUATION_BATCH = 2048
-DROPOUT = 2  # of what is drawn, besides the study's seed and the client's
+Step = tuple[int, int]
+"""The number of a step of the training, and the attempt at its round."""
 
 
 class FixedInputs:
@@ -55,7 +57,7 @@ class FixedInputs:
     def __len__(self) -> int:
         return len(self._points)
 
-    def __call__(self, rows: NDArray[np.int64], step: int | None = None) -> Tensor:
+    def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
         """Return the points of documents; with a gradient and dropout in a training step."""
         return self._points[torch.from_numpy(rows)]
 
@@ -65,29 +67,29 @@ class EncodedInputs(FixedInputs):
 
     A point is the embedding of unit length, less the mean embedding of all clients before training
     (the origin), of unit length again: as with a frozen encoder. Dropout of a step follows from the
-    seed, which is the study's and the client's.
+    client's secret.
     """
 
     def __init__(
-        self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, seed: Sequence[int]
+        self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, secret: Secret
     ) -> None:
         self.weights = {name: weight.clone() for name, weight in encoder.first.items()}
         self.device = encoder.device
         self._encoder = encoder
         self._tokens = tokens
         self._origin = torch.from_numpy(origin).to(self.device, torch.float32)
-        self._seed = seed
+        self._secret = secret
 
     def __len__(self) -> int:
         return len(self._tokens["input_ids"])
 
-    def __call__(self, rows: NDArray[np.int64], step: int | None = None) -> Tensor:
+    def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
         """As of `FixedInputs`."""
         tokens = take(self._tokens, rows)
         if step is None:
             embedded = self._encoder.embed(self.weights, tokens)
         else:
-            embedded = self._encoder(self.weights, tokens, [*self._seed, DROPOUT, step])
+            embedded = self._encoder(self.weights, tokens, self._secret.seed("dropout", *step))
         return normalize(normalize(embedded) - self._origin)
 
 
@@ -121,18 +123,19 @@ class Broadcast:
     centres: Numbers  # of all clients' clusters, shape (n_clusters, n_dimensions)
     present: NDArray[np.bool_]  # whether any client has the cluster, shape (n_clusters,)
     masses: Numbers  # sizes of clusters for the transport, shape (n_clusters,)
+    attempt: int = 1  # at the round
 
 
 class Trainer:
     """One client's network and pseudo-labels.
 
     The first weights are the same at each client, the first labels have the shape (n_documents,
-    n_clusters); the seed is the study's and the client's.
+    n_clusters).
     """
 
     def __init__(
         self, settings: FSTCSettings, inputs: FixedInputs, weights: Tensors,
-        labels: NDArray[np.floating[Any]], seed: tuple[int, ...],
+        labels: NDArray[np.floating[Any]], secret: Secret,
     ) -> None:  # fmt: skip
         self.round = 0
         self._settings = settings
@@ -142,7 +145,7 @@ class Trainer:
         self.weights = network | inputs.weights
         self._labels = torch.from_numpy(np.asarray(labels, np.float32)).to(self._device)
         self._mixture = Mixture.begin(self._labels.shape[1])
-        self._batches = Minibatches(np.arange(len(inputs)), seed, 0.0, 1)
+        self._batches = Minibatches(np.arange(len(inputs)), secret, 0.0, 1)
         self._size = self._batches.size(settings.batch_size)
         warm_up = round(settings.warm_up * settings.total_steps)
         times = min(settings.transports, settings.total_steps - warm_up)
@@ -168,17 +171,17 @@ class Trainer:
             number = (broadcast.round - 1) * self._settings.local_steps + step
             if number in self._transports:
                 self._relabel(broadcast.masses)
-            rows = self._batches.draw(number + 1, self._size)
-            total += self._step(rows, target, present, number)
+            rows = self._batches.draw(number + 1, self._size, broadcast.attempt)
+            total += self._step(rows, target, present, (number, broadcast.attempt))
         self.round = broadcast.round
         return total / self._settings.local_steps
 
-    def _step(self, rows: NDArray[np.int64], target: Tensor, present: Tensor, number: int) -> float:
+    def _step(self, rows: NDArray[np.int64], target: Tensor, present: Tensor, step: Step) -> float:
         labels = self._labels[torch.from_numpy(rows)]
-        points = represent(self.weights, self._inputs(rows, number))
+        points = represent(self.weights, self._inputs(rows, step))
         outputs = score(self.weights, points)
         trust = torch.ones(len(rows), device=self._device)
-        if number >= self._mixture_from:
+        if step[0] >= self._mixture_from:
             residuals = labels - outputs
             self._mixture, right = self._mixture.fit(residuals, self._settings.mixture_steps)
             trust = trusted(right)

@@ -34,7 +34,7 @@ from fedtopics.networks.passes import (
 
 
 class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
-    """The client's half: gradients of minibatches, whose noise is a function of (seed, round).
+    """The client's half: gradients of minibatches, whose noise is drawn from its secret.
 
     DataError if the network sees embeddings and the documents have none.
     """
@@ -183,7 +183,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
 
     def _minibatch(self, vocabulary: str, number: int) -> Batch:
         rows = self.minibatch(vocabulary, number)
-        noise = self._network.draw(np.random.default_rng([*self._seed, 2, number]), len(rows))
+        noise = self._network.draw(self.secret.rng("noise", number, self.attempt), len(rows))
         return self._batch(rows, noise)
 
     def _batch(self, rows: Documents, noise: Noise | None = None) -> Batch:

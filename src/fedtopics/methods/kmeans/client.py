@@ -10,7 +10,7 @@ import numpy as np
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.client import leaves
-from fedtopics.methods.cluster_client import SEED, ClusterClient
+from fedtopics.methods.cluster_client import ClusterClient
 from fedtopics.methods.kmeans.settings import KMeansSettings
 
 
@@ -31,7 +31,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
 
     @leaves(
         "The centre and the number of documents of each cluster of enough of them; the number "
-        "of all."
+        "of all. They are merged, not summed: all participants see those of each client."
     )
     def own_centres(self, vocabulary: str, round: int, origin: Numbers) -> dict[str, Any]:
         """Cluster the client's documents by k-means (k-FED, step 1)."""
@@ -43,8 +43,8 @@ class KMeansClient(ClusterClient[KMeansSettings]):
             return none | {"documents": 0}
         from sklearn.cluster import KMeans as LocalKMeans  # the server does without it
 
-        client_seed = np.random.default_rng([*self._seed, SEED]).integers(2**31)
-        kmeans = LocalKMeans(number, n_init=self.settings.starts, random_state=int(client_seed))
+        seed = self.secret.seed("clusters") % 2**31
+        kmeans = LocalKMeans(number, n_init=self.settings.starts, random_state=seed)
         with warnings.catch_warnings():  # about fewer different documents than clusters
             warnings.simplefilter("ignore")
             labels = kmeans.fit_predict(points)

@@ -17,12 +17,13 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments, Numbers, ranked
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.cluster_client import ALL, SEED
+from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.clusters import check_enough
 from fedtopics.methods.training import Step, iterate
 
 TRIAL = 10  # rounds after which the best start goes on alone
+SEED = 1  # of the starts, besides the study's
 AT_REST = 1e-9  # centres that move by less, relative to their norm, have arrived
 
 

@@ -8,24 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import StudyError
 from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.client import Documents, batches, frequent, leaves
+from fedtopics.methods.client import Documents, batches, leaves
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.minibatches import MinibatchClient
 
 if TYPE_CHECKING:
     from fedtopics.inference.variational import Posterior
 
-SLACK = 1e-9  # of a sum that is at most 1
-
 
 class LDAClient(MinibatchClient[LDASettings]):
-    """The client's half: expected counts of minibatches, or of all documents.
-
-    Words that are in fewer of its documents than the policy allows are not counted, as counts would
-    name them.
-    """
+    """The client's half: expected counts of minibatches, or of all documents."""
 
     @staticmethod
     def rounds(settings: LDASettings) -> dict[str, str]:
@@ -33,9 +26,6 @@ class LDAClient(MinibatchClient[LDASettings]):
             return {"all_expected_counts": "each round"}
         instead = "once instead of expected_counts, if a model is trained further on new documents"
         return {"expected_counts": "each round", "all_expected_counts": instead}
-
-    def prepare(self, length: float) -> None:
-        self.bag = frequent(self.bag, self.least_frequency)
 
     @leaves(
         "For each word that enough of the client's documents have and that occurs in the "
@@ -63,7 +53,7 @@ class LDAClient(MinibatchClient[LDASettings]):
         return self._counted(self.minibatches.training, topics)
 
     def _counted(self, rows: Documents, topics: NDArray[np.float64]) -> dict[str, Any]:
-        total = np.zeros(self._checked(topics).shape)
+        total = np.zeros(topics.shape)
         present = np.zeros(len(topics), bool)
         bound = 0.0
         for batch, posterior in self._posteriors(np.sort(rows), topics):
@@ -76,7 +66,7 @@ class LDAClient(MinibatchClient[LDASettings]):
         return {"counts": sums, "bound": bound, "documents": len(rows)}
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        topics = self._checked(model["topics"])
+        topics = model["topics"]
         for batch, posterior in self._posteriors(self.usable, topics):
             yield batch, posterior.read("mean")
 
@@ -88,18 +78,3 @@ class LDAClient(MinibatchClient[LDASettings]):
         prior, steps = self.settings.theta_prior, self.settings.inner_steps
         for batch in batches(rows):
             yield batch, infer(self.bag[batch], topics, prior, steps)
-
-    def _checked(self, topics: Any) -> NDArray[np.float64]:
-        """Refuse what is no exp(E[log beta]), whose columns sum to less than 1."""
-        shape = self.bag.shape[1], self.settings.n_components
-        if (
-            not isinstance(topics, np.ndarray)
-            or (topics.shape, topics.dtype) != (shape, np.float64)
-            or not (topics > 0).all()
-            or not (topics.sum(0) < 1 + SLACK).all()
-        ):
-            raise StudyError(
-                f"Client {self.name!r} received invalid topics from the server; ask its operator "
-                "what it runs."
-            )
-        return topics
