@@ -8,7 +8,7 @@ comes: what a door is asked, its own program asks. A server's program does the s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -21,25 +21,20 @@ from fedtopics.engines.values import dumps, loads, pack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.aggregation import Template, find_fault
 from fedtopics.methods.base import EVERYONE, Draw, Moment, T
+from fedtopics.methods.base import Door as BaseDoor
 from fedtopics.methods.events import CallStarted, Defect, Event, RoundReport
 
 BEGUN, ADDED = "begun", "added"  # kinds of decisions
 
 
-class Door(Protocol):
-    """What answers a participant's own program: its door."""
+class Door(BaseDoor, Protocol):
+    """A door between machines: others decide who is in a round, and totals come."""
 
-    def check_members(self, members: list[str]) -> None:
+    def check_members(self, members: Sequence[str]) -> None:
         """Raise a `PolicyError` if a reply may not be added up with those of so few."""
 
-    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
-        """Call a function, return what may leave."""
-
-    def repeat(self, function: str, payload: Mapping[str, Any], moment: Moment) -> None:
-        """Execute a function; nothing leaves."""
-
-    def came(self, function: str, moment: Moment, content: memoryview) -> None:
-        """Write down what came for a call."""
+    def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
+        """Write down what came for a call, by the digest of all decisions so far."""
 
 
 class _AgainError(Exception):
@@ -65,6 +60,7 @@ class Exchange:
         self._door = door
         self._adder = Adder(node, rules, notify, own)
         self._attempt: Attempt | None = None
+        self._size = 0  # bytes of the last decision
         self._counted = False  # whether the adder knows that this participant comes along
         self._skipped: list[tuple[str, Mapping[str, Any], Moment]] = []
 
@@ -141,6 +137,8 @@ class Exchange:
         decided = self._next(
             ADDED, lambda: self._adder.add(attempt, index, template, own, one_by_one)
         )
+        if self._door is not None:
+            self._door.came(function, moment, self.digest(), self._size)
         self._check_signatures(decided, attempt)
         lost = decided["missing"]
         attempt.missing |= lost
@@ -223,7 +221,7 @@ class Exchange:
         while (entry := self._node.decided(index)) is None:
             if self._node.may_decide(index):
                 self._node.propose(kind, dumps(decide()))
-        self.index = index
+        self.index, self._size = index, len(entry.content)
         self._node.applied(index)
         if entry.kind != kind:
             raise self._node.disagreement(0, f"a decision is {entry.kind!r} instead of {kind!r}")

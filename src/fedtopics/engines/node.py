@@ -191,7 +191,7 @@ class Node:
         """Forget a decision that was taken, if others have it for this participant."""
         with self._changed:
             if not self._keeps:
-                self._open_replica.forget(index + 1)
+                self._open_replica.forget(index)
 
     def done(self) -> None:
         """Say that the program has ended, with the model."""
@@ -217,9 +217,7 @@ class Node:
         """Send a member away for good."""
         with self._changed:
             self.members[name].excluded = reason
-            self._refuse(
-                self.members[name].link, f"The server has excluded this client: {reason}."
-            )
+            self._refuse(self.members[name].link, f"The server has excluded this client: {reason}.")
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes sent and received."""
@@ -358,7 +356,12 @@ class Node:
         member, vouched = self.members.get(accept.name), self._vouched.get(link, "")
         objection = self._unwelcome(vouched or accept.name)
         objection = objection or self._introduction.objection(accept, challenge, vouched)
-        if not objection and member is not None and member.link and member.process != accept.process:
+        if (
+            not objection
+            and member is not None
+            and member.link
+            and member.process != accept.process
+        ):
             objection = (
                 f"A client named {accept.name!r} is connected already, from another process; "
                 "stop it first, or give each client an identity of its own."

@@ -302,9 +302,11 @@ class Replica(Views):
                 if message.state.index > log.committed:
                     self._install(message.state)
                     log.reset(message.state.index, message.state.digest)
-            elif message.index < log.committed or message.index > log.last:
-                return self._contradict(sender, message)
-            elif log.digest(message.index) != message.digest:
+            elif (
+                message.index < log.committed
+                or message.index > log.last
+                or log.digest(message.index) != message.digest
+            ):
                 return self._contradict(sender, message)
             else:
                 log.truncate(message.index)

@@ -82,18 +82,16 @@ def dumps(value: Any) -> bytes:
 def loads(content: Piece, largest: int = 1 << 31) -> Any:
     """Turn what `dumps` returned into plain data again; a `FederationError` if it is damaged.
 
-    Arrays are views of the content, or of an aligned copy.
+    Arrays are views of an aligned copy: whoever computes with them changes no content.
     """
     raw = memoryview(content)
     structure = int.from_bytes(raw[:8], "little")
     if len(raw) < ALIGNMENT or structure > len(raw):
         raise FederationError("A message has a damaged body.")
     body = wire.Body(structure=structure, data=len(raw) - ALIGNMENT - _padded(structure))
-    if np.frombuffer(raw, np.uint8).ctypes.data % ALIGNMENT:
-        copied = aligned(len(raw))
-        copied[:] = raw
-        raw = copied
-    return unpack(body, raw[ALIGNMENT:], largest)
+    copied = aligned(len(raw) - ALIGNMENT)
+    copied[:] = raw[ALIGNMENT:]
+    return unpack(body, copied, largest)
 
 
 def unpack(body: wire.Body, buffer: memoryview, largest: int = 1 << 31) -> Any:

@@ -40,7 +40,9 @@ class GrpcParticipation(Participation):
         dry_run: bool = False,  # look at the offer, do not join
         **more: Any,  # as of `Participation`
     ) -> None:
-        self._signatures = Unsigned() if identity is None else Signer(Identity.load(identity, "client"))
+        self._signatures = (
+            Unsigned() if identity is None else Signer(Identity.load(identity, "client"))
+        )
         if identity is None:
             check_loopback(address)
             credentials = None

@@ -6,7 +6,7 @@ its ledger before it hands the reply on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,14 @@ class Door:
             Nothing.
         """
         self._execute(function, payload, moment)
+
+    def check_members(self, members: Sequence[str]) -> None:
+        """Refuse to be added up with so few clients; see `Policy.check_members`."""
+        self._policy.check_members(self.client, members)
+
+    def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
+        """Write down what came for a call: the digest of it and all before, and its bytes."""
+        self._ledger.came(moment, function, digest.hex(), size)
 
     def _execute(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
         self._half.attempt = moment.attempt

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import Exchange
-from fedtopics.engines.handshake import WIRE_VERSION, Introduction, Proposal, Signatures, Unsigned
+from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
 from fedtopics.engines.log import Log
 from fedtopics.engines.messages import Offer
 from fedtopics.engines.node import SERVER, NewRunError, Node
@@ -20,7 +20,7 @@ from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
+from fedtopics.federation.replicated_run import ReplicatedRun, begin
 from fedtopics.federation.server import origin
 from fedtopics.federation.study import Study
 from fedtopics.files import write_durably
@@ -144,9 +144,11 @@ class Participation:
         """Return the model that a study begins with, which has to be this client's as well."""
         if not proposal.start:
             return None
-        starts = [] if self._start is None else [
-            WarmStart.of(self._start, "keep"), WarmStart.of(self._start, "agree")
-        ]
+        starts = (
+            []
+            if self._start is None
+            else [WarmStart.of(self._start, "keep"), WarmStart.of(self._start, "agree")]
+        )
         found = next((each for each in starts if each.fingerprint == proposal.start), None)
         if found is None:
             raise FederationError(
@@ -163,7 +165,7 @@ class Participation:
         state = self.out / "state"
         begin(state, run)
         path = self.out / "ledger.jsonl"
-        self._ledger = Ledger(study.registration.name, study.fingerprint, path)
+        self._ledger = Ledger(study.registration.name, study.fingerprint, path, run.hex())
         model = self._embedding_model
         self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         if self._secret_from_seed:

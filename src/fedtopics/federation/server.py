@@ -25,7 +25,8 @@ from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
 from fedtopics.federation.study import Study
-from fedtopics.methods.events import Event, Finished, Listening as Listens, OnEvent
+from fedtopics.methods.events import Event, Finished, OnEvent
+from fedtopics.methods.events import Listening as Listens
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
