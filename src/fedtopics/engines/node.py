@@ -114,6 +114,7 @@ class Node:
         with self._changed:
             while not self._offers:
                 self.check()
+                self._transport.quiet()
                 self._changed.wait(TICK)
             return self._offers.popleft()
 
@@ -149,6 +150,7 @@ class Node:
         with self._changed:
             self.check()
             if not self.has(index) and not self.may_decide(index):
+                self._transport.quiet()
                 self._changed.wait(TICK)
             return self._log.entry(index) if self.has(index) else None
 
