@@ -14,6 +14,7 @@ from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.carriers import Client, FakeCarrier, Notes, clients, run
 from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.ledgers import left
 from tests.helpers.streams import DRIFT, flda, stream
 from tests.methods.test_exactness import assert_same_bits
 
@@ -42,11 +43,6 @@ def planned(case: str, **federation: Any) -> Study:
     )  # fmt: skip
 
 
-def ledger(path: Path) -> list[tuple[Any, ...]]:
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [(line["function"], line["round"], line["bytes"], line["sha256"]) for line in lines]
-
-
 @pytest.mark.parametrize("case", [*METHODS, "flda"])
 def test_every_client_ends_with_the_bits_of_one_process(case: str, tmp_path: Path) -> None:
     if case == "flda":
@@ -57,7 +53,8 @@ def test_every_client_ends_with_the_bits_of_one_process(case: str, tmp_path: Pat
     here = train(plan, corpora, policies=POLICIES, out=tmp_path / "local")
     carrier = clients(corpora, tmp_path)
     there = run(plan.with_clients(corpora), carrier, tmp_path / "server")
-    print(carrier.bundles)
     assert_same_bits(there, here)
     for name in SIZES:
         assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "model"), here)
+        ledger = left(tmp_path / name / "ledger.jsonl")
+        assert ledger == left(tmp_path / "local/clients" / name / "ledger.jsonl")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import Exchange
@@ -74,12 +75,12 @@ class Participation:
 
     @classmethod
     def of(
-        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None
+        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None, **more: Any
     ) -> Participation:
         """Read the documents and the policy that a study's table [clients.NAME] names, or raise."""
         policy = Policy() if data.policy is None else Policy.read(data.policy)
         corpus = data.read(name)
-        return cls(name, corpus, policy, out, on_event, data.embedding_model)
+        return cls(name, corpus, policy, out, on_event, data.embedding_model, **more)
 
     def close(self) -> None:
         """Close the ledger."""

@@ -44,6 +44,7 @@ class SiteSettings(ClientData):
 
     out: Path | None = Field(None, description="folder for a folder a run: ledger, model")
     identity: Path | None = Field(None, description="folder of the client's identity")
+    secret_from_seed: bool = Field(False, description="draws that everybody can repeat")
 
 
 class StudyServer(ServerPart):
@@ -139,7 +140,9 @@ class StudySite(SitePart):
             (folder / FAILURE).unlink(missing_ok=True)
             key = settings.identity
             signer = None if key is None else Signer.load(key, "client", name)
-            Participation.of(name, settings, folder, tell).take_part(transport, signer)
+            repeats = settings.secret_from_seed
+            part = Participation.of(name, settings, folder, tell, secret_from_seed=repeats)
+            part.take_part(transport, signer)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
@@ -207,6 +210,6 @@ def make_study_job(
     clients: dict[str, dict[str, Any]] = {name: {} for name in study.clients}
     for name, folder in (folders or {}).items():
         table = study.clients[name].model_dump(mode="json", exclude_none=True)
-        clients[name] = table | {"out": str(folder)}
+        clients[name] = table | {"out": str(folder), "secret_from_seed": True}
     server = StudyServer(run, "" if out is None else str(out), resume)
     return make_job(f"fedtopics-{study.fingerprint}", server, StudySite(run), clients, file)

@@ -73,6 +73,9 @@ def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")
 @click.option("--identity", type=FOLDER, help="The site's or the server's, of fedtopics pki.")
+@click.option(
+    "--secret-from-seed", is_flag=True, help="Draws that all can repeat: for demonstrations."
+)
 def allow(
     folder: Path,
     data: Path | None,
@@ -81,6 +84,7 @@ def allow(
     policy: Path | None,
     out: Path | None,
     identity: Path | None,
+    secret_from_seed: bool,
 ) -> None:
     """Let fedtopics run at a FLARE server or site, and say where a site's documents are.
 
@@ -108,7 +112,9 @@ def allow(
         settings |= {key: name for key, name in columns.items() if name is not None}
         if embedding_model is not None:
             settings["embedding_model"] = embedding_model
-        own = {k: v for k, v in settings.items() if k not in ("out", "identity")}
+        if secret_from_seed:
+            settings["secret_from_seed"] = True
+        own = {k: v for k, v in settings.items() if k in ClientData.model_fields}
         corpus = ClientData(**own).read(folder.name)
         if policy is not None:
             Policy.read(policy)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
 ENDED = 5.0  # seconds that a resident process stays when its client has the model
-_OWN = "name", "out", "stay", "identity"  # keys of a node configuration that are not of the documents
+SEED = "secret_from_seed"
+_OWN = "name", "out", "stay", "identity", SEED  # keys of a node configuration that are not of the documents
 LINGER = 0.5  # seconds for what is said next: a message costs seconds, whatever is in it
 FAILED = "its settings or its documents cannot be used; its own log says more"
 
@@ -86,8 +87,8 @@ def client_app(study: str | Path) -> ClientApp:
     have no configuration, and are the clients in the order of their names. Elsewhere the
     SuperNode's node configuration says where documents are: the keys of a [clients.NAME] table of a
     study, with `name`; `identity`, the folder of the client's identity; `out`, the folder that gets
-    a folder for each study, with ledger and model (by default runs/NAME); and `stay`, the seconds
-    that our process stays for the next message.
+    a folder for each study, with ledger and model (by default runs/NAME); `stay`, the seconds that
+    our process stays for the next message; and `secret_from_seed`, for demonstrations.
 
     What goes wrong is said in the SuperNode's log; the server learns that it failed, not why.
     """
@@ -121,8 +122,9 @@ class _Node:
     name: str
     out: Path  # the folder for the study
     data: Mapping[str, Any]  # as a study's table [clients.NAME]
-    identity: str | None
-    stay: float
+    identity: str | None = None
+    stay: float = IDLE
+    secret_from_seed: bool = False  # draws that everybody can repeat
 
     def ask(self, run: str, message: bytes) -> bytes:
         """Ask the resident process for a run of Flower's, which others end for."""
@@ -139,7 +141,10 @@ class _Node:
         try:
             data, key = client_data(self.data), self.identity
             signer = Signer.load(key, "client", self.name) if key else None
-            part = Participation.of(self.name, data, self.out, _log(self.name, self.out))
+            part = Participation.of(
+                self.name, data, self.out, _log(self.name, self.out),
+                secret_from_seed=self.secret_from_seed,
+            )  # fmt: skip
             part.take_part(transport, signer)
         except (FedTopicsError, OSError) as error:
             print(f"fedtopics: {error}", flush=True)
@@ -205,16 +210,18 @@ def _node(config: Mapping[str, Any], folder: str) -> _Node:
     from fedtopics.pki.names import check_client_name
 
     name, seconds = config.get("name"), config.get("stay", IDLE)
-    if not isinstance(name, str) or not isinstance(seconds, (int, float)):
+    kinds = isinstance(config.get("identity", ""), str) and isinstance(config.get(SEED, True), bool)
+    if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
         raise StudyError(
             "The SuperNode's node configuration needs the client's name in the study, as in "
-            'name = "north"; and stay, if it is there, is a number of seconds.'
+            'name = "north". If they are there, stay is a number of seconds, identity a folder, and '
+            f"{SEED} true or false."
         )
     check_client_name(name)
     out = Path(str(config.get("out", f"runs/{name}"))).absolute() / folder
     data = {key: value for key, value in config.items() if key not in _OWN}
-    identity = config.get("identity")
-    return _Node(name, out, data, None if identity is None else str(identity), seconds)
+    own = {key: config[key] for key in ("identity", "stay", SEED) if key in config}
+    return _Node(name, out, data, **own)
 
 
 def client_data(config: Mapping[str, Any]) -> ClientData:
@@ -242,7 +249,8 @@ def _simulated(study: str | Path, context: Context) -> _Node:
         )
     name = names[number]
     data = plan.clients[name].model_dump(mode="json", exclude_none=True)
-    return _Node(name, _run_folder(plan, context) / "clients" / name, data, None, IDLE)
+    out = _run_folder(plan, context) / "clients" / name
+    return _Node(name, out, data, secret_from_seed=True)
 
 
 def _run_folder(plan: Study, context: Context) -> Path:
