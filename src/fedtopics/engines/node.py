@@ -61,6 +61,11 @@ class Member:
         """Whether it can be in an attempt at a turn."""
         return bool(self.link) and self.turn == turn and not self.excluded
 
+    @property
+    def status(self) -> str:
+        """What a person would say of it, whatever the turn."""
+        return "has the model" if self.done else self.state(self.turn)
+
     def state(self, turn: int) -> str:
         """What a person would say of it."""
         if self.excluded:
