@@ -48,7 +48,7 @@ class Replica(Copies):
         view (recovery, section 4.3; a majority as in the paper is not enough: an old position of
         the replica could start a view that it has forgotten, Michael, Ports, Sharma and Szekeres,
         Recovering Shared Objects Without Stable Storage, DISC 2017). A majority that loses its
-        logs at the same time ends the run.
+        logs at the same time ends the run. A server alone goes on with what it has.
     can_add : collection of str, optional
         Voters that others can connect to; the others never add. All, if not given.
     snapshot : callable, optional

@@ -62,7 +62,7 @@ class Views:
         self._voters = frozenset(voters)
         self._order = [voter for voter in voters if can_add is None or voter in can_add]
         self._nonce = nonce
-        self._recovering = log.doubtful and name in self._voters
+        self._recovering = log.doubtful and name in self._voters and len(voters) > 1
         self._normal = log.view == log.normal and not self._recovering
         self._out: list[tuple[str, Message]] = []
         self._links: set[str] = set()
