@@ -16,6 +16,7 @@ class Echo:
 
     method = "gfedntm"
     published = ("echo", "fail")
+    attempt = 0
 
     def __init__(self, **reply: Any) -> None:
         self.reply = reply

@@ -291,31 +291,6 @@ def test_no_embedding_and_no_rare_word_leaves(
         np.testing.assert_array_equal(reply["sent"], reply["weights"] * enough)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"projection": np.zeros((1, 4, 5))},
-        {"projection": np.full((1, 5, 5), np.nan)},
-        {"directions": np.zeros((1, 4, 4))},
-        {"directions": np.zeros((2, 4, 5))},
-        {"directions": np.zeros((1, 4, 5), np.float32)},
-        {"origin": np.zeros(4)},
-    ],
-)
-def test_clusters_that_are_none_get_no_reply(wrong: dict[str, Any]) -> None:
-    plan = planned("discriminative", n_components=4, embedding={"dimension": 5})
-    client, vocabulary = half(plan, corpus_of(np.eye(5)))
-    given: dict[str, Any] = {
-        "origin": np.zeros(5),
-        "projection": np.zeros((1, 5, 5)),
-        "directions": np.zeros((1, 4, 5)),
-        "bias": np.zeros((1, 4)),
-    }
-    client.class_sums(vocabulary, round=2, half=ALL, **given)
-    with pytest.raises(StudyError, match="'a' received invalid clusters from the server in round"):
-        client.class_sums(vocabulary, round=2, half=ALL, **given | wrong)
-
-
 # How many clusters
 
 

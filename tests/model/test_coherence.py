@@ -9,17 +9,16 @@ import pytest
 from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel
 
-from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.plan import Site
 from fedtopics.metrics import WINDOWS
-from fedtopics.model.coherence import count_pairs, federated_coherence, is_usual
+from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import READINGS, SHOWN, Reading, choose
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, fingerprint, tokens
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.federation import embedded, study, subjects
 
 SIZES = {"east": 60, "north": 40, "south": 25}
 USUAL = [0, 10, 110]  # documents, and the windows of NPMI and c_v
@@ -158,55 +157,19 @@ def client(**method: Any) -> tuple[GFedNTMClient, str]:
     return half, fingerprint(words)
 
 
-def test_words_that_were_not_agreed_on_are_not_counted() -> None:
-    half, vocabulary = client()
-    topics = np.array([[0, 1]])
-    with pytest.raises(StudyError, match="asked for pairs of words that its study does not ask"):
-        half.pairs(vocabulary, ["a0", "a3"], topics, USUAL)
-    assert half.pairs(vocabulary, ["a0", "a1"], topics, USUAL)["documents"] == 30
-
-
-def test_pairs_are_counted_once() -> None:
-    half, vocabulary = client()
-    words, topics = ["a0", "a1", "a2"], np.array([[0, 1]])
-    first = half.pairs(vocabulary, words, topics, USUAL)
-    assert_same(half.pairs(vocabulary, words, topics, USUAL), first)  # after a break
-    with pytest.raises(StudyError, match="does not ask for"):
-        half.pairs(vocabulary, words, np.array([[0, 2]]), USUAL)
-
-
-@pytest.mark.parametrize(
-    ("words", "topics", "windows"),
-    [
-        ([f"w{i}" for i in range(11)], np.arange(11)[None], USUAL),
-        (["w0", "w1"], np.array([[0, 1]]), [2]),
-        (["w0", "w1"], np.array([[0, 1]]), ["x"]),
-        (["w0", "w1"], np.array([[0, 2]]), USUAL),
-        (["w0", "w1"], np.array([[0, -1]]), USUAL),
-        (["w0", "w1"], np.array([0, 1]), USUAL),
-        (["w0", "w1"], np.array([[0.0, 1.0]]), USUAL),
-        (["w0", "w1"], [[0, 1]], USUAL),
-        ("w0", np.array([[0]]), USUAL),
-    ],
-)
-def test_other_requests_than_the_usual_one(words: Any, topics: Any, windows: Any) -> None:
-    """All words as one topic in windows of two would tell which stands next to which."""
-    assert is_usual(["w0", "w1"], np.array([[0, 1], [1, 0]]), USUAL, "windows")
-    assert not is_usual(words, topics, windows, "windows")
-
-
-def test_more_topics_than_are_read() -> None:
-    half, vocabulary = client()
-    many = np.zeros((6 * len(READINGS) + 1, 2), np.int64)
-    with pytest.raises(StudyError, match="does not ask for"):
-        half.pairs(vocabulary, ["a0"], many, USUAL)
-    assert half.pairs(vocabulary, ["a0"], many[:-1], USUAL)["documents"] == 30
-
-
-def test_nothing_is_counted_that_the_study_does_not_ask_for() -> None:
-    half, vocabulary = client(coherence="nothing")
-    with pytest.raises(StudyError, match="asked for pairs of words that its study does not ask"):
-        half.pairs(vocabulary, ["a0", "a1"], np.array([[0, 1]]), USUAL)
+def test_pairs_of_words_that_a_client_has_hardly_ever_are_none() -> None:
+    """Which of the agreed words one document has is nobody's business, nor is it with which."""
+    texts = [["oak", "elm", "ash"] for _ in range(20)] + [["oak", "yew"]] * 4
+    plan = study()
+    half: Any = plan.client_half(Site("a", Corpus.of(texts), Policy(min_documents=1)))
+    words = ["oak", "elm", "ash", "yew"]
+    half.adopt(words, 24, 3.0)
+    reply = half.pairs(fingerprint(words), words, np.array([[0, 1, 3], [3, 2, 1]]), USUAL)
+    for size in map(str, USUAL):
+        pairs = reply[size]["pairs"]
+        assert pairs[0, 0, 1] == 20 and pairs[1, 1, 2] == 20
+        assert not pairs[0, 2].any() and not pairs[0, :, 2].any()
+        assert not pairs[1, 0].any() and not pairs[1, :, 0].any()
 
 
 # Word sums
