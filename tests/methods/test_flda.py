@@ -110,10 +110,10 @@ def test_how_often_which_function_is_called() -> None:
     def schedule(**given: Any) -> dict[str, str]:
         return FLDAClient.schedule(flda(coherence="documents", **given).method)
 
-    end = ("adopt", "word_counts", "shares", "word_sums", "pairs")
+    end = ("counted", "word_counts", "shares", "word_sums", "pairs")
     usual = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
     assert schedule() == usual
-    assert schedule(stop="coherence")["adopt"] == "each round, and at the end"
+    assert schedule(stop="coherence")["counted"] == "each round, and at the end"
     assert FLDAClient.schedule(flda().method).keys() == usual.keys() - {"pairs"}
 
 

@@ -431,7 +431,7 @@ def test_every_function_that_is_called_says_what_leaves() -> None:
     study = plan(coherence="documents")
     calls = FSCCLClient.schedule(study.method)
     assert calls.keys() == {
-        "vocabulary", "adopt", "means", "moments", "cluster_sums", "train_locally", "sizes",
+        "vocabulary", "counted", "means", "moments", "cluster_sums", "train_locally", "sizes",
         "shares", "word_sums", "pairs",
     }  # fmt: skip
     assert half(study, blobs(30, CLUSTERS))[0].published == calls.keys()

@@ -203,8 +203,8 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(Trainer, "_relabel", lambda self, _: found.append(self._steps_taken))
     step = Trainer._step
 
-    def counting(self: Any, rows: Any, target: Any, present: Any, number: int) -> float:
-        self._steps_taken = number + 1
+    def counting(self: Any, rows: Any, target: Any, present: Any, number: Any) -> float:
+        self._steps_taken = number[0] + 1
         return step(self, rows, target, present, number)
 
     monkeypatch.setattr(Trainer, "_step", counting)

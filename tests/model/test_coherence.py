@@ -18,7 +18,7 @@ from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import READINGS, SHOWN, Reading, choose
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, fingerprint, tokens
-from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.federation import embedded, study, subjects, tokens_of
 
 SIZES = {"east": 60, "north": 40, "south": 25}
 USUAL = [0, 10, 110]  # documents, and the windows of NPMI and c_v
@@ -59,7 +59,7 @@ def pooled_texts(corpora: dict[str, Corpus], text: TextRules) -> list[list[str]]
 def test_coherence_is_gensims_of_the_pooled_documents(network: str, within: str) -> None:
     corpora = embedded(subjects(SIZES))
     plan = study(network=network, coherence=within, max_rounds=20)
-    model = train(plan, corpora)
+    model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
     texts = pooled_texts(corpora, plan.text)
     assert list(model.coherence) == ["c_v", "npmi", "u_mass"]
     for measure, usual in WINDOWS.items():
@@ -72,7 +72,7 @@ def test_coherence_of_texts_is_that_of_their_words() -> None:
     corpora = with_text(subjects(SIZES))
     pattern = TextRules(token_pattern=r"\w+")  # noqa: S106
     plan = study(max_rounds=5).model_copy(update={"text": pattern})
-    model = train(plan, corpora)
+    model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
     texts = pooled_texts(corpora, pattern)
     assert texts[0] == []
     expected = gensim_scores(model.topics(SHOWN), texts, "npmi", WINDOWS["npmi"])
@@ -82,7 +82,7 @@ def test_coherence_of_texts_is_that_of_their_words() -> None:
 def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None:
     corpora = subjects(SIZES)
     plan = study(max_rounds=20)
-    model = train(plan, corpora)
+    model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
     texts = pooled_texts(corpora, plan.text)
     shown = [model.read(reading, SHOWN) for reading in READINGS]
     scores = [{"npmi": np.array(gensim_scores(t, texts, "npmi", WINDOWS["npmi"]))} for t in shown]
@@ -194,7 +194,11 @@ def test_word_sums_are_theta_times_words_of_the_pooled_documents(network: str) -
         documents = (counts > 0).sum(0)
         rare = documents < max(2, least[name])
         silent += int((rare & (documents > 0)).sum())
-        expected += np.where(rare, 0, model.transform(corpus).T @ counts)
+        named = {word for word, left_out in zip(model.vocabulary.words, rare, strict=True)
+                 if not left_out}  # fmt: skip
+        known = Corpus.of([[w for w in text if w in named] for text in tokens_of(corpus)])
+        theta = model.transform(known.with_embeddings(corpus.embeddings))
+        expected += theta.T @ np.where(rare, 0, counts)
     assert silent > 0, "some words are left out at a client that has them"
     np.testing.assert_allclose(model.word_sums, expected, rtol=1e-5, atol=1e-9)
     assert ((model.word_sums == 0) == (expected == 0)).all()
