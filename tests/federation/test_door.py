@@ -99,7 +99,7 @@ def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
 def test_door_refuses_what_is_no_word(word: str, kind: str, tmp_path: Path) -> None:
     """A text is no word, and a word gives no orders to a terminal."""
     content = {"named": Named([word], np.array([[50]])), "list": ["oak", word], "text": word}
-    with pytest.raises(PolicyError, match="has a word in 'x.*' of more than 100 characters") as e:
+    with pytest.raises(PolicyError, match="of more than 100 characters, or with one") as e:
         door(Echo(documents=50, x=content[kind]), path=tmp_path / "ledger").call("echo", {})
     assert word not in str(e.value)
     assert (tmp_path / "ledger").read_text() == ""
@@ -112,9 +112,7 @@ def test_moments_only_grow() -> None:
         guarded.call("echo", {}, moment)
         assert half.attempt == moment.attempt
         for before in grown[:number]:
-            with pytest.raises(
-                PolicyError, match=f"is asked for 'echo' of turn {before.turn}, att"
-            ):
+            with pytest.raises(PolicyError, match=f"asked for 'echo' of turn {before.turn}, att"):
                 guarded.call("echo", {}, before)
     assert half.calls == len(grown)
     assert guarded.turn == 7
@@ -134,9 +132,7 @@ def test_a_moment_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: 
             payload | {"words": ["elm"]},
             {key: payload[key] for key in ("round", "words")},
         ):
-            with pytest.raises(
-                PolicyError, match="answered 'echo' of turn 3, attempt 2, exchange 1"
-            ):
+            with pytest.raises(PolicyError, match="answered 'echo' of turn 3, attempt 2, ex"):
                 guarded.call("echo", other, moment)
         with pytest.raises(PolicyError, match="answered 'echo' of turn 3"):
             guarded.call("fail", payload, moment)
