@@ -104,7 +104,9 @@ def server(
 @click.option("--out", type=FOLDER, help="Folder of what it keeps.  [default: runs/CLIENT/STUDY]")
 @click.option("--follow", is_flag=True, help="Each round takes what was added to --data since.")
 @click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join.")
-@click.option("--start", "started", type=FOLDER, metavar="MODEL", help="What the study begins with.")
+@click.option(
+    "--start", "started", type=FOLDER, metavar="MODEL", help="What the study begins with."
+)
 @click.option("--name", help="This client's name, with --insecure.")
 @insecure_option
 @secret_option
