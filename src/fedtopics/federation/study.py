@@ -151,7 +151,7 @@ class Study(BaseModel):
     @property
     def adders(self) -> list[str]:
         """All clients in the order in which they add where there is no server, by the study."""
-        
+
         def drawn(name: str) -> bytes:
             return hashlib.sha256(f"{self.fingerprint} {name}".encode()).digest()
 
