@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fedtopics.engines import views
+from fedtopics.engines import disk_log, views
 from fedtopics.engines.disk_log import DiskLog
 from fedtopics.engines.feeds import NEVER
 from fedtopics.engines.log import Entry, Log
 from fedtopics.engines.log_messages import Append, Begin, Fetch, Message, State
 from fedtopics.engines.replica import Disagreement, Replica, Settings
-from tests.helpers.schedules import Schedule, ViolationError
+from tests.helpers.schedules import ORIGIN, Schedule, ViolationError
 
 SCHEDULES = 400
 
@@ -21,6 +21,31 @@ SCHEDULES = 400
 def test_schedules(part: int) -> None:
     for seed in range(part * SCHEDULES // 4, (part + 1) * SCHEDULES // 4):
         Schedule(seed).run()
+
+
+class OnDisk(Schedule):
+    """A schedule whose participants read their logs anew when they come back."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed)
+        self.folder = folder
+        self.lossy = False
+
+    def begin(self, name: str) -> None:
+        node = self.nodes[name]
+        node.log.close()
+        committed = node.log.committed
+        node.log = DiskLog(self.folder / name, ORIGIN, sync=False)
+        assert not node.log.doubtful
+        assert node.log.committed <= committed
+        super().begin(name)
+
+
+def test_schedules_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_log, "SEGMENT_BYTES", 600)
+    monkeypatch.setattr(disk_log, "RECENT_BYTES", 20)
+    for seed in range(60):
+        OnDisk(seed, tmp_path / str(seed)).run()
 
 
 # Faults planted in the replica, each of which the schedules have to find.
