@@ -11,6 +11,7 @@ different rates; networks part and heal.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -132,7 +133,7 @@ class Schedule:
         self.can_add = self.voters
         if size > 2 and random.random() < 0.4:
             self.can_add = random.sample(self.voters, random.randint(size // 2 + 1, size))
-        self.rough = random.random() < 0.25
+        self.rough = self.rough_drawn = random.random() < 0.25
         self.lossy = random.random() < 0.25
         self.forgets = random.random() < 0.3
         self.learner = random.random() < 0.15
@@ -142,6 +143,7 @@ class Schedule:
         self.events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self.number = 0
         self.steps = 0
+        self.faults: Counter[str] = Counter()
         self.healed = False
         names = [*self.voters, "learner"] if self.learner else self.voters
         log = ForgetfulLog if self.lossy else Log
@@ -188,6 +190,7 @@ class Schedule:
     def draw_fault(self, kind: str, start: float, length: float, name: str | None = None) -> None:
         """Draw a fault of a kind; of a participant drawn, or of the adder if the name is empty."""
         random = self.random
+        self.faults[kind] += 1
         end = min(FAULTS_END, start + length * random.uniform(0.5, 2))
         if name is None:
             name = random.choice(list(self.nodes))
@@ -240,6 +243,7 @@ class Schedule:
             snapshot=lambda: State(
                 node.log.committed, node.log.digest(node.log.committed), b"state"
             ),
+            install=lambda state: True,
             nonce=node.incarnation,
             now=node.now(self.time),
         )
@@ -367,7 +371,9 @@ class Schedule:
 
     def act(self, node: Node) -> None:
         """Check what a participant did, and send what it says."""
-        self.check(node)
+        log = node.log
+        if log.committed > node.seen or log.view > node.led or node.replica.disagreements:
+            self.check(node)
         messages = node.replica.take()
         if node.doomed:
             messages = messages[: self.random.randint(0, len(messages))]
@@ -402,7 +408,7 @@ class Schedule:
         if node.stopped > self.time:
             self.at(node.stopped, self.deliver, name, to, link, number, message)
             return
-        node.replica.receive(name, message, node.now(self.time))
+        node.replica.receive(name, message, node.offset + node.rate * self.time)
         self.act(node)
 
     def tick(self, name: str, incarnation: int) -> None:
@@ -413,7 +419,7 @@ class Schedule:
             self.at(node.stopped, self.tick, name, incarnation)
             return
         self.at(self.time + node.step, self.tick, name, incarnation)
-        node.replica.tick(node.now(self.time))
+        node.replica.tick(node.offset + node.rate * self.time)
         self.act(node)
 
     def propose(self, count: int) -> None:
@@ -435,8 +441,7 @@ class Schedule:
         log, replica = node.log, node.replica
         if replica.disagreements or replica.halted:
             raise ViolationError(f"{node.name}: {replica.disagreements}")
-        if node.forgetful and not replica.recovering:
-            node.forgetful = False
+        node.forgetful &= replica.recovering
         if log.committed > node.seen:
             truth = self.truth
             for index in range(max(node.seen + 1, log.base), log.committed + 1):

@@ -34,7 +34,7 @@ class Copies(Views):
 
     disagreements: list[Disagreement]
     halted: bool
-    _install: Callable[[State], None]
+    _install: Callable[[State], bool]
     _number: int  # of the last beat that asked for an answer
     _owed: tuple[str, int] | None  # to whom an Ack is to be sent, for which beat
 
@@ -126,9 +126,9 @@ class Copies(Views):
         """Drop entries that differ from the sender's; but none that is committed."""
         log, state = self.log, message.state
         if state is not None and state.index > log.committed:
-            self._install(state)
-            log.reset(state.index, state.digest)
-            return True
+            if accepted := self._install(state):
+                log.reset(state.index, state.digest)
+            return accepted
         if message.index < log.committed or self._digest(message.index) != message.digest:
             index, ours = log.committed, self._digest(log.committed)
             self._disagree(Disagreement(sender, index, ours, b""))

@@ -55,7 +55,8 @@ class Replica(Copies):
         Returns the owner's state at a committed index that the log knows, or None: for followers
         that lack entries which the log has forgotten.
     install : callable, optional
-        Takes such a state in place of entries; it is durable when this returns.
+        Takes such a state in place of entries, durably, and returns True; or refuses it. Who has
+        none of its own refuses.
     nonce : int
         Random, another one each time that a replica begins.
     now : float
@@ -79,7 +80,7 @@ class Replica(Copies):
         *,
         can_add: Collection[str] | None = None,
         snapshot: Callable[[], State | None] = lambda: None,
-        install: Callable[[State], None] = lambda state: None,
+        install: Callable[[State], bool] = lambda state: False,
         recovering: bool = False,
         nonce: int = 1,
         now: float = 0.0,
@@ -196,7 +197,8 @@ class Replica(Copies):
         if self.halted:
             self._out = [one for one in self._out if isinstance(one[1], Differs)]
         else:
-            self._out.extend(self._feeds.pump(self.view, tell=self._normal))
+            if self._feeds:
+                self._out.extend(self._feeds.pump(self.view, tell=self._normal))
             if self._owed is not None:
                 to, beat = self._owed
                 index = self.log.last if self._feeder == to else 0

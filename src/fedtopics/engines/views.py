@@ -116,7 +116,7 @@ class Views:
 
     def _chosen(self) -> bool:
         """Whether this replica is the adder of the view, started or not."""
-        return self.adder_of(self.view) == self.name and not self._recovering
+        return not self._recovering and self.adder_of(self.log.view) == self.name
 
     def _enter(self, view: int, ask: bool = True) -> None:
         """Move to a later view, which has no adder yet as far as is known here."""
