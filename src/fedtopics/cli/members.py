@@ -139,3 +139,5 @@ class ClientNews:
         for function, row in event["leaves"].items():
             table.add_row(function, row["often"], row["what"])
         console.print(table)
+        if "unsigned" in event:
+            say(event["unsigned"])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fedtopics.engines.messages import Accept, Offer
+from fedtopics.errors import FedTopicsError
 
 WIRE_VERSION = 2  # of wire.proto and messages.py
 Versions = tuple[str, Mapping[str, int]]
@@ -140,7 +141,10 @@ class Introduction:
                 f"The client joins the study {accept.fingerprint or 'without a name'}, this server "
                 f"runs {self._proposal.fingerprint}; restart the client."
             )
-        self._signatures.learn(name, accept.certificate)
+        try:
+            self._signatures.learn(name, accept.certificate)
+        except FedTopicsError as error:
+            return str(error)
         if not self._signatures.fits(name, self._introduced(name, challenge), accept.signature):
             return f"The client {name!r} has not signed with the key of its certificate."
         return ""

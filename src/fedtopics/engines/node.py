@@ -120,6 +120,7 @@ class Node:
         with self._changed:
             while not self._offers:
                 self.check()
+                self._transport.quiet()
                 self._changed.wait(TICK)
             return self._offers.popleft()
 
@@ -155,6 +156,7 @@ class Node:
         with self._changed:
             self.check()
             if not self.has(index) and not self.may_decide(index):
+                self._transport.quiet()
                 self._changed.wait(TICK)
             return self._log.entry(index) if self.has(index) else None
 
@@ -343,9 +345,7 @@ class Node:
         elif isinstance(what, Accept):
             self._admit(link, what)
         elif isinstance(what, Declined):
-            declined = what.name if what.name in self.members else link
-            reason = "its policy or its settings keep it from joining"
-            self._news(StatusChange("declined", declined, reason))
+            self._declined(link, what.name)
         elif isinstance(what, Welcome):
             self._welcomed(link, what.adder)
         elif isinstance(what, Refusal):
@@ -375,7 +375,9 @@ class Node:
 
     def _admit(self, link: str, accept: Accept) -> None:
         """Take in who accepts, or refuse it."""
-        challenge = self._challenges.pop(link, b"")
+        challenge = self._challenges.pop(link, None)
+        if challenge is None:
+            raise FederationError("An offer is accepted once, and was made before.")
         member, vouched = self.members.get(accept.name), self._vouched.get(link, "")
         objection = self._unwelcome(vouched or accept.name)
         objection = objection or self._introduction.objection(accept, challenge, vouched)
@@ -404,6 +406,14 @@ class Node:
         self._linked(member.name)
         reason = "it was restarted" if restarted else ""
         self._news(StatusChange("joined", member.name, reason))
+
+    def _declined(self, link: str, name: str) -> None:
+        """Note that somebody takes no part, which nobody can say for one who is here."""
+        name = self._links.get(link) or self._vouched.get(link) or name
+        member = self.members.get(name)
+        if member is not None and member.link in ("", link):
+            reason = "its policy or its settings keep it from joining"
+            self._news(StatusChange("declined", name, reason))
 
     def _unwelcome(self, name: str) -> str:
         """Say why nobody of a name can take part, if so."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import Exchange
@@ -37,6 +38,10 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import check_embeddings
 from fedtopics.text.encoders import sentence_encoder
 
+UNSIGNED = (
+    "Participants do not sign here. That each is who it says, that there are as many as the "
+    "server says, and that all are told the same totals, is its word alone."
+)
 ALONE = Rules(1, 0.0, 0.0, 0.0)  # of who never adds
 
 
@@ -71,12 +76,12 @@ class Participation:
 
     @classmethod
     def of(
-        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None
+        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None, **more: Any
     ) -> Participation:
         """Read the documents and the policy that a study's table [clients.NAME] names, or raise."""
         policy = Policy() if data.policy is None else Policy.read(data.policy)
         corpus = data.read(name)
-        return cls(name, corpus, policy, out, on_event, data.embedding_model)
+        return cls(name, corpus, policy, out, on_event, data.embedding_model, **more)
 
     def close(self) -> None:
         """Close the ledger."""
@@ -111,7 +116,8 @@ class Participation:
         try:
             if objection := proposal.objection((VERSION, versions()), offer.wire):
                 raise FederationError(objection)
-            study, start = self.look(proposal), self._begun(proposal)
+            study = self.look(proposal, bool(signatures.certificate))
+            start = self._begun(proposal)
             door, state = self.consider(study, offer.run)
         except Exception:
             node.decline(link)
@@ -188,7 +194,7 @@ class Participation:
         )
         return Door(self.name, study.client_half(site), self.policy, self._ledger), state
 
-    def look(self, proposal: Proposal) -> Study:
+    def look(self, proposal: Proposal, signed: bool) -> Study:
         """Say what the study asks for, and hold it against the policy; nothing leaves."""
         study = Study.of_agreed(proposal.study)
         if study.fingerprint != proposal.fingerprint:
@@ -198,7 +204,7 @@ class Participation:
             )
         exchanges = study.registration.exchanges(study.method)
         leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
-        self.notify(Offered(study, leaves))
+        self.notify(Offered(study, leaves, None if signed else UNSIGNED))
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
         method, needed = study.method, study.method.needed_embedding

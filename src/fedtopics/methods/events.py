@@ -184,6 +184,7 @@ class Excluded(BadReply, kind="excluded"):
 class Offer(Event, kind="offer"):  # what a server's study asks for
     study: Any  # the Study
     leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
+    unsigned: str | None = None  # what is not certain, where participants do not sign
 
 
 class Allowed(Event, kind="allowed"):

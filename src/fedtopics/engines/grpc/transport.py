@@ -123,6 +123,9 @@ class GrpcTransport:
         """Close a link after what was sent."""
         self._loop.call_soon_threadsafe(self._put, link, None)
 
+    def quiet(self) -> None:
+        """Do nothing: what is said goes out at once."""
+
     def receive(self, seconds: float) -> Sequence[Arrived]:
         """Return what came."""
         arrived = []
