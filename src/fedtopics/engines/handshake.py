@@ -159,7 +159,8 @@ class Introduction:
 
     def certificates(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the certificates of participants."""
-        return {name: self._signatures.known(name) for name in names}
+        signed = self._signatures
+        return {n: signed.certificate if n == self._own else signed.known(n) for n in names}
 
     def learn(self, certificates: Mapping[str, bytes]) -> None:
         """Take others' certificates; an `IdentityError` if one is not of the own authority."""

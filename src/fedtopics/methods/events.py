@@ -158,6 +158,11 @@ class StatusChange(Event, kind=""):  # a client comes, goes, or does not take pa
         return {"event": self.status, "client": self.client, "reason": self.reason}
 
 
+class Adds(Event, kind="adds"):  # another participant adds, as the one before was lost
+    client: str
+    view: int
+
+
 class Repeated(Event, kind="repeated"):  # a round is repeated without clients that were lost
     round: int
     missing: Mapping[str, str]  # client to why

@@ -1,4 +1,4 @@
-"""Signatures by the keys of certificates: what a participant says of a run, others can hold it to."""
+"""Signatures by the keys of certificates: what a participant says, others can hold it to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Links between machines over gRPC: one stream each, opened by whoever cannot be reached.
 
-All streams live in a thread of their own, an asyncio loop; others put messages in and take them out.
+All streams live in a thread of their own, an asyncio loop; others put messages in and take out.
 """
 
 from __future__ import annotations
