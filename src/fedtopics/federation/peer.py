@@ -62,7 +62,7 @@ def take_part_with_peers(
         )
     start = None if part.start is None else WarmStart.of(part.start)
     proposed, run = proposal(study, start), run_of_peers(study)
-    part.look(proposed)
+    part.look(proposed, identity is not None)
     door, state = part.consider(study, run)
     signatures: Signatures = Unsigned() if identity is None else Signer(identity)
     introduction = Introduction(part.name, proposed, run, signatures)

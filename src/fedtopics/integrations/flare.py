@@ -15,7 +15,8 @@ from typing import Any
 
 from pydantic import Field
 
-from fedtopics.engines.carried import CarriedParticipant, CarriedTransport
+from fedtopics.engines.answering import CarriedParticipant
+from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.federation.client_data import ClientData
@@ -70,9 +71,7 @@ class StudyServer(ServerPart):
             identity = _read(settings).get("identity") if settings.exists() else None
             signer = None if identity is None else Signer.load(identity, "server")
             transport = CarriedTransport(carrier, study.federation.largest_message << 20)
-            lead(
-                study, transport, folder, signatures=signer, resume=self.resume, on_event=_log
-            )
+            lead(study, transport, folder, signatures=signer, resume=self.resume, on_event=_log)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
