@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedtopics.methods.aggregation import RunningSum, Template
-from fedtopics.methods.base import EVERYONE, Door, Draw, Moment, T
+from fedtopics.methods.base import EVERYONE, Checkpoint, Door, Draw, Moment, T
 from fedtopics.methods.events import RoundReport
 
 
@@ -52,6 +52,9 @@ class LocalClients:
         """Let the halves of all clients execute a function; nothing leaves."""
         for door in self._doors.values():
             door.repeat(function, payload, self._moment)
+
+    def settle(self, round_: int, state: Callable[[], Checkpoint | None]) -> None:
+        """Do nothing: there is one program, with one state."""
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE

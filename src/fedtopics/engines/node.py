@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from fedtopics.engines.handshake import Introduction
@@ -40,6 +40,10 @@ SERVER = "@server"  # what clients call who offers them a study and takes no par
 TICK = 0.25  # seconds between two looks at the time
 GOODBYE = 2.0  # seconds to send the last message
 LAST = 1 << 62  # a decision that is never made
+
+
+class CaughtUpError(FederationError):
+    """A state has come in place of decisions that this participant lacks: go on from it."""
 
 
 class NewRunError(FederationError):
@@ -146,6 +150,11 @@ class Node:
             self._transport.send(link, Declined(self.own))
             self._transport.close(link)
 
+    def go_on_from(self, failure: FederationError | None) -> None:
+        """End what the program does now with an error; with none, it may go on."""
+        with self._changed:
+            self._failure = failure
+
     def check(self) -> None:
         """Raise what ends the study for this participant, if something does."""
         if self._failure is not None:
@@ -154,10 +163,10 @@ class Node:
     def decided(self, index: int) -> Entry | None:
         """Wait for a decision, or for a moment; None if there is none yet."""
         with self._changed:
-            self.check()
             if not self.has(index) and not self.may_decide(index):
                 self._transport.quiet()
                 self._changed.wait(TICK)
+            self.check()
             return self._log.entry(index) if self.has(index) else None
 
     def has(self, index: int) -> bool:
@@ -275,6 +284,22 @@ class Node:
     def is_signed(self, name: str, index: int, signature: bytes) -> bool:
         """Whether a participant has signed the digest that this one has."""
         return self._introduction.is_signed(name, index, self.digest_before(index), signature)
+
+    def sign_state(self, digest: bytes) -> bytes:
+        """Sign the digest of a state of the program."""
+        return self._introduction.sign_state(digest)
+
+    def has_signed_state(self, name: str, digest: bytes, signature: bytes) -> bool:
+        """Whether a participant has signed that it has this state."""
+        return self._introduction.has_signed_state(name, digest, signature)
+
+    def heard(self, seconds: float) -> tuple[str, Any]:
+        """Take what came next for who adds; nothing if nothing comes."""
+        self.check()
+        try:
+            return self.inbox.get(timeout=max(0.0, seconds))
+        except Empty:
+            return "", None
 
     def certificates(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the certificates of participants."""
