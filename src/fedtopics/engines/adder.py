@@ -104,7 +104,7 @@ class Adder:
                 if name not in present
             },
             "allowance": IN_FLIGHT // len(present),
-            "certificates": self._node.certificates(present),
+            "certificates": self._node.introduction.certificates(present),
         }  # fmt: skip
 
     def _too_few(self, number: int) -> FederationError:

@@ -126,7 +126,7 @@ class Exchange:
         begun = self._next(BEGUN, lambda: self._adder.begin(turn, number, attempt, draw))
         if (begun["turn"], begun["attempt"], begun["round"]) != (turn, attempt, number):
             raise self._node.disagreement(number, "another round was begun than the program's")
-        self._node.learn(begun["certificates"])
+        self._node.introduction.learn(begun["certificates"])
         members = list(begun["members"])
         if self._own in members and self._door is not None:
             self._guarded(lambda door: door.check_members(members))
@@ -177,7 +177,7 @@ class Exchange:
         if round_ % EVERY or (mine := state()) is None:
             return None
         digest = digest_of(mine, self.kept())
-        index, signature = self.index + 1, self._node.sign_state(digest)
+        index, signature = self.index + 1, self._node.introduction.sign_state(digest)
         if self._own and not self._node.has(index):
             said = {"digest": digest, "signature": signature}
             agreed, signed = self._node.sign(index)
@@ -187,7 +187,10 @@ class Exchange:
         collect = Comparison(self._node, index, (mine, digest), signature).decide
         decided = self._next(SETTLED, collect)
         signed = decided["signatures"]
-        fits = [self._node.has_signed_state(n, decided["digest"], s) for n, s in signed.items()]
+        fits = [
+            self._node.introduction.has_signed_state(n, decided["digest"], s)
+            for n, s in signed.items()
+        ]
         if not all(fits):
             raise self._node.disagreement(round_, "somebody has not signed the state that it has")
         if len(fits) >= majority(self._node):
@@ -224,7 +227,8 @@ class Exchange:
         self._skipped.clear()
         before = time.perf_counter()
         self._notify(CallStarted(function, attempt.round, attempt.number))
-        reply = self._guarded(lambda door: door.call(function, payload, moment))
+        call = lambda door: door.call(function, payload, moment)  # noqa: E731
+        reply: dict[str, Any] | None = self._guarded(call)
         if reply is None:
             return None
         seconds, index = time.perf_counter() - before, self.index + 1

@@ -1,4 +1,4 @@
-"""States of the program: that all participants have the same one, and one for who was away too long.
+"""States of the program: that all have the same one, and one for who was away too long.
 
 Totals are what all agree on; each participant's state follows from them. Every so many rounds the
 participants sign the digest of theirs. Where processors differ in the last bits, most decide. A
@@ -58,9 +58,7 @@ class Comparison:
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def decide(self) -> dict[str, Any]:
-        """Collect digests; return the one that most have, who signed it, and the state if some
-        have another.
-        """
+        """Return the digest that most have, who signed it, and the state if some have another."""
         own = self.node.own
         if own in self.node.members:
             self.digests[own], self.signatures[own] = self.own[1], self.signature
@@ -93,7 +91,7 @@ class Comparison:
             if not isinstance(what, Reply) or what.index != self.index:
                 continue
             digest, signature = what.reply.get("digest", b""), what.reply.get("signature", b"")
-            if self.node.has_signed_state(name, digest, signature):
+            if self.node.introduction.has_signed_state(name, digest, signature):
                 self.digests[name], self.signatures[name] = digest, signature
             if what.reply.get("state"):
                 self.states[name] = what.reply["state"]

@@ -11,9 +11,10 @@ from typing import Any
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Log
 from fedtopics.engines.messages import Offer
-from fedtopics.engines.node import SERVER, CaughtUpError, NewRunError, Node
+from fedtopics.engines.node import CaughtUpError, NewRunError, Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, RunError

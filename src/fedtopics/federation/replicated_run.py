@@ -123,7 +123,10 @@ class ReplicatedRun(RunFolder):
             signed = loads(content)
             state, kept = read(signed["state"]), bytes(signed["kept"])
             digest, names = digest_of(state, kept), signed["signatures"]
-            fits = [node.has_signed_state(name, digest, said) for name, said in names.items()]
+            fits = [
+                node.introduction.has_signed_state(name, digest, said)
+                for name, said in names.items()
+            ]
         except (FederationError, KeyError, TypeError, ValueError, AttributeError):
             return False
         if self.folder is None or not all(fits) or len(fits) < majority(node):

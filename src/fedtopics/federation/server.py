@@ -19,7 +19,8 @@ from fedtopics.engines.grpc.connection import (
 )
 from fedtopics.engines.grpc.transport import GrpcTransport, Listening
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
-from fedtopics.engines.node import SERVER, Node
+from fedtopics.engines.links import SERVER
+from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
