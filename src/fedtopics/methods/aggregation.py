@@ -129,7 +129,9 @@ def _add_rows(*both: Rows) -> Rows:
 
 
 def _add_named(*both: Named) -> Named:
-    names = sorted({name for named in both for name in named.names})
+    known = set(both[0].names)
+    further = [name for name in both[1].names if name not in known]
+    names = sorted([*both[0].names, *further]) if further else both[0].names
     place = {name: number for number, name in enumerate(names)}
     values = np.zeros((len(names), both[0].values.shape[1]), np.int64)
     for named in both:
