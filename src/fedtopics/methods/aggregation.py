@@ -28,6 +28,12 @@ name for strings, a `Named` for one of as many columns, a map for a map. A name 
 is any length, the same throughout."""
 
 
+class SharedPayload(dict[str, Any]):
+    """A payload that several doors in one process get: its digest is computed once."""
+
+    digest = ""
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows of a matrix whose other rows are zero."""
