@@ -81,8 +81,8 @@ class Clients(Protocol):
     ) -> dict[str, dict[str, Any]]:
         """Call a function that every client's half publishes; return each one's reply by name.
 
-        For what the server must see one by one: whatever is additive goes through `sum`. Payloads
-        are plain data; a reply that does not look like the template is refused.
+        The exception, as all participants see each reply: what is additive goes through `sum`.
+        Payloads are plain data; a reply that does not look like the template is refused.
         """
 
     def sum(

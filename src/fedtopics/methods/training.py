@@ -120,7 +120,7 @@ def below(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
 
 
 class Program(ABC, Generic[Settings, State]):
-    """What a server executes of a method.
+    """A method as each participant executes it, with the same totals and so to the same end.
 
     Raises
     ------
