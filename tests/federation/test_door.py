@@ -11,7 +11,8 @@ import pytest
 
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.base import Moment
 from tests.helpers.doors import Echo, door
 
 CANARY = "quetzalcoatl"
@@ -49,6 +50,7 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
         {"documents": 0, "deep": {"deeper": {"x": np.array([[0], [2]])}}},
         {"documents": 0, "rows": Rows(np.array([1]), np.zeros((1, 2)), 3)},
         {"documents": 0, "rows": Rows(np.array([0]), np.ones((1, 2)), 3)},
+        {"documents": 0, "words": Named(["oak"], np.zeros((1, 2), np.int64))},
     ],
 )
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
@@ -70,6 +72,7 @@ def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -
             "none": np.zeros((0, 4)),
             "deep": {"pairs": np.zeros((2, 2), np.int64), "windows": 0},
             "rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 3),
+            "named": Named.columns(3),
         },
     ],
 )
@@ -81,7 +84,8 @@ def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_p
 
 
 def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
-    half = Echo(documents=10, words=["oak", CANARY], document_frequency=np.array([5, 4]))
+    words = Named(["oak", CANARY], np.array([[5, 9], [4, 90]]))
+    half = Echo(documents=10, deep={"words": words}, none=Named.columns(2))
     with pytest.raises(
         PolicyError, match="names a word of 4 documents, its policy asks for 5"
     ) as e:
@@ -90,23 +94,85 @@ def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
     assert (tmp_path / "ledger.jsonl").read_text() == ""
 
 
+@pytest.mark.parametrize("word", ["x" * 101, f"{CANARY}\n", "\x1b[2J"])
+@pytest.mark.parametrize("kind", ["named", "list", "text"])
+def test_door_refuses_what_is_no_word(word: str, kind: str, tmp_path: Path) -> None:
+    """A text is no word, and a word gives no orders to a terminal."""
+    content = {"named": Named([word], np.array([[50]])), "list": ["oak", word], "text": word}
+    with pytest.raises(PolicyError, match="of more than 100 characters, or with one") as e:
+        door(Echo(documents=50, x=content[kind]), path=tmp_path / "ledger").call("echo", {})
+    assert word not in str(e.value)
+    assert (tmp_path / "ledger").read_text() == ""
+
+
+def test_moments_only_grow() -> None:
+    guarded = door(half := Echo(documents=10))
+    grown = [Moment(1), Moment(1, 1, 2), Moment(1, 2), Moment(2), Moment(7, 3, 2)]
+    for number, moment in enumerate(grown):
+        guarded.call("echo", {}, moment)
+        assert half.attempt == moment.attempt
+        for before in grown[:number]:
+            with pytest.raises(PolicyError, match=f"asked for 'echo' of turn {before.turn}, att"):
+                guarded.call("echo", {}, before)
+    assert half.calls == len(grown)
+    assert guarded.turn == 7
+
+
+def test_a_moment_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: Path) -> None:
+    path, moment = tmp_path / "ledger.jsonl", Moment(3, 2, 1)
+    payload = {"round": 4, "weights": {"w": np.arange(3.0)}, "words": ["oak"]}
+    half = Echo(documents=10, sums=np.arange(4.0))
+    for _ in range(2):  # of which the second is a process that was begun anew
+        guarded = door(half, path=path)
+        assert guarded.call("echo", payload, moment) is half.reply
+        for other in (
+            payload | {"weights": {"w": np.arange(3.0) + 1e-12}},
+            payload | {"weights": {"w": np.arange(3.0).reshape(1, 3)}},
+            payload | {"weights": {"w": np.arange(3.0).view(np.int64)}},
+            payload | {"words": ["elm"]},
+            {key: payload[key] for key in ("round", "words")},
+        ):
+            with pytest.raises(PolicyError, match="answered 'echo' of turn 3, attempt 2, ex"):
+                guarded.call("echo", other, moment)
+        with pytest.raises(PolicyError, match="answered 'echo' of turn 3"):
+            guarded.call("fail", payload, moment)
+    changed = Echo(documents=10, sums=np.arange(4.0) + 1)
+    with pytest.raises(PolicyError, match="the reply would be another one now; the documents or"):
+        door(changed, path=path).call("echo", payload, moment)
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_another_run_begins_at_the_first_turn_and_its_rounds_count(tmp_path: Path) -> None:
+    path, policy = tmp_path / "ledger.jsonl", Policy(max_rounds=2)
+    door(Echo(documents=10), policy, path=path, run="a").call("echo", {"round": 1}, Moment(9))
+    other = door(Echo(documents=10), policy, path=path, run="b")
+    other.call("echo", {"round": 1}, Moment(1))
+    with pytest.raises(PolicyError, match="allows 2 rounds, and this would be one more"):
+        other.call("echo", {"round": 2}, Moment(2))
+    with pytest.raises(PolicyError, match="which is past"):
+        door(Echo(documents=10), policy, path=path, run="a").call("echo", {}, Moment(8))
+
+
+def test_what_is_repeated_leaves_no_trace(tmp_path: Path) -> None:
+    guarded = door(half := Echo(documents=10), path=tmp_path / "ledger.jsonl")
+    guarded.call("echo", {}, Moment(5))
+    guarded.repeat("echo", {"round": 1}, Moment(2, 4))
+    assert (half.calls, half.attempt, guarded.turn) == (2, 4, 5)
+    assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 1
+    with pytest.raises(DataError, match="Client 'north': no document is left"):
+        guarded.repeat("fail", {}, Moment(6))
+
+
 def test_door_refuses_one_round_too_many_before_it_calls() -> None:
     half = Echo(documents=10)
     guarded = door(half, Policy(max_rounds=3))
     for round_ in (0, 11, 12, 12, 11, 13):  # of a model that goes on after ten
         guarded.call("echo", {"round": round_})
     guarded.call("echo", {})
-    with pytest.raises(PolicyError, match="'north' allows 3 rounds, and the server asks for one"):
+    with pytest.raises(PolicyError, match="'north' allows 3 rounds, and this would be one more"):
         guarded.call("echo", {"round": 1})
     guarded.call("echo", {"round": 13})
     assert half.calls == 8
-
-
-def test_rounds_that_an_earlier_process_answered_count() -> None:
-    guarded = door(Echo(documents=10), Policy(max_rounds=1))
-    guarded.repeat("echo", {"round": 1})
-    with pytest.raises(PolicyError, match="allows 1 rounds"):
-        guarded.call("echo", {"round": 2})
 
 
 def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:

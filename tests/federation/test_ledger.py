@@ -10,8 +10,16 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation.ledger import Ledger, find_ledgers, summarise_ledger
-from fedtopics.methods.aggregation import Rows
+from fedtopics.federation.ledger import (
+    Ledger,
+    bytes_by_round,
+    digest_of,
+    find_ledgers,
+    summarise_ledger,
+)
+from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.base import Moment
+from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.doors import Echo, door
 
 CANARY = "quetzalcoatl"
@@ -23,8 +31,12 @@ def test_ledger_line(tmp_path: Path) -> None:
         "bias": np.array([1.0, 2.0], np.float32),
         "rows": Rows(np.array([0, 2]), np.array([[1.0], [3.0]], np.float32), 4),
     }
-    half = Echo(weights=gradients, loss=1.5, words=["oak"], n=np.array(2.0), documents=7)
-    door(half, path=path).call("echo", {"round": 3})
+    named = Named(["elm", "oak"], np.array([[1, 2], [3, 4]]))
+    half = Echo(
+        weights=gradients, loss=1.5, words=["oak"], n=np.array(2.0), named=named, documents=7
+    )
+    payload = {"round": 3, "vocabulary": "beef", "words": ["oak", "elm"]}
+    door(half, path=path, run="f00d").call("echo", payload, Moment(9, 2, 1))
     line = json.loads(path.read_text())
     data = {
         "weights.bias": np.array([1, 2], "<f4").tobytes(),
@@ -33,16 +45,23 @@ def test_ledger_line(tmp_path: Path) -> None:
         "loss": b"1.5",
         "words": b'["oak"]',
         "n": np.array(2, "<f8").tobytes(),
+        "named.names": b'["elm", "oak"]',
+        "named.values": np.array([1, 2, 3, 4], "<i8").tobytes(),
         "documents": b"7",
     }
     digest = hashlib.sha256(b"".join(name.encode() + data[name] for name in data)).hexdigest()
     assert line.pop("time") > 1.7e9
     assert line == {
+        "what": "left",
         "client": "north",
         "study": "0123abcd",
+        "run": "f00d",
         "method": "gfedntm",
         "round": 3,
         "function": "echo",
+        "moment": [9, 2, 1],
+        "payload": digest_of(payload),
+        "words": ["oak", "elm"],
         "documents": 7,
         "fields": {
             "weights.bias": {"shape": [2], "dtype": "float32", "bytes": 8},
@@ -51,16 +70,51 @@ def test_ledger_line(tmp_path: Path) -> None:
             "loss": {"shape": [], "dtype": "float", "bytes": 3},
             "words": {"shape": [1], "dtype": "str", "bytes": 7},
             "n": {"shape": [], "dtype": "float64", "bytes": 8},
+            "named.names": {"shape": [2], "dtype": "str", "bytes": 14},
+            "named.values": {"shape": [2, 2], "dtype": "int64", "bytes": 32},
             "documents": {"shape": [], "dtype": "int", "bytes": 1},
         },
-        "bytes": 51,
+        "bytes": 97,
         "sha256": digest,
     }
 
 
+def test_of_many_words_the_ledger_has_the_number_and_fingerprint(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    for number in (20, 21):
+        words = [f"w{i}" for i in range(number)]
+        door(Echo(documents=1), path=path).call("echo", {"words": words})
+    few, many = (json.loads(line)["words"] for line in path.read_text().splitlines())
+    assert few == words[:20]
+    assert many == {"number": 21, "fingerprint": fingerprint(words)}
+
+
+def test_what_came_is_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "run/clients/south/ledger.jsonl"
+    ledger = Ledger("gfedntm", "0123abcd", path)
+    ledger.came(Moment(3, 2, 1), "gradients", "5ha", 1000)
+    ledger.came(Moment(3, 2, 2), "gradients", "5hb", 500)
+    line = json.loads(path.read_text().splitlines()[0])
+    assert line.pop("time") > 1.7e9
+    assert line == {
+        "what": "came", "study": "0123abcd", "run": "", "method": "gfedntm",
+        "function": "gradients", "moment": [3, 2, 1], "bytes": 1000, "sha256": "5ha",
+    }  # fmt: skip
+    assert summarise_ledger(path) == [
+        {
+            "function": "gradients", "method": "gfedntm", "fields": [], "documents": 0,
+            "replies": 0, "values": 0, "bytes": 0, "totals": 2, "bytes_of_totals": 1500,
+        }
+    ]  # fmt: skip
+    assert bytes_by_round(path) == {}
+    assert find_ledgers(tmp_path / "run") == {"south": path}
+    again = Ledger("gfedntm", "0123abcd", path)
+    assert again.last.moment == Moment(0), "only what left counts"
+
+
 def test_ledger_holds_no_values(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    half = Echo(words=[CANARY], document_frequency=np.array([12_345]), documents=10)
+    half = Echo(words=Named([CANARY], np.array([[12_345]])), documents=10)
     door(half, path=path).call("echo", {})
     assert CANARY not in path.read_text()
     assert "12345" not in path.read_text()
@@ -90,6 +144,7 @@ def test_summary(tmp_path: Path) -> None:
     guarded.call("echo", {"round": 1})
     half.reply = {"x": np.zeros((4, 3), np.float32), "loss": 0.5, "documents": 8}
     guarded.call("echo", {"round": 2})
+    guarded._ledger.came(Moment(2), "echo", "5ha", 77)
     assert summarise_ledger(path) == [
         {
             "function": "echo",
@@ -99,6 +154,8 @@ def test_summary(tmp_path: Path) -> None:
             "documents": 8,  # the fewest
             "values": 14,  # the most in one reply
             "bytes": (24 + 2) + (48 + 3 + 1),
+            "totals": 1,
+            "bytes_of_totals": 77,
         }
     ]
 
@@ -126,5 +183,7 @@ def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
 
 def test_no_path_no_ledger() -> None:
     ledger = Ledger("gfedntm", "0123abcd")
-    ledger.write("north", "echo", {}, {"documents": 1})
+    assert ledger.write("north", "echo", {}, "", Moment(1), {"documents": 1})
+    ledger.came(Moment(1), "echo", "", 1)
+    assert (ledger.last.moment, ledger.is_kept) == (Moment(1), False)
     ledger.close()

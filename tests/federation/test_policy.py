@@ -8,6 +8,8 @@ import pytest
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.policy import Policy
+from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.words import PATTERNS
 
 
 def test_policy_from_a_file(tmp_path: Path) -> None:
@@ -16,6 +18,7 @@ def test_policy_from_a_file(tmp_path: Path) -> None:
     policy = Policy.read(path)
     assert policy == Policy(min_documents=3, methods=("gfedntm", "other"))
     assert (policy.min_document_frequency, policy.max_rounds) == (5, 100_000)
+    assert (policy.min_clients, policy.token_patterns) == (2, ())
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,23 @@ def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> 
     policy.check_study("north", "lda", 6, 30)
     with pytest.raises(PolicyError, match=message):
         policy.check_study("north", *asked)
+
+
+def test_a_sum_is_over_enough_clients() -> None:
+    policy = Policy(min_clients=3)
+    policy.check_members("north", ["east", "north", "south"])
+    with pytest.raises(PolicyError, match="'north' asks for sums over at least 3 clients, this"):
+        policy.check_members("north", ["east", "north"])
+
+
+def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it() -> None:
+    """A pattern can read: one that finds what stands behind a name tells what stands there."""
+    own = r"patient (\w+)"
+    for name in (*PATTERNS, *PATTERNS.values()):
+        Policy().check_study("north", "lda", 6, 30, TextRules(token_pattern=name))
+    for policy in (Policy(), Policy(token_patterns=("[a-z]+", r"patient (\w+) "))):
+        with pytest.raises(PolicyError, match="which the policy of client 'north' does not name"):
+            policy.check_study("north", "lda", 6, 30, TextRules(token_pattern=own))
+    allowing = Policy(token_patterns=(own,))
+    allowing.check_study("north", "lda", 6, 30, TextRules(token_pattern=own))
+    Policy().check_study("north", "lda", 6, 30)  # of one's own

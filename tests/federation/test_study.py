@@ -184,7 +184,7 @@ def test_how_often_which_function_is_called() -> None:
     assert schedule() == {
         "size": "once instead of vocabulary, if a model's own words are kept",
         "vocabulary": "once",
-        "adopt": "once",
+        "counted": "once",
         "forward": "twice a round",
         "loss": "each round",
         "backward": "twice a round",

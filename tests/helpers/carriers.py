@@ -1,113 +1,104 @@
-"""A carrier of messages in this process, and studies over it."""
+"""An engine that carries messages, in this process: a carrier, and the clients at its other end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedtopics.engines.message_client import MessageClient
-from fedtopics.engines.message_server import MessageServer
-from fedtopics.engines.rounds import RemoteClients
-from fedtopics.extras import VERSION
-from fedtopics.federation.door import Door
+from fedtopics.engines.carried import CarriedParticipant, CarriedTransport
+from fedtopics.engines.handshake import Signatures
+from fedtopics.engines.transport import Transport
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
-from fedtopics.methods.registry import versions as method_versions
 from fedtopics.model.topic_model import TopicModel
-from tests.helpers.grpc_federation import PROPOSAL, RULES, VERSIONS, Half, Notes, door
 
-Answer = Callable[[bytes], bytes]
+Answer = Callable[[bytes], bytes | None]
+
+
+class Notes(list[dict[str, Any]]):
+    """What a run or a client was told, in order."""
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [note for note in self if note["event"] == kind]
 
 
 class FakeCarrier:
     """Brings each message at once; an answer that is None is lost."""
 
-    def __init__(self, answers: Mapping[str, Callable[[bytes], bytes | None]]) -> None:
+    vouches = False
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
         self.answers = dict(answers)
         self.away: set[str] = set()
+        self.bundles = 0
         self._sent: list[tuple[str, bytes]] = []
 
     def addresses(self) -> list[str]:
         return [name for name in self.answers if name not in self.away]
 
     def send(self, address: str, message: bytes) -> None:
+        assert address not in [to for to, _ in self._sent], "one bundle at a time"
+        self.bundles += 1
         self._sent.append((address, message))
 
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
         sent, self._sent = self._sent, []
         if not sent:
-            time.sleep(min(seconds, 0.01))
+            time.sleep(min(seconds, 0.005))
         return [(a, self.answers[a](message)) for a, message in sent if a not in self.away]
 
 
-class Joining:
-    """A participant of the tiny method."""
+class Client:
+    """A client at its address; `restart` is what a killed process and a new one come to."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
-
-    def consider(self, _: Any) -> Door:
-        return self._door
-
-    def receive(self, files: Mapping[str, Any]) -> None:
-        pass
-
-    def diagnose(self) -> str:
-        return ""
-
-
-@contextmanager
-def carried(halves: Mapping[str, Half]) -> Iterator[RemoteClients]:
-    """Yield clients that are called by messages."""
-
-    def answering(name: str, half: Half) -> Answer:
-        return MessageClient(name, Joining(door(name, half)), VERSIONS, Notes()).answer
-
-    carrier = FakeCarrier({f"at {name}": answering(name, half) for name, half in halves.items()})
-    server = MessageServer(PROPOSAL, halves, carrier)
-    rules = RULES if len(halves) > 1 else type(RULES)(1, 60.0, 0.0, 60.0)
-    yield RemoteClients(server, rules, Notes())
-    server.stop()
-
-
-class RestartingClient:
-    """A client whose process ends with each message."""
-
-    def __init__(self, name: str, corpus: Any, out: Path, policy: Policy = OPEN_POLICY) -> None:
+    def __init__(
+        self, name: str, corpus: Any, out: Path, policy: Policy = OPEN_POLICY,
+        signatures: Signatures | None = None, hold: float = 60.0,
+    ) -> None:  # fmt: skip
         self.events = Notes()
+        self.name = name
+        self.bundles = 0
+        self.errors: list[Exception] = []
         self._given = name, corpus, policy, out
+        self._signatures = signatures
+        self._hold = hold
+        self._begin()
 
-    def __call__(self, message: bytes) -> bytes:
-        name, _, _, out = self._given
-        part = Participation(*self._given)
+    def _begin(self) -> None:
+        self.participant = CarriedParticipant(self.name, self._take_part, self._hold)
+
+    def _take_part(self, transport: Transport) -> None:
+        part = Participation(*self._given, on_event=self.events.append, secret_from_seed=True)
         try:
-            versions = VERSION, method_versions()
-            client = MessageClient(name, part, versions, self.events, out / "journal")
-            return client.answer(message)
-        finally:
-            part.close()
+            part.take_part(transport, self._signatures)
+        except Exception as error:
+            self.errors.append(error)
+            raise
+
+    def __call__(self, message: bytes) -> bytes | None:
+        self.bundles += 1
+        return self.participant.answer(message)
+
+    def restart(self) -> None:
+        self.participant.close()
+        while not self.participant.ended:
+            time.sleep(0.01)
+        self._begin()
 
 
-def restarting_clients(
-    corpora: Mapping[str, Any], folder: Path, policy: Policy = OPEN_POLICY
+def clients(
+    corpora: Mapping[str, Any], folder: Path, policy: Policy = OPEN_POLICY, **more: Any
 ) -> FakeCarrier:
     """A carrier to clients whose folders are in `folder`."""
     return FakeCarrier(
-        {
-            name: RestartingClient(name, data, folder / name, policy)
-            for name, data in corpora.items()
-        }
+        {name: Client(name, data, folder / name, policy, **more) for name, data in corpora.items()}
     )
 
 
-def led(
-    plan: Study, corpora: Mapping[str, Any], folder: Path, **how: Any
-) -> tuple[TopicModel, FakeCarrier]:
-    """Run a study over messages, a process for each; return the model and the carrier."""
-    carrier = restarting_clients(corpora, folder)
-    return lead(plan.with_clients(corpora), carrier, folder / "server", **how), carrier
+def run(plan: Study, carrier: FakeCarrier, out: Path, **how: Any) -> TopicModel:
+    """Run a study as its server, to the clients of a carrier."""
+    return lead(plan, CarriedTransport(carrier, linger=0.0), out, **how)

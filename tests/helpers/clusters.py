@@ -18,6 +18,7 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
+from fedtopics.methods.base import Moment
 from fedtopics.methods.plan import Site
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
@@ -202,8 +203,8 @@ def overheard(monkeypatch: pytest.MonkeyPatch) -> Messages:
     """Listen at all doors."""
     messages, call = Messages(), Door.call
 
-    def listening(self: Door, function: str, payload: Any) -> dict[str, Any]:
-        reply = call(self, function, payload)
+    def listening(self: Door, function: str, payload: Any, moment: Moment) -> dict[str, Any]:
+        reply = call(self, function, payload, moment)
         messages.calls.append((self.client, function, dict(payload), reply))
         return reply
 

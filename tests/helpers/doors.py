@@ -9,6 +9,7 @@ from fedtopics.errors import DataError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.methods.base import Moment
 
 
 class Echo:
@@ -16,6 +17,7 @@ class Echo:
 
     method = "gfedntm"
     published = ("echo", "fail")
+    attempt = 0
 
     def __init__(self, **reply: Any) -> None:
         self.reply = reply
@@ -32,8 +34,16 @@ class Echo:
         raise AssertionError("called")
 
 
+class Asked(Door):
+    """A door whose calls are each at a turn of its own, unless a test says when."""
+
+    def call(self, function: str, payload: Any, moment: Moment | None = None) -> dict[str, Any]:
+        return super().call(function, payload, moment or Moment(self.turn + 1))
+
+
 def door(
-    half: Echo, policy: Policy = OPEN_POLICY, method: str = "gfedntm", path: Path | None = None
-) -> Door:
+    half: Echo, policy: Policy = OPEN_POLICY, method: str = "gfedntm", path: Path | None = None,
+    run: str = "",
+) -> Asked:  # fmt: skip
     half.method = method
-    return Door("north", half, policy, Ledger(method, "0123abcd", path))
+    return Asked("north", half, policy, Ledger(method, "0123abcd", path, run))

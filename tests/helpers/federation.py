@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.aggregation import Named, Rows
 from fedtopics.text.corpus import Corpus
 
 DIMENSION = 7  # of the embeddings
@@ -77,6 +77,9 @@ def assert_same(found: Any, expected: Any) -> None:
     elif isinstance(expected, Rows):
         assert found.n_rows == expected.n_rows
         assert_same(found.index, expected.index)
+        assert_same(found.values, expected.values)
+    elif isinstance(expected, Named):
+        assert found.names == expected.names
         assert_same(found.values, expected.values)
     elif isinstance(expected, float):
         assert struct.pack("d", found) == struct.pack("d", expected)

@@ -17,8 +17,9 @@ from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.encoders import PACKAGED
 from tests.helpers.federation import DIMENSION, subjects, tokens_of
+from tests.helpers.ledgers import left
 
-SIZES = {"north": 60, "south": 40}
+SIZES = {"north": 60, "south": 40, "west": 30}
 SMALL = {"n_components": 3, "max_rounds": 4}
 NETWORK = {**SMALL, "name": "gfedntm", "hidden": [16, 12], "batch_size": 32}
 METHODS: dict[str, dict[str, Any]] = {
@@ -88,21 +89,9 @@ def fedtopics(*arguments: object, **environment: str) -> subprocess.CompletedPro
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
-def left(run: Path) -> dict[str, list[tuple[Any, ...]]]:
+def all_left(run: Path) -> dict[str, list[tuple[Any, ...]]]:
     """What left each client of a run, by its ledger."""
-    ledgers = {}
-    for name, path in find_ledgers(run).items():
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        ledgers[name] = [(r["round"], r["function"], r["bytes"], r["documents"]) for r in rows]
-    return ledgers
-
-
-def assert_same_model(found: TopicModel, expected: TopicModel) -> None:
-    """The same topics, whatever the engine did."""
-    assert found.vocabulary.words == expected.vocabulary.words
-    np.testing.assert_allclose(found.beta, expected.beta, rtol=1e-6, atol=1e-12)
-    for name, shares in expected.shares.items():
-        np.testing.assert_allclose(found.shares[name], shares, rtol=1e-6, atol=1e-12)
+    return {name: left(path) for name, path in find_ledgers(run).items()}
 
 
 def trained_here(study: Study, folder: Path) -> TopicModel:

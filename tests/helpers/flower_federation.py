@@ -112,12 +112,6 @@ def local(plan: Study, documents: Path, out: Path) -> TopicModel:
     return train(whole, out=out, policies=dict.fromkeys(clients, POLICY))
 
 
-def left(ledger: Path) -> list[tuple[Any, ...]]:
-    """What a ledger says has left: functions, rounds, fields and bytes."""
-    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
-    return [(line["function"], line["round"], line["fields"], line["bytes"]) for line in lines]
-
-
 def documented() -> tuple[dict[str, str], list[str]]:
     """The walk-through's files by name, and its commands."""
     walk = DOCUMENT.partition("## From an empty folder")[2].partition("\n## ")[0]

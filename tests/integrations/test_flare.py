@@ -24,17 +24,18 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.pki import create, issue
 from tests.helpers.flare_studies import (
     METHODS,
     NETWORK,
-    assert_same_model,
+    all_left,
     fedtopics,
-    left,
     make_study,
     trained_here,
     write_documents,
     written,
 )
+from tests.methods.test_exactness import assert_same_bits
 
 try:
     import nvflare  # noqa: F401
@@ -43,8 +44,8 @@ except ImportError:
         raise
     pytest.skip("nvflare is missing: make test-flare", allow_module_level=True)
 
-from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.messages import from_message, to_message
+from fedtopics.engines.carried import ASKS, ENDED, bundled, unbundled
+from fedtopics.engines.messages import Declined, Offer, Outgoing
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,
@@ -154,14 +155,34 @@ def test_a_run_is_named_as_a_folder(run: str) -> None:
             part(run)
 
 
+def offered(site: StudySite, there: JobContext) -> tuple[bytes, list[Any]]:
+    """What a site says to an offer, and in which state it is then."""
+    offer = Offer("0", 2, "lda", 1, {}, "f00d", "", b"run", 0.0, b"challenge")
+    bundle = bundled(b"the link", ASKS, [Outgoing.of(offer).bytes()])
+    return unbundled(site.handle(bundle, there))[1:]
+
+
 def test_a_site_without_documents_declines_and_keeps_the_reason(tmp_path: Path) -> None:
     site, there = StudySite("run-1"), job_context(tmp_path)
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
-    frame, _ = from_message(site.handle(to_message(wire.Frame(offer=wire.Offer())), there))
-    assert frame.refusal.reason == "north"
+    state, (declined,) = offered(site, there)
+    assert state == ENDED
+    assert isinstance(declined, Declined)
+    assert declined.name == "north"
     said = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
     assert "nowhere.csv" in said
     assert len(said.splitlines()) == 1
+
+
+def test_a_site_has_its_own_identity(tmp_path: Path, documents: dict[str, Path]) -> None:
+    create(tmp_path / "pki", ["localhost"])
+    issue(tmp_path / "pki", "south")
+    site, there = StudySite("run-1"), job_context(tmp_path)
+    settings = f'data = "{documents["north"]}"\ntext = "text"\nidentity = "../pki/clients/south"\n'
+    (tmp_path / "local" / SITE_FILE).write_text(settings)
+    assert offered(site, there)[0] == ENDED
+    said = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
+    assert "is of 'south', and this client is called 'north'" in said
 
 
 def test_a_defect_at_a_site_says_nothing_to_the_server(
@@ -244,12 +265,12 @@ def test_the_result_is_that_of_the_local_engine(
     run = fedtopics("flare", "run", file, "--out", tmp_path / "there")
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
-    assert_same_model(TopicModel.from_pretrained(tmp_path / "there" / "model"), expected)
-    assert left(tmp_path / "there") == left(tmp_path / "here")
+    assert_same_bits(TopicModel.from_pretrained(tmp_path / "there" / "model"), expected)
+    assert all_left(tmp_path / "there") == all_left(tmp_path / "here")
     assert (tmp_path / "there" / "report.html").exists()
     for name in documents:
         given = TopicModel.from_pretrained(tmp_path / "there" / "clients" / name / "model")
-        assert_same_model(given, expected)
+        assert_same_bits(given, expected)
 
 
 def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
@@ -267,7 +288,7 @@ def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
     assert len(run.stderr.splitlines()) == 1
     assert "policy" in run.stderr
     assert "'south'" not in run.stderr
-    assert not any(left(tmp_path / "run").values())
+    assert not any(all_left(tmp_path / "run").values())
 
 
 # A FLARE system of processes, as the documentation makes it.
@@ -394,10 +415,10 @@ def test_from_an_empty_folder_to_topics(walked: System) -> None:
     corpora = {n: f"{walked.folder}/data/{n}.jsonl" for n in ("north", "south")}
     clients = {name: {"data": file, "text": "text"} for name, file in corpora.items()}
     here = Study.make(**{**study.model_dump(mode="json"), "clients": clients})
-    assert_same_model(model, train(here, out=walked.folder / "here"))
+    assert_same_bits(model, train(here, out=walked.folder / "here"))
     assert (run / "report.html").exists()
-    for name, rows in left(walked.folder / "here").items():
-        found = left(next((walked.kits / name / "fedtopics").glob("first-*")))
+    for name, rows in all_left(walked.folder / "here").items():
+        found = all_left(next((walked.kits / name / "fedtopics").glob("first-*")))
         assert list(found.values()) == [rows]
 
 
@@ -435,7 +456,7 @@ def goes_on(system: System, file: Path, study: Study, out: str) -> None:
     again = system.submit(file, out, "--resume")
     _, said = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, said
-    assert_same_model(TopicModel.from_pretrained(system.folder / out / "model"), train(study))
+    assert_same_bits(TopicModel.from_pretrained(system.folder / out / "model"), train(study))
     events = (system.folder / out / "events.jsonl").read_text(encoding="utf-8").splitlines()
     kinds = [json.loads(line)["event"] for line in events]
     assert kinds.count("resumed") == 1

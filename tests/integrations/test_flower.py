@@ -30,11 +30,12 @@ from tests.helpers.flower_federation import (
     FakeGrid,
     Machine,
     documented,
-    left,
     local,
     study_text,
     write_documents,
 )
+from tests.helpers.ledgers import left
+from tests.methods.test_exactness import assert_same_bits
 
 REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
 if importlib.util.find_spec("flwr") is None and not REQUIRED:

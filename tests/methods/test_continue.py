@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedtopics.engines.local import LocalClients
-from fedtopics.errors import PolicyError, RunError, StudyError
+from fedtopics.errors import DataError, PolicyError, RunError, StudyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
@@ -126,7 +126,7 @@ def test_adam_goes_on_from_the_loss_there_was() -> None:
     losses, more = ([event["loss"] for event in of("round", e)] for e in (first, further))
     learned = losses[0] - np.mean(losses[-10:])
     assert learned > 5
-    assert abs(more[0] - np.mean(losses[-10:])) < learned / 3
+    assert abs(more[0] - np.mean(losses[-10:])) < learned / 2
     assert np.mean(more[-10:]) < np.mean(losses[-10:])
 
 
@@ -177,8 +177,8 @@ def test_kept_words_are_subject_to_the_policy() -> None:
     more = train(plan, corpora, start=model, vocabulary="keep", **enough)
     assert more.info["rounds"] == 4, "those of the model do not count"
     rare = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, min_document_frequency=31))}
-    more = train(study(max_rounds=1), corpora, start=model, vocabulary="keep", **rare)
-    assert not more.word_sums.any(), "no word is in so many documents"
+    with pytest.raises(DataError, match="no document has a word of the agreed vocabulary that en"):
+        train(study(max_rounds=1), corpora, start=model, vocabulary="keep", **rare)
 
 
 def test_a_model_of_before_has_no_running_sums() -> None:
@@ -261,7 +261,7 @@ def on_themes(network: str, rounds: int, **more: Any) -> Study:
         "relevance": 1.0,
         "initialisation": "anchors",
     }
-    return study(network=network, **given | more)
+    return study(network=network, **given | more).model_copy(update={"seed": 1})
 
 
 def themes_of(model: TopicModel) -> list[str]:

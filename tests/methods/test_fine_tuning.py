@@ -23,8 +23,9 @@ from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.aggregation import find_fault
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.fstc.training import DROPOUT, Broadcast, EncodedInputs, Trainer
+from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
 from fedtopics.methods.plan import Site
+from fedtopics.methods.secret import Secret
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import Adapter, represent, score
@@ -199,7 +200,7 @@ def test_what_fills_texts_up_is_left_out(network: EncoderNetwork) -> None:
 def test_dropout_is_a_function_of_the_seed_alone(network: EncoderNetwork) -> None:
     tokens = network.tokens(CLIENTS["north"])
     before = torch.get_rng_state()
-    one, same, other = (network(network.first, tokens, [7, step]) for step in (1, 1, 2))
+    one, same, other = (network(network.first, tokens, seed) for seed in (2**63 - 1, 2**63 - 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
     assert torch.equal(before, torch.get_rng_state())
@@ -256,18 +257,16 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     rng = np.random.default_rng(0)
     origin, centres = rng.normal(0, 0.1, DIMENSION), rng.normal(size=(3, DIMENSION))
     labels = np.eye(3)[np.arange(24) % 3].astype(np.float32)
-    first = Adapter(DIMENSION, 8, 3).initial_weights(0)
-    inputs = EncodedInputs(network, network.tokens(texts), origin, (5, 6))
+    first, secret = Adapter(DIMENSION, 8, 3).initial_weights(0), Secret(b"5" * 32)
+    inputs = EncodedInputs(network, network.tokens(texts), origin, secret)
     trainer = Trainer(
-        settings, inputs, {name: w.clone() for name, w in first.items()}, labels, (5, 6)
+        settings, inputs, {name: w.clone() for name, w in first.items()}, labels, secret
     )
     loss = trainer.train(Broadcast(1, centres, np.ones(3, bool), np.ones(3)))
 
-    order = np.random.default_rng([5, 6, 1, 0]).permutation(
-        np.random.default_rng([5, 6, 0]).permutation(24)
-    )
-    drawn = np.random.SeedSequence([5, 6, DROPOUT, 0]).generate_state(1, np.uint64)[0]
-    encoder, points = by_hand(folder, [texts[i] for i in order], int(drawn), origin)
+    order = secret.rng("epoch", 0).permutation(secret.rng("validation").permutation(24))
+    drawn = secret.seed("dropout", 0, 1)
+    encoder, points = by_hand(folder, [texts[i] for i in order], drawn, origin)
     head = {name: weight.clone().requires_grad_() for name, weight in first.items()}
     represented = represent(head, points)
     targets = torch.from_numpy(labels[order])
@@ -411,7 +410,8 @@ def test_replies_are_what_the_server_expects(folder: Path, monkeypatch: pytest.M
     asked: dict[str, int] = {}
 
     def call(self: Any, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
-        replies = {n: door.call(function, payload) for n, door in self._doors.items()}
+        moment = self._next()
+        replies = {n: door.call(function, payload, moment) for n, door in self._doors.items()}
         assert [find_fault(reply, template) for reply in replies.values()] == [""] * len(replies)
         asked[function] = asked.get(function, 0) + 1
         return replies

@@ -29,6 +29,7 @@ from fedtopics.methods.plan import Site
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.federation import tokens_of
 from tests.helpers.streams import ABC, DRIFT, SIZE, STEADY, THEMES, coming, documents, flda, stream
 
@@ -109,10 +110,10 @@ def test_how_often_which_function_is_called() -> None:
     def schedule(**given: Any) -> dict[str, str]:
         return FLDAClient.schedule(flda(coherence="documents", **given).method)
 
-    end = ("adopt", "word_counts", "shares", "word_sums", "pairs")
+    end = ("counted", "word_counts", "shares", "word_sums", "pairs")
     usual = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
     assert schedule() == usual
-    assert schedule(stop="coherence")["adopt"] == "each round, and at the end"
+    assert schedule(stop="coherence")["counted"] == "each round, and at the end"
     assert FLDAClient.schedule(flda().method).keys() == usual.keys() - {"pairs"}
 
 
@@ -388,8 +389,8 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     seen = []
     call = Door.call
 
-    def watched(self: Door, function: str, payload: Any) -> Any:
-        reply = call(self, function, payload)
+    def watched(self: Door, function: str, payload: Any, moment: Any) -> Any:
+        reply = call(self, function, payload, moment)
         seen.append((self.client, function, repr((payload, reply))))
         return reply
 
@@ -426,8 +427,8 @@ def test_of_a_word_that_others_have_a_client_says_nothing(monkeypatch: pytest.Mo
     replies: dict[tuple[str, str], Any] = {}
     call = Door.call
 
-    def watched(self: Door, function: str, payload: Any) -> Any:
-        replies[self.client, function] = call(self, function, payload)
+    def watched(self: Door, function: str, payload: Any, moment: Any) -> Any:
+        replies[self.client, function] = call(self, function, payload, moment)
         return replies[self.client, function]
 
     monkeypatch.setattr(Door, "call", watched)
@@ -494,9 +495,9 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     assert reply["documents"] == 0
     assert reply["words"] == []
     assert not any(np.size(value) for name, value in reply.items() if name != "documents")
-    assert few.adopt(THEMES["apple"], 1, 1.0) == {
-        "documents": 0, "training": 0, "without_known_word": 0,
-    }  # fmt: skip
+    few.adopt(THEMES["apple"], 1, 1.0)
+    nothing = {"documents": 0, "training": 0, "without_known_word": 0}
+    assert few.counted(fingerprint(THEMES["apple"])) == nothing
 
 
 def test_words_in_most_documents_are_in_no_topic() -> None:
@@ -509,45 +510,6 @@ def test_words_in_most_documents_are_in_no_topic() -> None:
             Site("a", Corpus.of(texts), OPEN_POLICY)
         )
         assert ("the" in asked(half)["words"]) == known  # type: ignore[arg-type]
-
-
-def test_a_client_is_asked_about_no_more_lists_than_rounds() -> None:
-    half = client(stream(STEADY)["a"])
-    refused = (
-        "Client 'a' was asked about more lists of words than there were rounds; ask the "
-        "server's operator what it runs."
-    )
-    for round_ in (1, 2):
-        asked(half, round_)
-        half.adopt(THEMES["apple"][:round_], 1, 1.0)
-    half.adopt(THEMES["bread"], 1, 1.0)
-    half.adopt(THEMES["bread"], 1, 1.0)  # again after a break
-    with pytest.raises(StudyError) as error:
-        half.adopt(THEMES["cloud"], 1, 1.0)
-    assert str(error.value) == refused
-    new = client(stream(STEADY)["a"])  # which hears of the last list first
-    new.adopt(THEMES["bread"], 1, 1.0)
-    with pytest.raises(StudyError, match="more lists of words than there were rounds"):
-        new.adopt(THEMES["cloud"], 1, 1.0)
-
-
-def test_a_client_is_asked_for_no_more_pairs_than_rounds() -> None:
-    half = client(stream(STEADY)["a"], coherence="documents")
-    asked(half)
-    half.adopt(THEMES["apple"], 1, 1.0)
-
-    def pairs(*words: int) -> dict[str, Any]:
-        topic = np.array([words])
-        return half.pairs(half._fingerprint, THEMES["apple"], topic, [0])
-
-    first = pairs(0, 1)
-    assert first["0"]["windows"] == SIZE
-    half.adopt(THEMES["apple"], 1, 1.0)
-    pairs(0, 2)
-    np.testing.assert_array_equal(pairs(0, 1)["0"]["pairs"], first["0"]["pairs"])
-    half.adopt(THEMES["apple"], 1, 1.0)
-    with pytest.raises(StudyError, match="was asked for pairs of words that its study does not"):
-        pairs(0, 3)
 
 
 def test_a_client_counts_for_the_words_it_was_given() -> None:

@@ -374,66 +374,10 @@ def test_no_embedding_and_no_rare_word_leaves(
     assert {row["function"] for row in rows} == {call[1] for call in messages.calls}
     lines = (tmp_path / "clients" / "client-1" / "ledger.jsonl").read_text().splitlines()
     wanted = {
-        "time",
-        "client",
-        "study",
-        "method",
-        "round",
-        "function",
-        "documents",
-        "fields",
-        "bytes",
-        "sha256",
-    }
-    assert all(json.loads(line).keys() == wanted for line in lines)
-
-
-# What is none
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda centres: centres[0],
-        lambda centres: centres[:, :, 1:],
-        lambda centres: centres.astype(np.float32),
-        lambda centres: np.where(centres > 0, np.nan, centres),
-        lambda centres: centres.tolist(),
-    ],
-)
-def test_centres_that_are_none_get_no_reply(spoil: Any) -> None:
-    client, vocabulary = half(planned("kmeans"), blobs(20))
-    given = {"round": 3, "origin": np.zeros(DIMENSION), "starts": [0, 1], "half": ALL}
-    good = np.ones((2, 4, DIMENSION))
-    client.cluster_sums(vocabulary, centres=good, **given)
-    with pytest.raises(
-        StudyError, match="'a' received invalid clusters from the server in round 3"
-    ):
-        client.cluster_sums(vocabulary, centres=spoil(good), **given)
-    with pytest.raises(StudyError, match="vocabulary other"):
-        client.cluster_sums("other", centres=good, **given)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"centres": np.ones((4, DIMENSION + 1))},
-        {"centres": np.ones(DIMENSION)},
-        {"centres": np.ones((4, DIMENSION)).tolist()},
-        {"centres": np.full((4, DIMENSION), np.inf)},
-        {"centres": np.ones((4, DIMENSION), np.int64)},
-        {"origin": np.zeros(3)},
-        {"bias": np.zeros(4)},
-        None,
-    ],
-)
-def test_a_model_that_is_none_gets_no_reply(wrong: Any) -> None:
-    client, vocabulary = half(planned("kmeans"), blobs(20))
-    good = {"origin": np.zeros(DIMENSION), "centres": np.ones((4, DIMENSION))}
-    for function in (client.shares, client.word_sums, client.sizes):
-        function(vocabulary, weights=good)
-        with pytest.raises(StudyError, match="'a' received invalid clusters from the server; ask"):
-            function(vocabulary, weights=None if wrong is None else good | wrong)
+        "time", "what", "study", "run", "method", "client", "round", "function", "moment",
+        "payload", "documents", "fields", "bytes", "sha256",
+    }  # fmt: skip
+    assert all(json.loads(line).keys() - {"words"} == wanted for line in lines)
 
 
 # Corpora that are none, or hardly any

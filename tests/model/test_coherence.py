@@ -9,17 +9,16 @@ import pytest
 from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel
 
-from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.plan import Site
 from fedtopics.metrics import WINDOWS
-from fedtopics.model.coherence import count_pairs, federated_coherence, is_usual
+from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import READINGS, SHOWN, Reading, choose
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, fingerprint, tokens
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.federation import embedded, study, subjects, tokens_of
 
 SIZES = {"east": 60, "north": 40, "south": 25}
 USUAL = [0, 10, 110]  # documents, and the windows of NPMI and c_v
@@ -60,7 +59,7 @@ def pooled_texts(corpora: dict[str, Corpus], text: TextRules) -> list[list[str]]
 def test_coherence_is_gensims_of_the_pooled_documents(network: str, within: str) -> None:
     corpora = embedded(subjects(SIZES))
     plan = study(network=network, coherence=within, max_rounds=20)
-    model = train(plan, corpora)
+    model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
     texts = pooled_texts(corpora, plan.text)
     assert list(model.coherence) == ["c_v", "npmi", "u_mass"]
     for measure, usual in WINDOWS.items():
@@ -73,7 +72,7 @@ def test_coherence_of_texts_is_that_of_their_words() -> None:
     corpora = with_text(subjects(SIZES))
     pattern = TextRules(token_pattern=r"\w+")  # noqa: S106
     plan = study(max_rounds=5).model_copy(update={"text": pattern})
-    model = train(plan, corpora)
+    model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
     texts = pooled_texts(corpora, pattern)
     assert texts[0] == []
     expected = gensim_scores(model.topics(SHOWN), texts, "npmi", WINDOWS["npmi"])
@@ -83,7 +82,7 @@ def test_coherence_of_texts_is_that_of_their_words() -> None:
 def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None:
     corpora = subjects(SIZES)
     plan = study(max_rounds=20)
-    model = train(plan, corpora)
+    model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
     texts = pooled_texts(corpora, plan.text)
     shown = [model.read(reading, SHOWN) for reading in READINGS]
     scores = [{"npmi": np.array(gensim_scores(t, texts, "npmi", WINDOWS["npmi"]))} for t in shown]
@@ -158,55 +157,19 @@ def client(**method: Any) -> tuple[GFedNTMClient, str]:
     return half, fingerprint(words)
 
 
-def test_words_that_were_not_agreed_on_are_not_counted() -> None:
-    half, vocabulary = client()
-    topics = np.array([[0, 1]])
-    with pytest.raises(StudyError, match="asked for pairs of words that its study does not ask"):
-        half.pairs(vocabulary, ["a0", "a3"], topics, USUAL)
-    assert half.pairs(vocabulary, ["a0", "a1"], topics, USUAL)["documents"] == 30
-
-
-def test_pairs_are_counted_once() -> None:
-    half, vocabulary = client()
-    words, topics = ["a0", "a1", "a2"], np.array([[0, 1]])
-    first = half.pairs(vocabulary, words, topics, USUAL)
-    assert_same(half.pairs(vocabulary, words, topics, USUAL), first)  # after a break
-    with pytest.raises(StudyError, match="does not ask for"):
-        half.pairs(vocabulary, words, np.array([[0, 2]]), USUAL)
-
-
-@pytest.mark.parametrize(
-    ("words", "topics", "windows"),
-    [
-        ([f"w{i}" for i in range(11)], np.arange(11)[None], USUAL),
-        (["w0", "w1"], np.array([[0, 1]]), [2]),
-        (["w0", "w1"], np.array([[0, 1]]), ["x"]),
-        (["w0", "w1"], np.array([[0, 2]]), USUAL),
-        (["w0", "w1"], np.array([[0, -1]]), USUAL),
-        (["w0", "w1"], np.array([0, 1]), USUAL),
-        (["w0", "w1"], np.array([[0.0, 1.0]]), USUAL),
-        (["w0", "w1"], [[0, 1]], USUAL),
-        ("w0", np.array([[0]]), USUAL),
-    ],
-)
-def test_other_requests_than_the_usual_one(words: Any, topics: Any, windows: Any) -> None:
-    """All words as one topic in windows of two would tell which stands next to which."""
-    assert is_usual(["w0", "w1"], np.array([[0, 1], [1, 0]]), USUAL, "windows")
-    assert not is_usual(words, topics, windows, "windows")
-
-
-def test_more_topics_than_are_read() -> None:
-    half, vocabulary = client()
-    many = np.zeros((6 * len(READINGS) + 1, 2), np.int64)
-    with pytest.raises(StudyError, match="does not ask for"):
-        half.pairs(vocabulary, ["a0"], many, USUAL)
-    assert half.pairs(vocabulary, ["a0"], many[:-1], USUAL)["documents"] == 30
-
-
-def test_nothing_is_counted_that_the_study_does_not_ask_for() -> None:
-    half, vocabulary = client(coherence="nothing")
-    with pytest.raises(StudyError, match="asked for pairs of words that its study does not ask"):
-        half.pairs(vocabulary, ["a0", "a1"], np.array([[0, 1]]), USUAL)
+def test_pairs_of_words_that_a_client_has_hardly_ever_are_none() -> None:
+    """Which of the agreed words one document has is nobody's business, nor is it with which."""
+    texts = [["oak", "elm", "ash"] for _ in range(20)] + [["oak", "yew"]] * 4
+    plan = study()
+    half: Any = plan.client_half(Site("a", Corpus.of(texts), Policy(min_documents=1)))
+    words = ["oak", "elm", "ash", "yew"]
+    half.adopt(words, 24, 3.0)
+    reply = half.pairs(fingerprint(words), words, np.array([[0, 1, 3], [3, 2, 1]]), USUAL)
+    for size in map(str, USUAL):
+        pairs = reply[size]["pairs"]
+        assert pairs[0, 0, 1] == 20 and pairs[1, 1, 2] == 20
+        assert not pairs[0, 2].any() and not pairs[0, :, 2].any()
+        assert not pairs[1, 0].any() and not pairs[1, :, 0].any()
 
 
 # Word sums
@@ -231,7 +194,11 @@ def test_word_sums_are_theta_times_words_of_the_pooled_documents(network: str) -
         documents = (counts > 0).sum(0)
         rare = documents < max(2, least[name])
         silent += int((rare & (documents > 0)).sum())
-        expected += np.where(rare, 0, model.transform(corpus).T @ counts)
+        named = {word for word, left_out in zip(model.vocabulary.words, rare, strict=True)
+                 if not left_out}  # fmt: skip
+        known = Corpus.of([[w for w in text if w in named] for text in tokens_of(corpus)])
+        theta = model.transform(known.with_embeddings(corpus.embeddings))
+        expected += theta.T @ np.where(rare, 0, counts)
     assert silent > 0, "some words are left out at a client that has them"
     np.testing.assert_allclose(model.word_sums, expected, rtol=1e-5, atol=1e-9)
     assert ((model.word_sums == 0) == (expected == 0)).all()

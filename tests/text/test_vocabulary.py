@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
@@ -12,6 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.study import Study
+from fedtopics.methods.aggregation import Named, RunningSum
 from fedtopics.text.corpus import BATCH, Corpus
 from fedtopics.text.vocabulary import (
     TextRules,
@@ -22,6 +24,7 @@ from fedtopics.text.vocabulary import (
     count_words,
     fingerprint,
 )
+from fedtopics.text.words import PATTERNS
 
 TEXTS = [
     "The ketch, the sloop and the yawl: a ketch sails.",
@@ -40,11 +43,27 @@ def counted(documents: Any, rules: TextRules = EVERYTHING) -> WordCounts:
 
 def reply(words: Mapping[str, tuple[int, int]], documents: int = 10) -> dict[str, Any]:
     """What a client names: word -> (document frequency, occurrences)."""
+    names = sorted(words)
     return {
-        "words": sorted(words),
-        "document_frequency": np.array([words[word][0] for word in sorted(words)]),
-        "occurrences": np.array([words[word][1] for word in sorted(words)]),
+        "words": Named(names, np.array([(*words[name], 1) for name in names])),
         "documents": documents,
+    }
+
+
+def agreed_on(replies: Mapping[str, Any], limits: VocabularyLimits) -> Vocabulary:
+    """The vocabulary of the sum of these replies."""
+    total = RunningSum()
+    for each in replies.values():
+        total.add(each)
+    named = total.total()["words"]
+    return agree(named.names, named.values, total.total()["documents"], limits)
+
+
+def named_by(documents: Any) -> dict[str, Any]:
+    words, counts = counted(documents).named(1)
+    return {
+        "words": Named(words, np.c_[counts, np.ones(len(words), np.int64)]),
+        "documents": len(documents),
     }
 
 
@@ -64,13 +83,15 @@ def vocabulary(*words: str) -> Vocabulary:
         TextRules(ngrams=(1, 3)),
         TextRules(ngrams=(2, 2), stop_words="none"),
         TextRules(token_pattern=r"(?u)\b\w\w+\b"),  # noqa: S106
+        TextRules(token_pattern="words-and-digits"),  # noqa: S106
+        TextRules(token_pattern="whitespace"),  # noqa: S106
         TextRules(own_stop_words=("oak", "yawl")),
     ],
 )
 def test_counts_are_those_of_scikit_learn(rules: TextRules) -> None:
     theirs = CountVectorizer(
         lowercase=rules.lowercase,
-        token_pattern=rules.token_pattern,
+        token_pattern=PATTERNS.get(rules.token_pattern, rules.token_pattern),
         stop_words=sorted(rules.left_out) or None,
         ngram_range=rules.ngrams,
     )
@@ -130,6 +151,55 @@ def test_a_pattern_that_is_none() -> None:
         counted(["oak"], TextRules(token_pattern="("))  # noqa: S106
 
 
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_with_a_name_is_known_by_it(name: str) -> None:
+    assert TextRules(token_pattern=PATTERNS[name]) == TextRules(token_pattern=name)
+
+
+HOSTILE = ["a'", "'a", "-", "a", "_a", "1a-", "a ", "\u0301", "a\u0301'", "'-_"]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_with_a_name_take_time_in_proportion_to_a_text(name: str) -> None:
+    """None of them tries a character again and again, whatever the text."""
+    analyse = TextRules(token_pattern=name, stop_words="none").analyser()
+
+    def seconds(text: str) -> float:
+        start = time.perf_counter()
+        analyse(text)
+        return time.perf_counter() - start
+
+    for part in HOSTILE:
+        for before, after in (("", ""), ("a", ""), ("", " a"), ("a", "\u00b7"), ("'", "!")):
+            texts = [before + part * n + after for n in (30_000, 300_000)]
+            short, long = (min(seconds(text) for _ in range(3)) for text in texts)
+            assert long < 50 * max(short, 1e-3), (part, before, after, short, long)
+
+
+@pytest.mark.parametrize("pattern", [r"(?:a+)+b", r"(?:\w|\w\w)+!", r"(a|a)*c"])
+def test_a_pattern_of_ones_own_has_a_time_limit(pattern: str) -> None:
+    text = "a" * 5_000 + " c!b"
+    with pytest.raises(DataError, match="in document 3 takes more than 1 s") as caught:
+        counted(["oak", "elm", text], TextRules(token_pattern=pattern))
+    assert "aaa" not in str(caught.value)
+
+
+def test_a_pattern_of_ones_own_finds_what_re_finds() -> None:
+    rules = TextRules(token_pattern=r"#(\w+)", stop_words="none")  # noqa: S106
+    assert counted(["oak #Elm and #fir"], rules).words == ["elm", "fir"]
+    with pytest.raises(StudyError, match="has more than one group"):
+        counted(["oak"], TextRules(token_pattern=r"(a)(b)"))  # noqa: S106
+
+
+def test_what_is_too_long_or_does_not_print_is_no_word() -> None:
+    """A text cannot leave as one word, nor a character that a terminal obeys."""
+    long, longest = "x" * 101, "x" * 100
+    ours = counted([["oak", long, "tab\there", longest], ["\x1b[2J", "elm", "oak", "\u202eoak"]])
+    assert ours.words == ["oak", longest, "elm"]
+    assert ours.counts.toarray().tolist() == [[1, 1, 0], [1, 0, 1]]
+    assert counted(["oak " + "y" * 101 + " elm"]).words == ["oak", "elm"]
+
+
 def test_tokens_are_taken_as_they_are() -> None:
     ours = counted([["The", "oak tree", "the", "42"], [], ["The"]], TextRules(ngrams=(1, 2)))
     assert ours.words == ["The", "oak tree", "the", "42"]
@@ -160,12 +230,9 @@ def test_given_words_keep_their_columns() -> None:
 
 
 def test_named_drops_rare_words() -> None:
-    named = counted(["oak oak elm fir", "oak elm", "yew oak", ""]).named(2)
-    assert named["words"] == ["elm", "oak"]
-    assert named["document_frequency"].tolist() == [2, 3]
-    assert named["occurrences"].tolist() == [2, 4]
-    assert named["documents"] == 4
-    assert set(named) == {"words", "document_frequency", "occurrences", "documents"}
+    words, counts = counted(["oak oak elm fir", "oak elm", "yew oak", ""]).named(2)
+    assert words == ["elm", "oak"]
+    assert counts.tolist() == [[2, 2], [3, 4]]
 
 
 def test_named_counts_documents_not_occurrences() -> None:
@@ -177,7 +244,7 @@ def test_named_counts_documents_not_occurrences() -> None:
 
 
 def test_agree_adds_up_and_orders() -> None:
-    agreed = agree(
+    agreed = agreed_on(
         {
             "north": reply({"oak": (2, 3), "elm": (1, 1), "yew": (4, 4)}),
             "south": reply({"oak": (1, 1), "fir": (3, 4)}),
@@ -198,7 +265,7 @@ def test_agree_does_not_depend_on_the_order_of_the_replies() -> None:
         "west": reply({"fir": (1, 3), "ash": (1, 1)}),
     }
     agreed = [
-        agree({name: replies[name] for name in names}, OPEN) for names in permutations(replies)
+        agreed_on({name: replies[name] for name in names}, OPEN) for names in permutations(replies)
     ]
     assert {vocabulary.words for vocabulary in agreed} == {
         ("oak", "fir", "elm", "yew", "ash", "box")
@@ -211,13 +278,13 @@ def test_min_clients() -> None:
         "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
         "b": reply({"oak": (1, 1), "elm": (1, 5)}),
     }
-    agreed = agree(replies, OPEN.model_copy(update={"min_clients": 2}))
+    agreed = agreed_on(replies, OPEN.model_copy(update={"min_clients": 2}))
     assert agreed.words == ("elm", "oak")
 
 
 def test_max_words_keeps_the_most_frequent() -> None:
     words = reply({"oak": (1, 5), "elm": (1, 7), "yew": (1, 5), "fir": (1, 1)})
-    agreed = agree({"a": words}, OPEN.model_copy(update={"max_words": 2}))
+    agreed = agreed_on({"a": words}, OPEN.model_copy(update={"max_words": 2}))
     assert agreed.words == ("elm", "oak")
 
 
@@ -226,13 +293,13 @@ def test_max_document_share_is_of_all_documents() -> None:
         "a": reply({"oak": (4, 4), "elm": (2, 2), "yew": (1, 1)}, documents=4),
         "b": reply({"oak": (1, 1), "elm": (2, 2)}, documents=4),
     }
-    agreed = agree(replies, OPEN.model_copy(update={"max_document_share": 0.5}))
+    agreed = agreed_on(replies, OPEN.model_copy(update={"max_document_share": 0.5}))
     assert agreed.words == ("elm", "yew")  # elm in exactly half, oak in five of eight
 
 
 def test_fewer_than_two_words_are_no_vocabulary() -> None:
     with pytest.raises(StudyError, match="named 3 words and the limits of the study leave 1"):
-        agree(
+        agreed_on(
             {
                 "a": reply({"oak": (1, 1), "elm": (1, 1)}),
                 "b": reply({"oak": (1, 1), "fir": (1, 1)}),
@@ -281,10 +348,10 @@ def test_the_clients_together_count_what_one_would() -> None:
     words = [f"w{i}" for i in range(30)]
     documents = [rng.choice(words, rng.integers(0, 9)).tolist() for _ in range(60)]
     clients = {"a": documents[:5], "b": [*documents[5:6], ["w0"]], "c": documents[6:]}
-    replies = {name: counted(texts).named(1) for name, texts in clients.items()}
-    united = counted([text for texts in clients.values() for text in texts])
-    agreed = agree(replies, OPEN)
-    alone = agree({"all": united.named(1)}, OPEN)
+    all_texts = [text for texts in clients.values() for text in texts]
+    united = counted(all_texts)
+    agreed = agreed_on({name: named_by(texts) for name, texts in clients.items()}, OPEN)
+    alone = agreed_on({"all": named_by(all_texts)}, OPEN)
     assert agreed.words == alone.words
     np.testing.assert_array_equal(agreed.document_frequency, alone.document_frequency)
     np.testing.assert_array_equal(agreed.occurrences, alone.occurrences)

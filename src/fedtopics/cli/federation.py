@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 server_option = click.option(
     "--server", "address", required=True, metavar="HOST:PORT", help="The server's address."
 )
+secret_option = click.option(
+    "--secret-from-seed", is_flag=True,
+    help="Draw from the study's seed, which all know: for demonstrations.",
+)  # fmt: skip
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 insecure_option = click.option(
     "--insecure", is_flag=True, help="Without TLS and certificates, on this machine alone."
@@ -100,8 +104,12 @@ def server(
 @click.option("--out", type=FOLDER, help="Folder of what it keeps.  [default: runs/CLIENT/STUDY]")
 @click.option("--follow", is_flag=True, help="Each round takes what was added to --data since.")
 @click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join.")
+@click.option(
+    "--start", "started", type=FOLDER, metavar="MODEL", help="What the study begins with."
+)
 @click.option("--name", help="This client's name, with --insecure.")
 @insecure_option
+@secret_option
 @json_lines
 def client(
     address: str,
@@ -113,8 +121,10 @@ def client(
     out: Path | None,
     follow: bool,
     dry_run: bool,
+    started: Path | None,
     name: str | None,
     insecure: bool,
+    secret_from_seed: bool,
     as_json: bool,
 ) -> None:
     """Take part in a server's study with documents that stay on this machine.
@@ -126,8 +136,8 @@ def client(
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --follow they
     may still come: rows at the end of the file, or new files in the folder.
     """
-    from fedtopics import Columns, Corpus, Policy
-    from fedtopics.federation.server import GrpcParticipation
+    from fedtopics import Columns, Corpus, Policy, TopicModel
+    from fedtopics.federation.client import GrpcParticipation
     from fedtopics.methods.events import Unreadable
     from fedtopics.text.arrivals import Follow
 
@@ -140,8 +150,10 @@ def client(
     growing = arrivals if follow else None
     corpus = growing() if growing else Corpus.read(data, kinds)
     part = GrpcParticipation(
-        address, identity, corpus, rules, out, client_name, tell, dry_run, embedding_model, growing
-    )
+        address, identity, corpus, rules, out, client_name, tell, dry_run,
+        embedding_model=embedding_model, growing=growing, secret_from_seed=secret_from_seed,
+        start=None if started is None else TopicModel.from_pretrained(started),
+    )  # fmt: skip
     with news:
         if not as_json:
             empty = f"{corpus.n_empty:,} of them empty"

@@ -12,7 +12,7 @@ from rich.table import Table
 from fedtopics.cli.display import console, say, sentence, topic_news
 
 if TYPE_CHECKING:
-    from fedtopics.engines.grpc.server import Server
+    from fedtopics.engines.node import Node
 
 QUIET = 5.0  # seconds between two lines about rounds where there is no terminal
 
@@ -38,7 +38,7 @@ class ServerNews:
     """A live table of the clients on a terminal; elsewhere a line for what is worth one."""
 
     def __init__(self) -> None:
-        self._server: Server | None = None
+        self._node: Node | None = None
         self._round: dict[str, Any] = {}
         self._rounds = 0
         self._counted: Counter[str] = Counter()
@@ -52,8 +52,8 @@ class ServerNews:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def watch(self, server: Server) -> None:
-        self._server = server
+    def watch(self, node: Node) -> None:
+        self._node = node
         if console.is_terminal:
             self._live.start()
 
@@ -93,11 +93,9 @@ class ServerNews:
                 f"{event['seconds']:.2f} s   {traffic / 1e6:.1f} MB"
             )
         table = Table("client", "state", title=progress, title_justify="left")
-        for column in ("rounds", "MB sent to it", "MB received"):
-            table.add_column(column, justify="right")
-        for member in [] if self._server is None else list(self._server.members.values()):
-            megabytes = (f"{size / 1e6:,.1f}" for size in member.bytes)
-            table.add_row(member.name, member.state, f"{self._counted[member.name]:,}", *megabytes)
+        table.add_column("rounds", justify="right")
+        for member in [] if self._node is None else list(self._node.members.values()):
+            table.add_row(member.name, member.status, f"{self._counted[member.name]:,}")
         return table
 
 
@@ -141,3 +139,5 @@ class ClientNews:
         for function, row in event["leaves"].items():
             table.add_row(function, row["often"], row["what"])
         console.print(table)
+        if "unsigned" in event:
+            say(event["unsigned"])

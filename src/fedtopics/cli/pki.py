@@ -18,6 +18,10 @@ days = options.with_default(
     "--days", type=click.IntRange(0, 3652), default=365, help="How long the certificate is valid."
 )
 
+peer = click.option(
+    "--peer", is_flag=True, help="Others connect to it, in a study without a server."
+)
+
 
 @click.group("pki")
 def group() -> None:
@@ -75,11 +79,12 @@ def create(folder: Path, servers: tuple[str, ...], days: int, renew: bool) -> No
 @pki_folder
 @days
 @click.option("--renew", is_flag=True, help="A new certificate for the key it has.")
-def issue(name: str, folder: Path, days: int, renew: bool) -> None:
+@peer
+def issue(name: str, folder: Path, days: int, renew: bool, peer: bool) -> None:
     """Make the identity of the client NAME, its private key included."""
     from fedtopics import pki
 
-    target = pki.issue(folder, name, days, renew=renew)
+    target = pki.issue(folder, name, days, renew=renew, peer=peer)
     until = _last_day(target / "client.crt")
     if renew:
         say(
@@ -120,7 +125,8 @@ def request(name: str, out: Path | None) -> None:
 @click.argument("request_path", metavar="REQUEST", type=FOLDER)
 @pki_folder
 @days
-def sign(request_path: Path, folder: Path, days: int) -> None:
+@peer
+def sign(request_path: Path, folder: Path, days: int, peer: bool) -> None:
     """Certify a client's own key: REQUEST is the request.csr that it sent.
 
     The same request again renews the certificate.
@@ -128,7 +134,7 @@ def sign(request_path: Path, folder: Path, days: int) -> None:
     from fedtopics import pki
     from fedtopics.pki.files import certificate_fingerprint, read_certificate
 
-    target = pki.sign(folder, request_path, days)
+    target = pki.sign(folder, request_path, days, peer=peer)
     request = pki.Request.load(request_path)
     until = _last_day(target / "client.crt")
     authority = certificate_fingerprint(read_certificate(target / "ca.crt"))

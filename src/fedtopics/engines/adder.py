@@ -171,7 +171,8 @@ class Adder:
             attempt.ends = time.perf_counter() + self._rules.deadline
         exchange = _Exchange(self, attempt, index, template, one_by_one)
         if self._own in attempt.members and own is not None:
-            exchange.arrived(self._own, own, 0)
+            exchange.signatures[self._own] = self._node.sign(index)[1]
+            exchange.arrived(self._own, own)
         exchange.collect()
         self._present = set(attempt.members) - exchange.lost.keys()
         lost = exchange.lost
@@ -299,9 +300,9 @@ class _Exchange:
             self._lose(name, f"sent a bad reply: {fault}", bad=True)
         else:
             self.signatures[name] = reply.signature
-            self.arrived(name, reply.reply, reply.seconds)
+            self.arrived(name, reply.reply)
 
-    def arrived(self, name: str, reply: dict[str, Any], seconds: float) -> None:
+    def arrived(self, name: str, reply: dict[str, Any]) -> None:
         """Take a reply."""
         self._waiting.discard(name)
         self._gone.pop(name, None)

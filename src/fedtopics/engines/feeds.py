@@ -33,12 +33,12 @@ class Feed:
 
     __slots__ = ("acked", "done", "nonce", "sent", "start", "told")
 
-    def __init__(self, sent: int, start: int, nonce: int) -> None:
+    def __init__(self, sent: int, start: int, nonce: int, told: int) -> None:
         self.sent = self.done = sent
         self.start = start  # an acknowledgement below it says nothing about this view
         self.nonce = nonce  # of one that lost its memory
         self.acked = 0
-        self.told = -1
+        self.told = told  # how far the log is committed
 
     def ack(self, index: int) -> None:
         """Note that it has all entries up to an index."""
@@ -76,12 +76,17 @@ class Feeds(dict[str, Feed]):
         index, state = common(log, asked.committed, asked.digests), None
         if index is None and asked.committed < log.base:
             state = self._snapshot()
-            if state is not None and log.base <= state.index <= log.committed:
+            if state is not None and asked.digests and log.base <= state.index <= log.committed:
                 index = state.index
         if index is None:
             return None
-        self[name] = Feed(index, NEVER if nonce else start, nonce)
-        return Begin(view, index, log.digest(index), start, log.committed, 0, state)
+        self[name] = Feed(index, NEVER if nonce else start, nonce, log.committed)
+        digest, last = log.digest(index), asked.digests[-1]
+        return Begin(view, index, digest, last, start, log.committed, 0, state)
+
+    def beat(self, name: str, view: int, number: int = 0) -> Beat:
+        """Return a sign of life; one who gets no entries learns from it to ask for them."""
+        return Beat(view, self[name].sent if name in self else NEVER, self._log.committed, number)
 
     def pump(self, view: int, tell: bool) -> Iterator[tuple[str, Message]]:
         """Return what may be sent now; with `tell`, also how far the log is committed."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fedtopics.engines.messages import Accept, Offer
+from fedtopics.errors import FedTopicsError
 
 WIRE_VERSION = 2  # of wire.proto and messages.py
 Versions = tuple[str, Mapping[str, int]]
@@ -140,7 +141,10 @@ class Introduction:
                 f"The client joins the study {accept.fingerprint or 'without a name'}, this server "
                 f"runs {self._proposal.fingerprint}; restart the client."
             )
-        self._signatures.learn(name, accept.certificate)
+        try:
+            self._signatures.learn(name, accept.certificate)
+        except FedTopicsError as error:
+            return str(error)
         if not self._signatures.fits(name, self._introduced(name, challenge), accept.signature):
             return f"The client {name!r} has not signed with the key of its certificate."
         return ""
@@ -155,7 +159,8 @@ class Introduction:
 
     def certificates(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the certificates of participants."""
-        return {name: self._signatures.known(name) for name in names}
+        signed = self._signatures
+        return {n: signed.certificate if n == self._own else signed.known(n) for n in names}
 
     def learn(self, certificates: Mapping[str, bytes]) -> None:
         """Take others' certificates; an `IdentityError` if one is not of the own authority."""

@@ -28,8 +28,8 @@ class Log:
     Parameters
     ----------
     origin : bytes
-        What the log belongs to, such as the digest of a study and the run: the digest at index 0.
-        Logs of different origin disagree from the beginning.
+        What the log belongs to, such as a study and its run; its digest is that at index 0. Logs of
+        different origin disagree from the beginning.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Log:
         self.normal = 0
         self.committed = 0
         self.doubtful = False
-        self._digests = [origin]
+        self._digests = [sha256(origin).digest()]
         self._entries: list[Entry] = []
 
     def digest(self, index: int) -> bytes:
@@ -94,10 +94,13 @@ class Log:
         """Forget entries before an index; they have to be committed."""
         if before > self.committed + 1:
             raise IndexError(f"Only {self.committed} entries are committed; no cut at {before}.")
-        if before - 1 > self.base:
-            del self._digests[: before - 1 - self.base]
-            del self._entries[: before - 1 - self.base]
-            self.base = before - 1
+        self._forget(before - 1)
+
+    def _forget(self, upto: int) -> None:
+        if upto > self.base:
+            del self._digests[: upto - self.base]
+            del self._entries[: upto - self.base]
+            self.base = upto
 
     def reset(self, index: int, digest: bytes) -> None:
         """Forget everything and begin after an index: a state stands for what came before."""

@@ -44,7 +44,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the owner of a replica made of all entries up to an index; the rest is its own matter."""
+    """What the owner of a replica made of all entries up to an index; opaque here."""
 
     index: int
     digest: bytes  # of the log there
@@ -58,6 +58,7 @@ class Begin:
     view: int
     index: int
     digest: bytes
+    asked: bytes  # digest of the asker's last entry: its log has to be as it was
     start: int  # who has the log up to here has what the view began with
     committed: int
     nonce: int = 0  # not 0: whoever lost its memory, and sent this number, may vote again

@@ -1,4 +1,4 @@
-"""A participant's place in a study: who it is linked to, the log of decisions, what is said to whom.
+"""A participant's place in a study: its links to others, the log of decisions, what is said.
 
 A thread takes what the transport brings and keeps the log; the program's thread waits here for the
 next decision.
@@ -34,7 +34,7 @@ from fedtopics.engines.messages import (
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Closed, Opened, Transport
 from fedtopics.errors import FederationError
-from fedtopics.methods.events import Event, Refused, StatusChange
+from fedtopics.methods.events import Adds, Event, Refused, StatusChange
 
 SERVER = "@server"  # what clients call who offers them a study and takes no part in it
 TICK = 0.25  # seconds between two looks at the time
@@ -60,6 +60,11 @@ class Member:
     def ready(self, turn: int) -> bool:
         """Whether it can be in an attempt at a turn."""
         return bool(self.link) and self.turn == turn and not self.excluded
+
+    @property
+    def status(self) -> str:
+        """What a person would say of it, whatever the turn."""
+        return "has the model" if self.done else self.state(self.turn)
 
     def state(self, turn: int) -> str:
         """What a person would say of it."""
@@ -98,7 +103,8 @@ class Node:
         self._said: tuple[Message, int, Message | None] | None = None
         self._failure: FederationError | None = None
         self._changed = threading.Condition(threading.RLock())
-        self._ended = False
+        self._ended = self._has_model = False
+        self._adder: str | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     # For the program's thread
@@ -114,6 +120,7 @@ class Node:
         with self._changed:
             while not self._offers:
                 self.check()
+                self._transport.quiet()
                 self._changed.wait(TICK)
             return self._offers.popleft()
 
@@ -149,6 +156,7 @@ class Node:
         with self._changed:
             self.check()
             if not self.has(index) and not self.may_decide(index):
+                self._transport.quiet()
                 self._changed.wait(TICK)
             return self._log.entry(index) if self.has(index) else None
 
@@ -194,8 +202,11 @@ class Node:
                 self._open_replica.forget(index)
 
     def done(self) -> None:
-        """Say that the program has ended, with the model."""
-        self.say(Done(), LAST)
+        """Say to everybody that the program has ended, with the model."""
+        with self._changed:
+            self._has_model = True
+            for link in self._links:
+                self._transport.send(link, Done())
 
     def wait_until_done(self, patience: float) -> list[str]:
         """Wait until all members that are there have the model; return who has."""
@@ -218,6 +229,11 @@ class Node:
         with self._changed:
             self.members[name].excluded = reason
             self._refuse(self.members[name].link, f"The server has excluded this client: {reason}.")
+
+    @staticmethod
+    def now() -> float:
+        """Return the time of a clock that only goes on."""
+        return time.monotonic()
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes sent and received."""
@@ -272,7 +288,7 @@ class Node:
         """Say, here and to the adder, that this participant stops; return the error."""
         self.say(Failure(LAST, "disagreement", True), LAST)
         return FederationError(
-            f"This participant stops in round {round_}: {what}. Nothing has left since. Who adds up "
+            f"This participant stops in round {round_}: {what}. Nothing has left since. Who adds "
             "told participants different things, or has a defect; compare the ledgers."
         )
 
@@ -288,10 +304,19 @@ class Node:
                         self._refuse(link, str(error), again=True)
             with self._changed:
                 if self._replica is not None:
-                    self._replica.tick(time.monotonic())
+                    self._replica.tick(self.now())
                     self._flush()
                     self._look_for_disagreements(self._replica)
+                    self._look_for_adder(self._replica)
                 self._changed.notify_all()
+
+    def _look_for_adder(self, replica: Replica) -> None:
+        """Say again to who adds now what the one before may not have passed on."""
+        if replica.adder not in (None, self._adder):
+            if self._adder is not None:
+                self._notify(Adds(str(replica.adder), replica.view))
+            self._adder = replica.adder
+            self._repeat()
 
     def _look_for_disagreements(self, replica: Replica) -> None:
         if replica.halted and self._failure is None:
@@ -320,9 +345,7 @@ class Node:
         elif isinstance(what, Accept):
             self._admit(link, what)
         elif isinstance(what, Declined):
-            declined = what.name if what.name in self.members else link
-            reason = "its policy or its settings keep it from joining"
-            self._news(StatusChange("declined", declined, reason))
+            self._declined(link, what.name)
         elif isinstance(what, Welcome):
             self._welcomed(link, what.adder)
         elif isinstance(what, Refusal):
@@ -330,7 +353,7 @@ class Node:
         elif not name:
             raise FederationError("The client sent a message that has no place here.")
         elif isinstance(what, Replicated):
-            self._open_replica.receive(name, what.read(), time.monotonic())
+            self._open_replica.receive(name, what.read(), self.now())
             self._flush()
         else:
             self._heard(name, what)
@@ -352,7 +375,9 @@ class Node:
 
     def _admit(self, link: str, accept: Accept) -> None:
         """Take in who accepts, or refuse it."""
-        challenge = self._challenges.pop(link, b"")
+        challenge = self._challenges.pop(link, None)
+        if challenge is None:
+            raise FederationError("An offer is accepted once, and was made before.")
         member, vouched = self.members.get(accept.name), self._vouched.get(link, "")
         objection = self._unwelcome(vouched or accept.name)
         objection = objection or self._introduction.objection(accept, challenge, vouched)
@@ -378,10 +403,17 @@ class Node:
             member.turn = 0
         self._links[link] = member.name
         self._transport.send(link, Welcome(self.own))
-        self._open_replica.connected(member.name, time.monotonic())
-        self._flush()
+        self._linked(member.name)
         reason = "it was restarted" if restarted else ""
         self._news(StatusChange("joined", member.name, reason))
+
+    def _declined(self, link: str, name: str) -> None:
+        """Note that somebody takes no part, which nobody can say for one who is here."""
+        name = self._links.get(link) or self._vouched.get(link) or name
+        member = self.members.get(name)
+        if member is not None and member.link in ("", link):
+            reason = "its policy or its settings keep it from joining"
+            self._news(StatusChange("declined", name, reason))
 
     def _unwelcome(self, name: str) -> str:
         """Say why nobody of a name can take part, if so."""
@@ -401,9 +433,15 @@ class Node:
         self._links[link] = adder
         if adder in self.members:
             self.members[adder].link = link
-        self._open_replica.connected(adder, time.monotonic())
-        self._flush()
+        self._linked(adder)
         self._repeat()
+
+    def _linked(self, name: str) -> None:
+        """Let the log go on with somebody."""
+        self._open_replica.connected(name, self.now())
+        self._flush()
+        if self._has_model:
+            self.send(name, Done())
 
     def _refused(self, link: str, refusal: Refusal) -> None:
         self._notify(Refused(refusal.reason, refusal.again))
@@ -420,7 +458,7 @@ class Node:
         if name in self.members and self.members[name].link == link:
             self.members[name].link = ""
             self._news(StatusChange("lost", name))
-        self._open_replica.disconnected(name, time.monotonic())
+        self._open_replica.disconnected(name, self.now())
         self._flush()
 
     def _heard(self, name: str, what: Message) -> None:

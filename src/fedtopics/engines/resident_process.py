@@ -1,8 +1,7 @@
 """A resident process that answers messages, for engines that start a process with each message.
 
-To load torch, to read the documents and to repeat a round's earlier calls takes longer than most
-answers. The engine's process asks the resident one, and starts it if need be; if it was killed, the
-next one goes on from the journal of `message_client`.
+A participant's program runs longer than an answer takes. The engine's process asks the resident one,
+and starts it if need be.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 from fedtopics.errors import FederationError
 from fedtopics.files import write_durably
 
-IDLE = 300.0  # seconds without a message, after which it ends
+IDLE = 1800.0  # seconds without a message, after which it ends: others may compute that long
 LOOK = 0.05  # seconds between two attempts to reach it
 _NOTE = "resident_process.json"
 
@@ -49,29 +48,39 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
         raise FederationError("The process of this client's half was ended.") from None
 
 
+def end(folder: Path) -> None:
+    """End the resident process of a folder, if there is one, when it has answered."""
+    connection = _connect(folder)
+    if connection is not None:
+        with suppress(EOFError, OSError), connection:
+            connection.send_bytes(b"")
+            connection.recv_bytes()
+
+
 def answer_messages(
-    folder: Path, answer: Callable[[bytes], bytes], close: Callable[[], None], idle: float = IDLE
+    folder: Path, answer: Callable[[bytes], bytes], idle: Callable[[], float] = lambda: IDLE
 ) -> None:
-    """Be the resident process: answer until nobody asks for `idle` seconds, then `close`."""
+    """Be the resident process: answer until nobody asks for `idle` seconds, or somebody says so."""
     key = secrets.token_bytes(32)
     note = folder / _NOTE
 
-    def end() -> None:
+    def leave() -> None:
         note.unlink(missing_ok=True)
-        close()
         os._exit(0)
 
     with Listener(("127.0.0.1", 0), authkey=key) as listener:
         content = {"port": listener.address[1], "process": os.getpid(), "key": key.hex()}
         write_durably(note, json.dumps(content).encode(), private=True)
         while True:
-            timer = threading.Timer(idle, end)
+            timer = threading.Timer(idle(), leave)
             timer.daemon = True
             timer.start()
             # Else who asked is gone.
             with suppress(AuthenticationError, EOFError, OSError), listener.accept() as connection:
                 timer.cancel()
-                connection.send_bytes(answer(connection.recv_bytes()))
+                if not (message := connection.recv_bytes()):
+                    leave()
+                connection.send_bytes(answer(message))
             timer.cancel()
 
 

@@ -49,6 +49,9 @@ class Transport(Protocol):
     def receive(self, seconds: float) -> Sequence[Arrived]:
         """Return what came, as soon as there is something, after so many seconds at most."""
 
+    def quiet(self) -> None:
+        """Note that this participant's program waits: it says nothing before something comes."""
+
     def close(self, link: str) -> None:
         """Close a link when what was sent over it has arrived."""
 

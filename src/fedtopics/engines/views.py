@@ -62,7 +62,7 @@ class Views:
         self._voters = frozenset(voters)
         self._order = [voter for voter in voters if can_add is None or voter in can_add]
         self._nonce = nonce
-        self._recovering = log.doubtful and name in self._voters
+        self._recovering = log.doubtful and name in self._voters and len(voters) > 1
         self._normal = log.view == log.normal and not self._recovering
         self._out: list[tuple[str, Message]] = []
         self._links: set[str] = set()
@@ -81,7 +81,8 @@ class Views:
         self._positions: dict[str, Position] = {}
         self._source: str | None = None  # whose log is fetched
         self._feeder: str | None = None  # whose entries are accepted
-        self._joined: str | None = None  # the log is the beginning of this one's
+        self._forgetful: dict[str, tuple[Position, int]] = {}  # who recovers, since which beat
+        self._answered: dict[str, int] = {}  # the last beat that a voter answered
         self._start = self.log.last  # where the log is that the view began with
 
     @property
@@ -115,26 +116,29 @@ class Views:
 
     def _chosen(self) -> bool:
         """Whether this replica is the adder of the view, started or not."""
-        return self.adder_of(self.view) == self.name and not self._recovering
+        return not self._recovering and self.adder_of(self.log.view) == self.name
 
-    def _enter(self, view: int) -> None:
+    def _enter(self, view: int, ask: bool = True) -> None:
         """Move to a later view, which has no adder yet as far as is known here."""
         self.log.keep(view, self.log.normal, self.log.doubtful)
         self._normal = self._suspecting = False
         self._heard, self._lost = self._now, None
         self._clear()
-        self._ask()
+        if ask:
+            self._ask()
         self._choose()
 
     def _ask(self) -> None:
         """Say again what the others have to know before this replica can go on."""
         if self._chosen():
-            if self._source is not None:
-                position = self._position()
-                fetch = Fetch(self.view, position.committed, position.digests)
-                self._send(self._source, fetch)
-            for name in sorted(self._links - self._positions.keys()):
-                self._send(name, StartViewChange(self.view))
+            if self._source is not None and self._feeder is None:
+                mine = self._position()
+                self._send(self._source, Fetch(self.view, mine.committed, mine.digests))
+            for name in sorted(self._links & self._voters):
+                if name not in self._positions:
+                    self._send(name, StartViewChange(self.view))
+                elif self._source is not None and not self._suspecting:  # it takes its time
+                    self._send(name, Beat(self.view, 0, self.log.committed))
         else:
             adder = self.adder_of(self.view)
             for name in [adder] if adder in self._links else sorted(self._links):
@@ -183,7 +187,7 @@ class Views:
             self._start_view()
             return
         self._source = next(name for name, one in self._positions.items() if one is best)
-        self._joined = self._feeder = None
+        self._feeder = None
         self._send(self._source, Fetch(self.view, mine.committed, mine.digests))
 
     def _start_view(self) -> None:
@@ -200,32 +204,29 @@ class Views:
             self._alive[name] = self._now
             self._serve(name, position)
         for name in sorted(self._links - self._feeds.keys()):
-            self._send(name, Beat(self.view, 0, log.committed))
+            self._send(name, self._feeds.beat(name, self.view))
         self._advance()
 
-    def _serve(self, name: str, position: Position) -> None:
+    def _serve(self, name: str, asked: Position | Fetch) -> None:
         raise NotImplementedError
 
     def _advance(self) -> None:
         raise NotImplementedError
 
     def _on_suspect(self, sender: str, message: Suspect) -> None:
-        self._suspects[sender] = self._now
-        if self._normal and self._chosen() and not self._suspecting:
-            index = self._feeds[sender].sent if sender in self._feeds else 0
-            self._send(sender, Beat(self.view, index, self.log.committed))
-        self._campaign()
+        if sender in self._voters:
+            self._suspects[sender] = self._now
+            if self.is_adder:
+                self._send(sender, self._feeds.beat(sender, self.view))
+            self._campaign()
 
     def _on_start_view_change(self, sender: str, message: StartViewChange) -> None:
         if sender == self.adder_of(self.view) and not self._normal:
             self._send(sender, self._position())
 
     def _on_fetch(self, sender: str, message: Fetch) -> None:
-        if sender != self.adder_of(self.view) or self._normal or self._recovering:
-            return
-        begin = self._feeds.begin(sender, message, self.view, self.log.last)
-        if begin is not None:
-            self._send(sender, begin)
+        if sender == self.adder_of(self.view) and not self._normal and not self._recovering:
+            self._serve(sender, message)
 
 
 def _rank(position: Position) -> tuple[int, int]:

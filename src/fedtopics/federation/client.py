@@ -61,7 +61,8 @@ class GrpcParticipation(Participation):
         address = Address(self._address, self._credentials, SERVER, diagnose=self.diagnose)
         transport = GrpcTransport(None, [address], 1, self.notify)
         if self._dry_run:
-            self.look(Proposal.of(first_offer(transport, self._address)))
+            proposal = Proposal.of(first_offer(transport, self._address))
+            self.look(proposal, bool(self._signatures.certificate))
             self.notify(Allowed())
         else:
             self.take_part(transport, self._signatures)

@@ -31,6 +31,9 @@ class ClientData(BaseModel):
     embedding_model: str | None = Field(
         None, description="the model of those embeddings, or where the study's model is"
     )
+    address: str | None = Field(
+        None, description="HOST:PORT where others reach it, in a study without a server"
+    )
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
     def read(self, name: str) -> Corpus:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import Exchange
@@ -36,6 +38,10 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import check_embeddings
 from fedtopics.text.encoders import sentence_encoder
 
+UNSIGNED = (
+    "Participants do not sign here. That each is who it says, that there are as many as the "
+    "server says, and that all are told the same totals, is its word alone."
+)
 ALONE = Rules(1, 0.0, 0.0, 0.0)  # of who never adds
 
 
@@ -62,7 +68,7 @@ class Participation:
         self._on_event = on_event
         self._growing = growing
         self._embedding_model = embedding_model
-        self._start = start
+        self.start = start
         self._secret_from_seed = secret_from_seed
         self._ledger: Ledger | None = None
         if out is not None and out.exists() and not out.is_dir():
@@ -70,12 +76,12 @@ class Participation:
 
     @classmethod
     def of(
-        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None
+        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None, **more: Any
     ) -> Participation:
         """Read the documents and the policy that a study's table [clients.NAME] names, or raise."""
         policy = Policy() if data.policy is None else Policy.read(data.policy)
         corpus = data.read(name)
-        return cls(name, corpus, policy, out, on_event, data.embedding_model)
+        return cls(name, corpus, policy, out, on_event, data.embedding_model, **more)
 
     def close(self) -> None:
         """Close the ledger."""
@@ -86,14 +92,13 @@ class Participation:
     def take_part(self, transport: Transport, signatures: Signatures | None = None) -> None:
         """Take part in the study that is offered over a transport, until the model is there.
 
-        A `FederationError` if this client is refused, or cannot be reached for a reason that waiting
-        does not mend; other errors if it declines, or a reply may not leave.
+        A `FederationError` if this client is refused, or has no connection for a reason that
+        waiting does not mend; other errors if it declines, or a reply may not leave.
         """
         unknown = Proposal("", "", 0, {}, "")
         signed = signatures or Unsigned()
         introduction = Introduction(self.name, unknown, b"", signed)
         node = Node(self.name, (), transport, introduction, self.notify, keeps=False)
-        reason = ""
         node.start()
         try:
             while True:
@@ -111,32 +116,44 @@ class Participation:
         try:
             if objection := proposal.objection((VERSION, versions()), offer.wire):
                 raise FederationError(objection)
-            study, start = self.look(proposal), self._begun(proposal)
+            study = self.look(proposal, bool(signatures.certificate))
+            start = self._begun(proposal)
             door, state = self.consider(study, offer.run)
         except Exception:
             node.decline(link)
             raise
-        resumed = (state / "events.jsonl").exists()
-        run = ReplicatedRun(
-            state, study.identity(start), study.checkpoint_every, resumed, self._on_event
-        )
-        try:
-            position = run.position()
-            log = Log(origin(study, offer.run))
-            if position.index:
-                log.reset(position.index, position.digest)
+
+        def begin(study: Study, log: Log) -> None:
             replica = Replica(self.name, [SERVER], list(study.clients), log)
             introduction = Introduction(self.name, proposal, offer.run, signatures)
-            exchange = Exchange(
-                node, ALONE, self.notify, self.name, door, position.index, position.turn
-            )
-            run.progress = exchange
-            run.describe(study, start)
             node.join(link, offer, list(study.clients), introduction, replica)
+
+        log = Log(origin(study, offer.run))
+        self.train(study, start, (door, state), node, log, ALONE, begin)
+        node.done()
+
+    def train(
+        self, study: Study, start: WarmStart | None, kept: tuple[Door, Path], node: Node, log: Log,
+        rules: Rules, begin: Callable[[Study, Log], None],
+    ) -> None:  # fmt: skip
+        """Execute the program to its end, behind the last checkpoint; `begin` takes part."""
+        door, state = kept
+        resumed = (state / "events.jsonl").exists()
+        every, identity = study.checkpoint_every, study.identity(start)
+        run = ReplicatedRun(state, identity, every, resumed, self._on_event)
+        try:
+            run.describe(study, start)
+            position = run.position()
+            if position.index > log.last:  # what came before is in the checkpoint
+                log.reset(position.index, position.digest)
+            exchange = Exchange(
+                node, rules, run.event, self.name, door, position.index, position.turn
+            )
+            run.progress, run.checkpointed = exchange, node.cut
+            begin(study, log)
             self.notify(Joined(study.fingerprint))
             model = study.server_half(start).train(exchange, run)
             self.receive(model if start is None else start.credited(model))
-            node.done()
         finally:
             run.close()
 
@@ -146,8 +163,8 @@ class Participation:
             return None
         starts = (
             []
-            if self._start is None
-            else [WarmStart.of(self._start, "keep"), WarmStart.of(self._start, "agree")]
+            if self.start is None
+            else [WarmStart.of(self.start, "keep"), WarmStart.of(self.start, "agree")]
         )
         found = next((each for each in starts if each.fingerprint == proposal.start), None)
         if found is None:
@@ -177,7 +194,7 @@ class Participation:
         )
         return Door(self.name, study.client_half(site), self.policy, self._ledger), state
 
-    def look(self, proposal: Proposal) -> Study:
+    def look(self, proposal: Proposal, signed: bool) -> Study:
         """Say what the study asks for, and hold it against the policy; nothing leaves."""
         study = Study.of_agreed(proposal.study)
         if study.fingerprint != proposal.fingerprint:
@@ -187,7 +204,7 @@ class Participation:
             )
         exchanges = study.registration.exchanges(study.method)
         leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
-        self.notify(Offered(study, leaves))
+        self.notify(Offered(study, leaves, None if signed else UNSIGNED))
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
         method, needed = study.method, study.method.needed_embedding

@@ -1,4 +1,4 @@
-"""The run folder of a participant between machines: its checkpoints say which decisions they hold."""
+"""The run folder of a participant between machines: checkpoints say which decisions they hold."""
 
 from __future__ import annotations
 

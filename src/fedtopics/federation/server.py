@@ -1,4 +1,4 @@
-"""Run a study between machines as its server: it adds, and executes the program without documents."""
+"""Run a study between machines as its server: it adds, and has no documents itself."""
 
 from __future__ import annotations
 

@@ -139,15 +139,33 @@ class Study(BaseModel):
     def agreed(self) -> dict[str, Any]:
         """What server and clients must agree on, as plain data; not where the documents are."""
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
-        return plain | {"clients": sorted(self.clients)}
+        peers = {"peers": self.addresses} if self.addresses else {}
+        return plain | {"clients": sorted(self.clients)} | peers
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where clients can be reached by others, by name; none where there is a server."""
+        named = sorted(self.clients.items())
+        return {name: client.address for name, client in named if client.address}
+
+    @property
+    def adders(self) -> list[str]:
+        """All clients in the order in which they add where there is no server, by the study."""
+
+        def drawn(name: str) -> bytes:
+            return hashlib.sha256(f"{self.fingerprint} {name}".encode()).digest()
+
+        return sorted(self.clients, key=drawn)
 
     @classmethod
     def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
         """Make the study of what another side sent as `agreed`; StudyError if it is none."""
-        names = plain.get("clients")
-        if not isinstance(names, list):
+        names, addresses = plain.get("clients"), plain.get("peers", {})
+        if not isinstance(names, list) or not isinstance(addresses, Mapping):
             raise StudyError("The study that the server sent names no clients.")
-        return cls.make(**{**plain, "clients": {str(name): {} for name in names}})
+        clients = {str(name): {"address": addresses.get(name)} for name in names}
+        settings = {key: value for key, value in plain.items() if key != "peers"}
+        return cls.make(**{**settings, "clients": clients})
 
     @property
     def fingerprint(self) -> str:

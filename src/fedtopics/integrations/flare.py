@@ -15,11 +15,9 @@ from typing import Any
 
 from pydantic import Field
 
-from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.message_client import MessageClient
-from fedtopics.engines.messages import to_message
+from fedtopics.engines.carried import CarriedParticipant, CarriedTransport
+from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
-from fedtopics.extras import VERSION
 from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.server import lead
@@ -33,18 +31,20 @@ from fedtopics.integrations.flare_carrier import (
     logger,
 )
 from fedtopics.integrations.flare_jobs import make_job
-from fedtopics.methods.registry import versions
+from fedtopics.pki import Signer
 
 FAILURE = "failure.txt"  # in a run's folder, a sentence
 FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of what a job brings back
 STUDY_FILE = "study.toml"
-SITE_FILE = "fedtopics.toml"  # in a site's `local`
+SITE_FILE = "fedtopics.toml"  # in a site's `local`, and in the server's
 
 
 class SiteSettings(ClientData):
-    """What a site says about itself: a study's table [clients.NAME], and where its runs go."""
+    """What a site says about itself: a study's table [clients.NAME], and what is beside it."""
 
     out: Path | None = Field(None, description="folder for a folder a run: ledger, model")
+    identity: Path | None = Field(None, description="folder of the client's identity")
+    secret_from_seed: bool = Field(False, description="draws that everybody can repeat")
 
 
 class StudyServer(ServerPart):
@@ -66,7 +66,13 @@ class StudyServer(ServerPart):
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             study = Study.read(context.config / STUDY_FILE)
-            lead(study, carrier, folder, resume=self.resume, on_event=_log)
+            settings = context.workspace / "local" / SITE_FILE
+            identity = _read(settings).get("identity") if settings.exists() else None
+            signer = None if identity is None else Signer.load(identity, "server")
+            transport = CarriedTransport(carrier, study.federation.largest_message << 20)
+            lead(
+                study, transport, folder, signatures=signer, resume=self.resume, on_event=_log
+            )
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
@@ -101,7 +107,7 @@ class StudySite(SitePart):
     def __init__(self, run: str) -> None:
         super().__init__()
         self.run = _checked(run)
-        self._client: MessageClient | None = None
+        self._participant: CarriedParticipant | None = None
 
     def handle(self, message: bytes, context: JobContext) -> bytes:
         """Answer a message; join with the first one.
@@ -109,32 +115,40 @@ class StudySite(SitePart):
         Leaves the client
             What `privacy.Door` lets out; of a failure, that there was one.
         """
-        folder = context.workspace / FOLDER / self.run
-        try:
-            if self._client is None:
-                settings = site_settings(context)
-                if settings.out is not None:
-                    folder = settings.out if context.simulated else settings.out / self.run
-                (folder / FAILURE).unlink(missing_ok=True)
-                self._client = self._join(context.site, settings, folder)
-        except FedTopicsError as error:
-            _fail(folder, str(error))
-            return to_message(wire.Frame(refusal=wire.Refusal(reason=context.site)))
-        return self._client.answer(message)
+        if self._participant is None:
+            part = lambda transport: self._take_part(transport, context)  # noqa: E731
+            self._participant = CarriedParticipant(context.site, part)
+        return self._participant.answer(message)
 
-    @staticmethod
-    def _join(name: str, settings: SiteSettings, folder: Path) -> MessageClient:
+    def _take_part(self, transport: Transport, context: JobContext) -> None:
+        """Take part in a study; say here why not, and raise."""
+        name, folder = context.site, context.workspace / FOLDER / self.run
+
         def tell(event: dict[str, Any]) -> None:
             kind = event["event"]
-            if kind == "declined":
-                _fail(folder, event["reason"])
-            elif kind == "refused":
+            if kind == "refused":
                 logger.error("%s: %s", name, event["reason"])
+            elif kind == "offer" and "unsigned" in event:
+                logger.warning("%s: %s", name, event["unsigned"])
             elif kind in ("joined", "model", "defect"):
                 logger.info("%s: %s", name, kind)
 
-        participation = Participation.of(name, settings, folder, tell)
-        return MessageClient(name, participation, (VERSION, versions()), participation.notify)
+        try:
+            settings = site_settings(context)
+            if settings.out is not None:
+                folder = settings.out if context.simulated else settings.out / self.run
+            (folder / FAILURE).unlink(missing_ok=True)
+            key = settings.identity
+            signer = None if key is None else Signer.load(key, "client", name)
+            repeats = settings.secret_from_seed
+            part = Participation.of(name, settings, folder, tell, secret_from_seed=repeats)
+            part.take_part(transport, signer)
+        except FedTopicsError as error:
+            _fail(folder, str(error))
+            raise
+        except Exception as error:
+            logger.error("A defect of fedtopics: %s", type(error).__name__)
+            raise
 
 
 def site_settings(context: JobContext) -> SiteSettings:
@@ -164,7 +178,7 @@ def _checked(run: str) -> str:
 def _read(file: Path) -> dict[str, Any]:
     """Read a TOML file whose paths are relative to it."""
     settings = tomllib.loads(file.read_text(encoding="utf-8"))
-    for key in {"data", "policy", "out"} & settings.keys():
+    for key in {"data", "policy", "out", "identity"} & settings.keys():
         settings[key] = file.parent.resolve() / str(settings[key])
     return settings
 
@@ -196,6 +210,6 @@ def make_study_job(
     clients: dict[str, dict[str, Any]] = {name: {} for name in study.clients}
     for name, folder in (folders or {}).items():
         table = study.clients[name].model_dump(mode="json", exclude_none=True)
-        clients[name] = table | {"out": str(folder)}
+        clients[name] = table | {"out": str(folder), "secret_from_seed": True}
     server = StudyServer(run, "" if out is None else str(out), resume)
     return make_job(f"fedtopics-{study.fingerprint}", server, StudySite(run), clients, file)

@@ -72,6 +72,10 @@ def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
 @options.embedding_model
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")
+@click.option("--identity", type=FOLDER, help="The site's or the server's, of fedtopics pki.")
+@click.option(
+    "--secret-from-seed", is_flag=True, help="Draws that all can repeat: for demonstrations."
+)
 def allow(
     folder: Path,
     data: Path | None,
@@ -79,38 +83,47 @@ def allow(
     embedding_model: str | None,
     policy: Path | None,
     out: Path | None,
+    identity: Path | None,
+    secret_from_seed: bool,
 ) -> None:
     """Let fedtopics run at a FLARE server or site, and say where a site's documents are.
 
     FOLDER is the server's or the site's, with `startup` and `local` in it. Its list of allowed
     classes gets those of fedtopics, in local/resources.json. With --data, local/fedtopics.toml says
-    what the options say; jobs cannot change that.
+    what the options say; jobs cannot change that. With --identity at the server, each client has
+    to prove its name by its own.
     """
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
     from fedtopics.federation.client_data import ClientData
     from fedtopics.federation.policy import Policy
     from fedtopics.integrations.flare import SITE_FILE
     from fedtopics.integrations.flare_jobs import allow as allow_in
+    from fedtopics.pki import Signer
 
     say(f"Jobs of fedtopics may run: {allow_in(folder)}")
-    paths = {"data": data, "policy": policy, "out": out}
-    if data is None:
-        return
-    if embedding_model and Path(embedding_model).is_dir():  # else it is a name
-        embedding_model = str(Path(embedding_model).absolute())
+    paths = {"data": data, "policy": policy, "out": out, "identity": identity}
     settings: dict[str, Any] = {key: str(path.absolute()) for key, path in paths.items() if path}
-    settings |= {key: name for key, name in columns.items() if name is not None}
-    if embedding_model is not None:
-        settings["embedding_model"] = embedding_model
-    corpus = ClientData(**{k: v for k, v in settings.items() if k != "out"}).read(folder.name)
-    if policy is not None:
-        Policy.read(policy)
-    file = folder / "local" / SITE_FILE
-    lines = [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in settings.items()
-    ]
-    file.write_text("".join(lines), encoding="utf-8")
-    say(f"Their documents are {len(corpus):,} in {data}: {file}")
+    if identity is not None:
+        site = data is not None
+        Signer.load(identity, "client" if site else "server", folder.name if site else "")
+    if data is not None:
+        if embedding_model and Path(embedding_model).is_dir():  # else it is a name
+            embedding_model = str(Path(embedding_model).absolute())
+        settings |= {key: name for key, name in columns.items() if name is not None}
+        if embedding_model is not None:
+            settings["embedding_model"] = embedding_model
+        if secret_from_seed:
+            settings["secret_from_seed"] = True
+        own = {k: v for k, v in settings.items() if k in ClientData.model_fields}
+        corpus = ClientData(**own).read(folder.name)
+        if policy is not None:
+            Policy.read(policy)
+        say(f"Its documents are {len(corpus):,} in {data}.")
+    if data is not None or identity is not None:
+        lines = (f"{key} = {json.dumps(v, ensure_ascii=False)}\n" for key, v in settings.items())
+        file = folder / "local" / SITE_FILE
+        file.write_text("".join(lines), encoding="utf-8")
+        say(f"Its settings are in {file}.")
 
 
 def _simulate(plan: Study, folder: Path, resume: bool) -> None:

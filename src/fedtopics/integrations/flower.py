@@ -1,8 +1,8 @@
 """Fedtopics as an app of Flower: what the two files of `fedtopics flower init` make of a study.
 
 The ServerApp runs where the SuperLink is, a ClientApp where a SuperNode is. Flower starts a
-new process with each message, so a resident process of ours answers beside it; the client's half
-keeps a journal as well, since that process may be killed.
+new process with each message, which passes it on: the client's program runs in a resident process of
+ours beside it. When that is killed the next one goes on from the client's last checkpoint.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedtopics.engines.resident_process import IDLE, answer_messages, ask
+from fedtopics.engines.resident_process import IDLE, answer_messages, ask, end
 from fedtopics.errors import FedTopicsError, StudyError
-from fedtopics.extras import VERSION
 from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
 
 # A ClientApp begins with each message: what needs torch is imported where it is used. So is Flower,
@@ -28,10 +27,15 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 
+    from fedtopics.engines.transport import Transport
     from fedtopics.federation.client_data import ClientData
     from fedtopics.federation.study import Study
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
+ENDED = 5.0  # seconds that a resident process stays when its client has the model
+SEED = "secret_from_seed"
+_OWN = "name", "out", "stay", "identity", SEED  # keys of a node configuration that are not of the documents
+LINGER = 0.5  # seconds for what is said next: a message costs seconds, whatever is in it
 FAILED = "its settings or its documents cannot be used; its own log says more"
 
 
@@ -39,8 +43,9 @@ def server_app(study: str | Path) -> ServerApp:
     """Make the server's half: train with the SuperNodes, write the run's folder.
 
     `study` is the study's file. Run configuration of the app: `out`, the run's folder on the
-    SuperLink's machine (by default runs/NAME in its working folder), and `resume`, to go on with
-    the run in there.
+    SuperLink's machine (by default runs/NAME in its working folder); `resume`, to go on with the
+    run in there; and `identity`, the folder of the server's identity there, with which each client
+    has to prove its name by its own.
     """
     from flwr.serverapp import ServerApp
 
@@ -48,15 +53,23 @@ def server_app(study: str | Path) -> ServerApp:
         from fedtopics.cli.display import say
         from fedtopics.cli.members import ServerNews
         from fedtopics.cli.report import show_run
+        from fedtopics.engines.carried import CarriedTransport
         from fedtopics.federation.server import lead
         from fedtopics.federation.study import Study
+        from fedtopics.pki import Signer
 
         plan = Study.read(study)
         out = _run_folder(plan, context)
         resume = bool(context.run_config.get("resume"))
+        largest = plan.federation.largest_message << 20
         try:
+            identity = str(context.run_config.get("identity") or "")
+            signer = Signer.load(identity, "server") if identity else None
+            transport = CarriedTransport(GridCarrier(grid), largest, LINGER)
             with ServerNews() as news:
-                model = lead(plan, GridCarrier(grid), out, resume=resume, on_event=news)
+                model = lead(
+                    plan, transport, out, signatures=signer, resume=resume, on_event=news
+                )
         except FedTopicsError as error:
             say(f"fedtopics: {error}")
             raise
@@ -73,9 +86,9 @@ def client_app(study: str | Path) -> ClientApp:
     Of the study's file its name counts, and in Flower's simulation its clients: there SuperNodes
     have no configuration, and are the clients in the order of their names. Elsewhere the
     SuperNode's node configuration says where documents are: the keys of a [clients.NAME] table of a
-    study, with `name`; `out`, the folder that gets a folder for each study, with ledger and model
-    (by default runs/NAME); and `stay`, the seconds that a process stays for the next message, 0 for
-    none.
+    study, with `name`; `identity`, the folder of the client's identity; `out`, the folder that gets
+    a folder for each study, with ledger and model (by default runs/NAME); `stay`, the seconds that
+    our process stays for the next message; and `secret_from_seed`, for demonstrations.
 
     What goes wrong is said in the SuperNode's log; the server learns that it failed, not why.
     """
@@ -102,58 +115,70 @@ def _or_nothing(work: Callable[[], bytes]) -> bytes:
     return b""
 
 
-def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
-    run = Path("flower", str(context.run_id))
-    if PARTITION in context.node_config and "name" not in context.node_config:
-        # Whichever process is free has the message: the journal alone knows what came before.
-        name, data, out = _simulated(study, context)
-    else:
-        name, out, seconds = _node_settings(context.node_config)
-        out /= _folder_name(study)
-        if seconds > 0:
-            settings = json.dumps([dict(context.node_config), str(out), str(out / run)])
-            return ask(out / run, message, [sys.executable, "-m", __spec__.name, settings])
-        data = client_data(context.node_config)
-    with closing(_Client(name, data, out, out / run)) as client:
-        return client.answer(message)
+@dataclass(frozen=True)
+class _Node:
+    """Who answers at a SuperNode, and with what."""
 
+    name: str
+    out: Path  # the folder for the study
+    data: Mapping[str, Any]  # as a study's table [clients.NAME]
+    identity: str | None = None
+    stay: float = IDLE
+    secret_from_seed: bool = False  # draws that everybody can repeat
 
-def main(settings: str) -> None:
-    """Be the resident process: answer a run's messages with one client's documents.
+    def ask(self, run: str, message: bytes) -> bytes:
+        """Ask the resident process for a run of Flower's, which others end for."""
+        given = vars(self) | {"out": str(self.out), "data": dict(self.data)}
+        folder = self.out / "flower" / run
+        command = [sys.executable, "-m", __spec__.name, json.dumps(given), str(folder)]
+        return ask(folder, message, command)
 
-    `settings` is JSON: the node configuration, the client's folder for the study, and that for the
-    run.
-    """
-    config, out, folder = json.loads(settings)
-    name, _, seconds = _node_settings(config)
-    clients: list[_Client] = []
-
-    def answer_one(message: bytes) -> bytes:
-        if not clients:
-            clients.append(_Client(name, client_data(config), Path(out), Path(folder)))
-        return clients[0].answer(message)
-
-    def close() -> None:
-        for client in clients:
-            client.close()
-
-    answer_messages(
-        Path(folder), lambda message: _or_nothing(lambda: answer_one(message)), close, seconds
-    )
-
-
-class _Client:
-    """A client's half over its documents; its folder has the state for a later process."""
-
-    def __init__(self, name: str, data: ClientData, out: Path, folder: Path) -> None:
-        from fedtopics.engines.message_client import MessageClient
+    def take_part(self, transport: Transport) -> None:
+        """Take part in a study; say in this machine's log why not, and raise."""
         from fedtopics.federation.participant import Participation
-        from fedtopics.methods.registry import versions as method_versions
+        from fedtopics.pki import Signer
 
-        part = Participation.of(name, data, out, _log(name, out))
-        versions = VERSION, method_versions()
-        self.answer = MessageClient(name, part, versions, part.notify, folder / "journal").answer
-        self.close = part.close
+        try:
+            data, key = client_data(self.data), self.identity
+            signer = Signer.load(key, "client", self.name) if key else None
+            part = Participation.of(
+                self.name, data, self.out, _log(self.name, self.out),
+                secret_from_seed=self.secret_from_seed,
+            )  # fmt: skip
+            part.take_part(transport, signer)
+        except (FedTopicsError, OSError) as error:
+            print(f"fedtopics: {error}", flush=True)
+            raise
+        except Exception as error:
+            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
+            raise
+
+
+def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
+    config = context.node_config
+    if PARTITION in config and "name" not in config:
+        node = _simulated(study, context)
+    else:
+        node = _node(config, _folder_name(study))
+    return node.ask(str(context.run_id), message)
+
+
+def main(given: str, folder: str) -> None:
+    """Be the resident process: answer a run's messages for one client.
+
+    `given` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it may
+    have read other settings, and two cannot write one ledger.
+    """
+    from fedtopics.engines.carried import CarriedParticipant
+
+    settings = json.loads(given)
+    node = _Node(**settings | {"out": Path(settings["out"])})
+    for note in Path(folder).parent.glob("*"):
+        if note != Path(folder):
+            end(note)
+    client = CarriedParticipant(node.name, node.take_part)
+    idle = lambda: ENDED if client.ended else node.stay  # noqa: E731
+    answer_messages(Path(folder), client.answer, idle)
 
 
 def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
@@ -180,36 +205,39 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     return write
 
 
-def _node_settings(config: Mapping[str, Any]) -> tuple[str, Path, float]:
-    """Read the client's name, its folder, and how long its process stays."""
+def _node(config: Mapping[str, Any], folder: str) -> _Node:
+    """Read a node configuration: the client's name, its folder, how long its process stays."""
     from fedtopics.pki.names import check_client_name
 
     name, seconds = config.get("name"), config.get("stay", IDLE)
-    if not isinstance(name, str) or not isinstance(seconds, (int, float)):
+    kinds = isinstance(config.get("identity", ""), str) and isinstance(config.get(SEED, True), bool)
+    if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
         raise StudyError(
             "The SuperNode's node configuration needs the client's name in the study, as in "
-            'name = "north"; and stay, if it is there, is a number of seconds.'
+            'name = "north". If they are there, stay is a number of seconds, identity a folder, and '
+            f"{SEED} true or false."
         )
     check_client_name(name)
-    return name, Path(str(config.get("out", f"runs/{name}"))).absolute(), seconds
+    out = Path(str(config.get("out", f"runs/{name}"))).absolute() / folder
+    data = {key: value for key, value in config.items() if key not in _OWN}
+    own = {key: config[key] for key in ("identity", "stay", SEED) if key in config}
+    return _Node(name, out, data, **own)
 
 
 def client_data(config: Mapping[str, Any]) -> ClientData:
-    """Read where documents are from a node configuration; a `StudyError` if it cannot be used."""
+    """Read where documents are from a node configuration; a `StudyError` if it is of no use."""
     from pydantic import ValidationError
 
     from fedtopics.federation.client_data import ClientData
     from fedtopics.federation.study_file import explain
 
-    other = ("name", "out", "stay")  # of `_node_settings`
-    settings = {key.replace("-", "_"): value for key, value in config.items() if key not in other}
     try:
-        return ClientData(**settings)
+        return ClientData(**{key.replace("-", "_"): value for key, value in config.items()})
     except ValidationError as error:
         raise StudyError(f"The node configuration cannot be used: {explain(error)}") from None
 
 
-def _simulated(study: str | Path, context: Context) -> tuple[str, ClientData, Path]:
+def _simulated(study: str | Path, context: Context) -> _Node:
     from fedtopics.federation.study import Study
 
     plan = Study.read(study)
@@ -220,7 +248,9 @@ def _simulated(study: str | Path, context: Context) -> tuple[str, ClientData, Pa
             f'--federation-config "num-supernodes={len(names)}".'
         )
     name = names[number]
-    return name, plan.clients[name], _run_folder(plan, context) / "clients" / name
+    data = plan.clients[name].model_dump(mode="json", exclude_none=True)
+    out = _run_folder(plan, context) / "clients" / name
+    return _Node(name, out, data, secret_from_seed=True)
 
 
 def _run_folder(plan: Study, context: Context) -> Path:
@@ -234,4 +264,4 @@ def _folder_name(study: str | Path) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

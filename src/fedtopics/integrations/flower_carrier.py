@@ -1,7 +1,7 @@
 """Messages through a Flower federation: over its Grid to SuperNodes and back.
 
-Flower's own `send_and_receive` sleeps three seconds between two looks; this carrier looks after a
-few hundredths of a second, and less often the longer nothing comes.
+Flower's own `send_and_receive` sleeps three seconds between two looks for answers; this carrier looks
+after a few hundredths of a second, and less often the longer nothing comes.
 """
 
 from __future__ import annotations
@@ -52,10 +52,16 @@ def failure(to: Message, reason: str) -> Message:
 
 
 class GridCarrier:
-    """Messages to SuperNodes over Flower's `Grid`; the SuperNodes' ids are the addresses."""
+    """Messages to SuperNodes over Flower's `Grid`; the SuperNodes' ids are the addresses.
+
+    Their keys vouch for the ids, which are no names of clients.
+    """
+
+    vouches = False
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
+        self._pause, self._next_look = FIRST_PAUSE, 0.0
         self._open: dict[str, str] = {}  # message to address
         self._failed: list[str] = []
         self._started: dict[str, str] = {}  # address to when its SuperNode started
@@ -79,21 +85,25 @@ class GridCarrier:
         identifiers = list(self._grid.push_messages([query]))
         if identifiers and identifiers[0]:
             self._open[identifiers[0]] = address
+            self._pause, self._next_look = FIRST_PAUSE, 0.0
         else:  # the SuperNode has gone meanwhile, or the message is too large for the SuperLink
             self._failed.append(address)
 
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
         """Return what has come; wait up to `seconds` for the first. None: the client failed."""
-        ends, pause = time.monotonic() + seconds, FIRST_PAUSE
+        ends = time.monotonic() + seconds
         while True:
             arrived: list[tuple[str, bytes | None]] = [(address, None) for address in self._failed]
             self._failed.clear()
-            arrived += self._pull()
-            left = ends - time.monotonic()
-            if arrived or left <= 0:
+            now = time.monotonic()
+            if now >= self._next_look:
+                found = self._pull()
+                arrived += found
+                self._pause = FIRST_PAUSE if found else min(self._pause * 1.5, LONGEST_PAUSE)
+                self._next_look = now + self._pause
+            if arrived or now >= ends:
                 return arrived
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, LONGEST_PAUSE)
+            time.sleep(max(0.0, min(self._next_look, ends) - now))
 
     def _pull(self) -> list[tuple[str, bytes | None]]:
         if not self._open:

@@ -32,6 +32,7 @@ clientapp = "client_app:app"
 [tool.flwr.app.config]
 out = ""  # the run's folder on the SuperLink's machine; by default runs/NAME where that was started
 resume = false  # go on with the run in that folder
+identity = ""  # there too, the folder of the server's: each client has to prove its name by its own
 """
 
 SERVER_APP = """\
@@ -64,6 +65,7 @@ Each SuperNode's node configuration says who it is and where its documents are, 
     text = "text"
     policy = "/data/policy.toml"
     out = "/data/fedtopics"
+    identity = "/data/$first"
 
     flower-supernode ... --node-config NAME.toml
 

@@ -7,7 +7,7 @@ imported where it computes, not before: what reads a ledger or looks for a serve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -59,26 +59,53 @@ class Named:
 class RunningSum:
     """The clients' replies, added up field by field in the order of their names, in float64.
 
-    The order of arrival changes no bit. Fields are numbers, arrays, `Rows`, `Named`, or maps; a
+    A total is rounded once, to the precision of the replies. The order of arrival changes no bit.
+    Fields are numbers, arrays, `Rows`, `Named`, or maps; a
     single reply is returned as it is. It needs the memory of two replies, and is computed while the
     next one travels.
     """
 
     def __init__(self) -> None:
         self._total: dict[str, Any] | None = None
+        self._first: Payload = {}
         self._changeable = False  # whether the total was made here
 
     def add(self, reply: Payload) -> None:
         """Add a reply; FedTopicsError if names, kinds or shapes of its fields are others."""
         if self._total is None:
-            self._total = dict(reply)
+            self._total, self._first = dict(reply), _precisions(reply)
         else:
             self._total = _add(self._total, reply, self._changeable)
             self._changeable = True
 
     def total(self) -> dict[str, Any]:
         """Return the sum of all replies; there has to be one."""
-        return dict(self._total or {})
+        return _rounded(self._total or {}, self._first)
+
+
+def _precisions(reply: Payload) -> dict[str, Any]:
+    """Return the types of a reply's arrays, by name."""
+    kinds: dict[str, Any] = {}
+    for name, value in reply.items():
+        array = value.values if isinstance(value, Rows) else value
+        kinds[name] = (
+            _precisions(value) if isinstance(value, Mapping) else getattr(array, "dtype", None)
+        )
+    return kinds
+
+
+def _rounded(total: Payload, precisions: Payload) -> dict[str, Any]:
+    """Return a total in float32 where the replies were; whoever takes it computes in that."""
+    rounded = {}
+    for name, value in total.items():
+        if isinstance(value, Mapping):
+            value = _rounded(value, precisions[name])
+        elif precisions[name] == np.float32 and isinstance(value, Rows):
+            value = replace(value, values=value.values.astype(np.float32, copy=False))
+        elif precisions[name] == np.float32 and isinstance(value, np.ndarray):
+            value = value.astype(np.float32, copy=False)
+        rounded[name] = value
+    return rounded
 
 
 def _add(total: Any, value: Any, in_place: bool) -> Any:

@@ -61,23 +61,12 @@ class TopicClient(ABC, Generic[Settings]):
         self._text = plan.text
         self._limits = plan.limits
         self._fingerprint = ""
-        self.published = self._publish()
+        self.published = _published(self)
 
     @property
     def method(self) -> str:
         """Name of the method."""
         return self.settings.method_name
-
-    def _publish(self) -> frozenset[str]:
-        """Return the functions of the study's schedule: no other call is answered."""
-        names = frozenset(self.schedule(self.settings))
-        for name in sorted(names):
-            if not hasattr(getattr(self, name, None), "leaves"):
-                raise StudyError(
-                    f"The schedule of {self.method!r} names {name!r}, which does not say what "
-                    "leaves the client; decorate it with @leaves."
-                )
-        return names
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
@@ -207,6 +196,18 @@ class TopicClient(ABC, Generic[Settings]):
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
                 f"{self._fingerprint or 'none'}; restart the study."
             )
+
+
+def _published(half: TopicClient[Any]) -> frozenset[str]:
+    """Return the functions of the study's schedule: no other call is answered."""
+    names = frozenset(half.schedule(half.settings))
+    for name in sorted(names):
+        if not hasattr(getattr(half, name, None), "leaves"):
+            raise StudyError(
+                f"The schedule of {half.method!r} names {name!r}, which does not say what leaves "
+                "the client; decorate it with @leaves."
+            )
+    return names
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

@@ -158,6 +158,11 @@ class StatusChange(Event, kind=""):  # a client comes, goes, or does not take pa
         return {"event": self.status, "client": self.client, "reason": self.reason}
 
 
+class Adds(Event, kind="adds"):  # another participant adds, as the one before was lost
+    client: str
+    view: int
+
+
 class Repeated(Event, kind="repeated"):  # a round is repeated without clients that were lost
     round: int
     missing: Mapping[str, str]  # client to why
@@ -179,6 +184,7 @@ class Excluded(BadReply, kind="excluded"):
 class Offer(Event, kind="offer"):  # what a server's study asks for
     study: Any  # the Study
     leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
+    unsigned: str | None = None  # what is not certain, where participants do not sign
 
 
 class Allowed(Event, kind="allowed"):

@@ -35,8 +35,8 @@ class Minibatches:
         self._epoch = (-1, np.zeros(0, np.int64))
         if len(usable) == 0:
             raise DataError(
-                "no document has a word of the agreed vocabulary; raise max_words, lower "
-                "min_clients of the study, or give more documents."
+                "no document has a word of the agreed vocabulary that enough of them have; raise "
+                "max_words, lower min_clients or min_document_frequency, or give more documents."
             )
         shuffled = secret.rng("validation").permutation(usable)
         held = max(round(validation_share * len(usable)), smallest) if validation_share else 0

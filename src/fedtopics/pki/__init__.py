@@ -11,10 +11,12 @@
 
 A client's certificate has the client's name as its common name, and nothing else that names it:
 this is who the client is to the server, wherever it connects from. Certificates are X.509 with
-P-256 keys; a client's cannot serve as a server's, nor the other way round.
+P-256 keys; a client's cannot serve as a server's, nor the other way round. A peer's serves for
+both: it has a DNS name besides, which stands for its name.
 
 From the bottom up: `files` keeps keys and certificates, `identity` reads and checks what travels,
-`certificates` says what stands in a certificate, `signing` signs with its key, `authority` has what people do.
+`certificates` says what stands in a certificate, `signing` signs with its key, `authority` has what
+people do.
 """
 
 from fedtopics.pki.authority import create, issue, pki_option, renew_server, request, sign

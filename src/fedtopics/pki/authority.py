@@ -51,14 +51,17 @@ def renew_server(folder: str | Path, servers: Sequence[str] = (), days: int = 36
     return _deliver(folder / "server", "server", authority, certificate)
 
 
-def issue(folder: str | Path, name: str, days: int = 365, *, renew: bool = False) -> Path:
+def issue(
+    folder: str | Path, name: str, days: int = 365, *, renew: bool = False, peer: bool = False
+) -> Path:
     """Make the identity of a client, key included; or a new certificate for the key it has.
 
     It is valid for `days`, but no longer than the authority; with 0 it has ended at once, to try
-    what happens. `renew` keeps the client's key, whoever made it. Return the folder that goes to
-    the client: with the secret key, or, if it made its key itself, the two public files. An
-    `IdentityError` if the client has a certificate and `renew` is not set, if it has none and it
-    is, or if the authority is missing or has ended.
+    what happens. To a `peer` others connect as well, in a study without a server. `renew` keeps the
+    client's key, whoever made it. Return the folder that goes to the client: with the secret key,
+    or, if it made its key itself, the two public files. An `IdentityError` if the client has a
+    certificate and `renew` is not set, if it has none and it is, or if the authority is missing or
+    has ended.
     """
     folder = Path(folder)
     check_client_name(name)
@@ -74,10 +77,10 @@ def issue(folder: str | Path, name: str, days: int = 365, *, renew: bool = False
             f"fedtopics pki issue {name}{pki_option(folder)}"
         )
     if public_key is not None:
-        certificate = authority.certify(public_key, name, days)
+        certificate = authority.certify(public_key, name, days, peer=peer or _is_peer(target))
         return _deliver(target, "client", authority, certificate)
     key, target = new_key(), folder / "clients" / name
-    certificate = authority.certify(key.public_key(), name, days)
+    certificate = authority.certify(key.public_key(), name, days, peer=peer)
     write_key(target / "client.key", key)
     return _deliver(target, "client", authority, certificate)
 
@@ -97,7 +100,9 @@ def request(folder: str | Path, name: str) -> Path:
     return path
 
 
-def sign(folder: str | Path, request_path: str | Path, days: int = 365) -> Path:
+def sign(
+    folder: str | Path, request_path: str | Path, days: int = 365, *, peer: bool = False
+) -> Path:
     """Make the certificate that a client's ``request.csr`` asks for; the same again renews it.
 
     Return the folder with the two public files that go to the client. An `IdentityError` if the
@@ -114,7 +119,8 @@ def sign(folder: str | Path, request_path: str | Path, days: int = 365) -> Path:
             f"{request_path}. Ask it by telephone whether it made a new key; if so, remove "
             f"{target} and sign again."
         )
-    certificate = authority.certify(requested.public_key, requested.name, days)
+    peer = peer or _is_peer(target)
+    certificate = authority.certify(requested.public_key, requested.name, days, peer=peer)
     return _deliver(target, "client", authority, certificate)
 
 
@@ -132,6 +138,12 @@ def _find_client(folder: Path, name: str) -> tuple[Path, CertificatePublicKeyTyp
         if (target / "client.key").exists():
             return target, read_key(target / "client.key").public_key()
     return folder, None
+
+
+def _is_peer(folder: Path) -> bool:
+    """Whether the certificate that a client has is one of a peer."""
+    path = folder / "client.crt"
+    return path.exists() and bool(hosts_of(read_certificate(path)))
 
 
 def _deliver(folder: Path, role: Role, authority: Authority, certificate: bytes) -> Path:

@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 from fedtopics.errors import IdentityError
 from fedtopics.pki.files import fingerprint, read_certificate, read_key
 from fedtopics.pki.identity import PURPOSES, Role
+from fedtopics.pki.names import peer_host
 
 AUTHORITY_DAYS = 3652
 CLOCK_TOLERANCE = timedelta(minutes=5)
@@ -80,9 +81,15 @@ class Authority(NamedTuple):
         name: str,
         days: int,
         hosts: x509.SubjectAlternativeName | None = None,
+        peer: bool = False,
     ) -> bytes:
-        """Return the certificate, in PEM, of a public key: a server's if it has hosts."""
-        role: Role = "client" if hosts is None else "server"
+        """Return the certificate, in PEM, of a public key: a server's if it has hosts.
+
+        With that of a `peer` others connect to a client as well.
+        """
+        roles: tuple[Role, ...] = ("client",) if hosts is None else ("server",)
+        if peer:
+            roles, hosts = ("client", "server"), server_names([peer_host(name)])
         if not 0 <= days <= AUTHORITY_DAYS:
             raise IdentityError(
                 f"A certificate cannot be valid for {days} days; take 0 to {AUTHORITY_DAYS}."
@@ -93,7 +100,9 @@ class Authority(NamedTuple):
         builder = _builder(subject(name), self.certificate.subject, key, ends)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
         builder = builder.add_extension(_usage("digital_signature"), True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([PURPOSES[role]]), False)
+        builder = builder.add_extension(
+            x509.ExtendedKeyUsage([PURPOSES[role] for role in roles]), False
+        )
         builder = builder.add_extension(issuer, False)
         if hosts is not None:
             builder = builder.add_extension(hosts, False)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from fedtopics.errors import StudyError
 
 CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def peer_host(name: str) -> str:
+    """Return the DNS name in the certificate of a participant that others connect to.
+
+    It is nobody's on a network: it stands for the participant, wherever it is reached.
+    """
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.peer.fedtopics"
 
 
 def check_client_name(name: object) -> None:

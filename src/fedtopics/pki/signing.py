@@ -1,6 +1,8 @@
-"""Signatures by the keys of certificates: what a participant says of a run, others can hold it to."""
+"""Signatures by the keys of certificates: what a participant says, others can hold it to."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -9,7 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from fedtopics.errors import IdentityError
-from fedtopics.pki.identity import Identity, common_name
+from fedtopics.pki.identity import Identity, Role, common_name
 
 _HASH = ec.ECDSA(SHA256())
 
@@ -24,6 +26,17 @@ class Signer:
         self._key = key
         self._authority = x509.load_pem_x509_certificate(identity.ca)
         self._known: dict[str, tuple[bytes, ec.EllipticCurvePublicKey]] = {}
+
+    @classmethod
+    def load(cls, folder: str | Path, role: Role, name: str = "") -> Signer:
+        """Read an identity folder as `Identity.load`; an `IdentityError` if it is of another name."""
+        identity = Identity.load(folder, role)
+        if name not in ("", identity.name):
+            raise IdentityError(
+                f"The identity in {folder} is of {identity.name!r}, and this client is called "
+                f"{name!r}; they have to be the same."
+            )
+        return cls(identity)
 
     def sign(self, content: bytes) -> bytes:
         """Sign with ECDSA on P-256."""

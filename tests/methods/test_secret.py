@@ -1,0 +1,136 @@
+"""What a client's half draws, it draws from the client's secret."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedtopics
+from fedtopics.engines.local import LocalClients
+from fedtopics.errors import RunError
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.simulation import train
+from fedtopics.methods.plan import Site
+from fedtopics.methods.secret import Secret
+from fedtopics.model.topic_model import TopicModel
+from tests.helpers.federation import study, subjects
+from tests.methods.test_exactness import assert_same_bits
+
+
+def test_it_is_hkdf_of_the_secret_by_purpose_and_numbers() -> None:
+    """RFC 5869: extract without a salt, then the first block of expand."""
+    key = bytes(range(32))
+    info = json.dumps(["minibatch", 3, 2]).encode()
+    extracted = hmac.digest(bytes(32), key, hashlib.sha256)
+    expected = hmac.digest(extracted, info + b"\x01", hashlib.sha256)
+    secret = Secret(key)
+    assert secret.seed("minibatch", 3, 2) == int.from_bytes(expected[:8]) >> 1
+    drawn = secret.rng("minibatch", 3, 2).integers(1 << 62, size=9)
+    again = np.random.default_rng(int.from_bytes(expected)).integers(1 << 62, size=9)
+    np.testing.assert_array_equal(drawn, again)
+
+
+def test_values_stay() -> None:
+    """Or simulations would not be repeatable."""
+    secret = Secret.from_seed(0, "a")
+    assert secret.seed("dropout", 1, 1) == 3015381207315351561
+    assert secret.rng("epoch", 0).permutation(8).tolist() == [2, 7, 4, 1, 6, 5, 3, 0]
+
+
+def test_every_purpose_number_client_and_seed_has_draws_of_its_own() -> None:
+    secret = Secret.from_seed(0, "a")
+    seeds = [
+        secret.seed("epoch"), secret.seed("epoch", 0), secret.seed("epoch", 1),
+        secret.seed("epoch", 1, 1), secret.seed("epoch", 11), secret.seed("noise", 1),
+        Secret.from_seed(1, "a").seed("epoch", 1), Secret.from_seed(0, "b").seed("epoch", 1),
+        Secret(bytes(32)).seed("epoch", 1),
+    ]  # fmt: skip
+    assert len(set(seeds)) == len(seeds)
+    assert secret.seed("epoch", 1) == Secret.from_seed(0, "a").seed("epoch", 1)
+
+
+def test_a_run_has_a_secret_of_its_own_unless_a_seed_says_it() -> None:
+    secret = Secret(bytes(32))
+    runs = [secret.of_run("beef", b"1"), secret.of_run("beef", b"2"), secret.of_run("f00d", b"1")]
+    assert len({secret.key, *(run.key for run in runs)}) == 4
+    assert secret.of_run("beef", b"1") == runs[0]
+    seeded = Secret.from_seed(0, "a")
+    assert seeded.of_run("beef", b"1") is seeded
+
+
+def test_it_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "north" / "secret"
+    secret = Secret.keep(path)
+    assert (len(secret.key), path.stat().st_mode & 0o777) == (32, 0o600)
+    assert Secret.keep(path) == secret
+    assert Secret.keep(tmp_path / "other") != secret
+    assert not secret.seeded
+    assert secret.key.hex() not in repr(secret) and repr(secret.key) not in repr(secret)
+    path.write_bytes(b"short")
+    with pytest.raises(RunError, match="is no secret of 32 bytes; restore it"):
+        Secret.keep(path)
+
+
+def trained(**secrets: Secret) -> TopicModel:
+    """The model of two clients, of which some have a secret of their own."""
+    plan, corpora = study(max_rounds=5), subjects({"a": 60, "b": 60})
+    doors = {
+        name: Door(
+            name,
+            plan.client_half(Site(name, corpus, OPEN_POLICY, secret=secrets.get(name))),
+            OPEN_POLICY,
+            Ledger("", ""),
+        )
+        for name, corpus in corpora.items()
+    }
+    return plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
+
+
+def test_a_site_without_a_secret_draws_from_the_studys_seed_and_its_name() -> None:
+    plan, corpora = study(max_rounds=5), subjects({"a": 60, "b": 60})
+    simulated = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY))
+    assert_same_bits(trained(), simulated)
+    assert_same_bits(trained(a=Secret.from_seed(plan.seed, "a")), simulated)
+    own = trained(a=Secret(bytes(32)))
+    assert not np.array_equal(own.beta, simulated.beta)
+    assert_same_bits(trained(a=Secret(bytes(32))), own)
+
+
+HALVES = [
+    path
+    for pattern in ("client.py", "*client.py", "*/client.py", "minibatches.py", "*/training.py")
+    for path in (Path(fedtopics.__file__).parent / "methods").glob(pattern)
+]
+PUBLIC = {"projections", "_new_trainer", "shorten"}
+"""Directions and first weights, the same at all clients; which words of a text its views lack."""
+
+
+def uses(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Names by which a seed or a generator is used, and the function that does."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                name = node.attr if isinstance(node, ast.Attribute) else ""
+                if name in ("default_rng", "SeedSequence", "seed", "_public_seed", "RandomState"):
+                    value = ast.unparse(node)
+                    if not value.endswith("secret.seed"):
+                        yield function.name, value
+
+
+def test_no_half_draws_from_anything_else() -> None:
+    assert len(HALVES) > 10
+    found = {use for path in HALVES for use in uses(ast.parse(path.read_text("utf-8")))}
+    assert {function for function, _ in found} - PUBLIC == {"__init__"}
+    assert {use for function, use in found if function == "__init__"} == {
+        "plan.seed", "self._public_seed"
+    }  # fmt: skip
