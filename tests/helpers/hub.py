@@ -157,6 +157,9 @@ class Port:
             far.inbox.put((link, Closed()))
             self._again = far._again = time.monotonic() + PAUSE
 
+    def quiet(self) -> None:
+        """Do nothing: what is said arrives anyway."""
+
     def traffic(self) -> tuple[int, int]:
         return self.sent, self.received
 
