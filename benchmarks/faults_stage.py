@@ -216,7 +216,8 @@ class Stage:
         secure = [] if "--insecure" in options else ["--identity", str(identity)]
         command = [
             *prefix, *program, "--server", f"{host}:{self.port}", *secure, "--text", "text",
-            "--data", str(self.ground.data(name)), "--out", str(folder), *options,
+            "--data", str(self.ground.data(name)), "--out", str(folder), "--secret-from-seed",
+            *options,
         ]  # fmt: skip
         return self._start(out or name, command, code, folder)
 
