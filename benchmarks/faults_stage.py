@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BIN = Path(sys.executable).parent
+SOURCES = Path(__file__).resolve().parents[1] / "src"  # of these very files, wherever BIN is of
 SIZES = {"north": 300, "south": 240, "west": 200}  # documents of the clients
 HOSTS = ("localhost", "127.0.0.1", "192.0.2.1")  # the last one between network namespaces
 ROUNDS = 60
@@ -110,7 +111,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCES)},
             )
 
     @property
