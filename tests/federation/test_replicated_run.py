@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, resume
+from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, run_to_resume
 from fedtopics.methods.base import Checkpoint
 
 
@@ -36,7 +36,7 @@ def test_a_new_run_has_a_place_for_its_checkpoints(tmp_path: Path) -> None:
 def test_another_run_leaves_nothing(tmp_path: Path) -> None:
     first = begin(tmp_path)
     (tmp_path / "events.jsonl").touch()
-    assert resume(tmp_path) == first == begin(tmp_path, first)
+    assert run_to_resume(tmp_path) == first == begin(tmp_path, first)
     assert (tmp_path / "events.jsonl").exists()
     assert begin(tmp_path) != first
     assert not (tmp_path / "events.jsonl").exists()
@@ -46,4 +46,4 @@ def test_a_damaged_name_of_a_run_deletes_nothing(tmp_path: Path) -> None:
     begin(tmp_path)
     (tmp_path / RUN).write_bytes(b"{")
     with pytest.raises(RunError, match=r"run.json is missing or damaged"):
-        resume(tmp_path)
+        run_to_resume(tmp_path)

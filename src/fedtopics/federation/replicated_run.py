@@ -89,7 +89,7 @@ def run_of(folder: Path) -> bytes | None:
     return None
 
 
-def resume(folder: Path) -> bytes:
+def run_to_resume(folder: Path) -> bytes:
     """Return which run a folder is of that goes on; a RunError if it does not say so."""
     run = run_of(folder)
     if run is None:
