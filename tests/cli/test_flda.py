@@ -19,8 +19,8 @@ from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import TextRules, Vocabulary
-from tests.cli.test_cli import fedtopics
-from tests.methods.test_labelled_pairs import MIRRORED, ROUNDS, write_run
+from tests.helpers.command_line import fedtopics
+from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
 
 DOCS = Path(__file__).parents[2] / "docs" / "flda.md"
 TREES = [

@@ -19,10 +19,9 @@ from fedtopics.federation.server import lead
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from tests.helpers.carriers import Joining, RestartingClient, led, restarting_clients
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import PROPOSAL, VERSIONS, Half, Notes, door
 from tests.helpers.streams import DRIFT, flda, stream
-from tests.methods.test_exactness import assert_same_bits
 
 SIZES = {"east": 60, "north": 40, "south": 25}
 POLICIES = dict.fromkeys(SIZES, OPEN_POLICY)

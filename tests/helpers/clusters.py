@@ -23,8 +23,8 @@ from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
+from tests.helpers.federation import assert_same_bits
 from tests.helpers.grpc_federation import federated
-from tests.methods.test_exactness import assert_same_bits
 
 DIMENSION = 16  # of the embeddings
 CLUSTERS = 5
