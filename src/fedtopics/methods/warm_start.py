@@ -77,6 +77,11 @@ class WarmStart:
         return self.model if self.vocabulary == "keep" else None
 
     @property
+    def added(self) -> TopicModel | None:
+        """The model, if it is trained further on new documents, each once, added to its own."""
+        return self.continued if self.once else None
+
+    @property
     def rounds(self) -> int:
         """Rounds of a model that is trained further."""
         return 0 if self.continued is None else self.continued.info.get("rounds", 0)
@@ -108,8 +113,8 @@ class WarmStart:
         trained with it. The share of a topic that is gone is spread over the others in proportion;
         its word sums, and words that are gone, are left out.
         """
-        before = self.continued
-        if before is None or not self.once:
+        before = self.added
+        if before is None:
             return model
         old, new = (np.array(m.info.get("ids", range(m.n_topics))) for m in (before, model))
         same = (new[:, None] == old).astype(float)
