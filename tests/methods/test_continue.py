@@ -495,7 +495,7 @@ def test_clusters_begin_nothing() -> None:
     for name in ("gfedntm", "lda"):
         assert refusal(Study.make(method={"name": name, "n_components": 3}), clusters) == (
             "The model to begin with has clusters of kmeans, not topics of words; begin with a "
-            "model of gfedntm, lda or flda."
+            "model of a method that finds topics."
         )
 
 

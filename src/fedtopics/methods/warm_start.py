@@ -49,7 +49,7 @@ class WarmStart:
             if source.shows_clusters:
                 raise StudyError(
                     f"The model to begin with has clusters of {_method(source)}, not topics of "
-                    "words; begin with a model of gfedntm, lda or flda."
+                    "words; begin with a model of a method that finds topics."
                 )
             topics = source.share[:, None] * source.beta
             return cls(source.vocabulary.words, topics, source, vocabulary, once)
