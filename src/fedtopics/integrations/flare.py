@@ -107,7 +107,7 @@ class StudySite(SitePart):
         """Answer a message; join with the first one.
 
         Leaves the client
-            What `privacy.Door` lets out; of a failure, that there was one.
+            What `federation.door.Door` lets out; of a failure, that there was one.
         """
         folder = context.workspace / FOLDER / self.run
         try:
