@@ -284,7 +284,7 @@ WRONG = {
     ),
     "another kind of picture": (["threshold", "pairs.csv", "--plot", "curve.txt"], "curve.txt d"),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
-    "no model": (["rounds", "run"], "There is no model in run: it has no config.json."),
+    "no model": (["rounds", "run"], "There is no model in run; name the folder of a model"),
     "a model without rounds of topics": (
         ["rounds", "lda"],
         "The model in lda/model is of lda, whose topics do not come and go by rounds; name one of",
