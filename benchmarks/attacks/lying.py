@@ -1,7 +1,8 @@
 """What a server that sends what it likes learns from an unmodified client.
 
 Each function plays one lie against a client's door, which is where the calls of all engines arrive,
-and says what came of it. Where there is no such call any more, nothing is left of these to play.
+and says what came of it. This runs against the version before participants ran the program
+themselves, commit b30fe94: after it, there is no such call.
 
     python benchmarks/attacks/lying.py
 """

@@ -1,6 +1,7 @@
 """Tell one client something else than the others: whether anybody notices.
 
 An honest study, but that one client gets, in each round, topics that are not those of the others.
+As `lying`, this runs against the version before participants ran the program themselves.
 
     python benchmarks/attacks/unequal.py
 """
