@@ -1,8 +1,8 @@
 """Compare the sums of clusters: two that differ by one document tell its embedding.
 
 The study is honest, and so is everybody in it. A client's documents move between the clusters of a
-start in groups only; but different starts end with clusters that are nearly the same, and their sums
-are not held against each other.
+start in groups only; but different starts end with clusters that are nearly the same, and nobody
+holds their sums against each other.
 
     python benchmarks/attacks/pairs_of_sums.py
 """
