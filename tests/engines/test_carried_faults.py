@@ -111,6 +111,20 @@ def test_a_killed_process_goes_on(number: int, tmp_path: Path) -> None:
     assert len({moment for moment, *_ in replies}) == len(replies), "one reply for each moment"
 
 
+def test_a_killed_process_answers_nothing_while_decisions_are_on_their_way(tmp_path: Path) -> None:
+    """There are more than go in one message, and it has no checkpoint."""
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    plan = planned("local steps", gather=10, pause=0.02).with_clients(CORPORA)
+    settings = plan.method.model_copy(update={"max_rounds": 40})
+    plan = plan.model_copy(update={"checkpoint_every": 100, "method": settings})
+    client: Any = carrier.answers["north"]
+    follow = after(events, 20, client.restart)
+    model = run(plan, carrier, tmp_path / "server", on_event=follow)
+    assert "it was restarted" in [event["reason"] for event in events.of("joined")]
+    assert events.of("round")[-1]["clients"] == sorted(SIZES)
+    assert_all_have(model, tmp_path)
+
+
 def test_a_client_that_is_killed_with_each_message_is_left_out(tmp_path: Path) -> None:
     carrier, events = clients(CORPORA, tmp_path), Notes()
     client: Any = carrier.answers["north"]

@@ -82,13 +82,16 @@ class Client:
 
     def __call__(self, message: bytes) -> bytes | None:
         self.bundles += 1
-        return self.participant.answer(message)
+        asked = self.participant
+        said = asked.answer(message)
+        return said if asked is self.participant else None
 
     def restart(self) -> None:
-        self.participant.close()
-        while not self.participant.ended:
-            time.sleep(0.01)
+        killed = self.participant
         self._begin()
+        killed.close()
+        while not killed.ended:
+            time.sleep(0.01)
 
 
 def clients(

@@ -430,8 +430,9 @@ def test_from_an_empty_folder_to_topics(walked: System) -> None:
     assert_same_bits(model, train(here, out=walked.folder / "here"))
     assert (run / "report.html").exists()
     for name, rows in all_left(walked.folder / "here").items():
-        found = all_left(next((walked.kits / name / "fedtopics").glob("first-*")))
-        assert list(found.values()) == [rows]
+        folder = next((walked.kits / name / "fedtopics").glob("first-*"))
+        assert list(all_left(folder).values()) == [rows]
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
 
 
 def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
