@@ -25,11 +25,18 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.events import OnEvent
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer, create, issue
-from tests.engines.test_carried import POLICIES, SIZES, planned
-from tests.helpers.carriers import Client, FakeCarrier, Notes, clients, run
-from tests.helpers.federation import subjects
+from tests.helpers.carriers import (
+    POLICIES,
+    SIZES,
+    Client,
+    FakeCarrier,
+    Notes,
+    clients,
+    planned,
+    run,
+)
+from tests.helpers.federation import assert_same_bits, subjects
 from tests.helpers.ledgers import left
-from tests.methods.test_exactness import assert_same_bits
 
 CORPORA = subjects(SIZES)
 LINK = b"the link"

@@ -25,6 +25,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import create, issue
+from tests.helpers.federation import assert_same_bits
 from tests.helpers.flare_studies import (
     METHODS,
     NETWORK,
@@ -35,7 +36,6 @@ from tests.helpers.flare_studies import (
     write_documents,
     written,
 )
-from tests.methods.test_exactness import assert_same_bits
 
 try:
     import nvflare  # noqa: F401

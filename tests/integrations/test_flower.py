@@ -25,6 +25,7 @@ from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from tests.helpers.federation import assert_same_bits
 from tests.helpers.flower_federation import (
     METHODS,
     NAMES,
@@ -36,7 +37,6 @@ from tests.helpers.flower_federation import (
     write_documents,
 )
 from tests.helpers.ledgers import left
-from tests.methods.test_exactness import assert_same_bits
 
 REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
 if importlib.util.find_spec("flwr") is None and not REQUIRED:
