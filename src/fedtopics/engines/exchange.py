@@ -154,7 +154,7 @@ class Exchange:
         lost = decided["missing"]
         attempt.missing |= lost
         attempt.members = [name for name in attempt.members if name not in lost]
-        self._counted = self._own in attempt.members
+        self._counted = own is not None and self._own in attempt.members
         if decided["again"]:
             raise _AgainError
         attempt.exchanges += 1
