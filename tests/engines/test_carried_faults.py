@@ -381,6 +381,24 @@ def test_a_wrong_signature_under_a_reply(pki: Path, tmp_path: Path) -> None:
 # A server that goes on
 
 
+@pytest.mark.parametrize("every", [1, 2, 100])
+def test_all_processes_die_at_once_and_the_run_goes_on(every: int, tmp_path: Path) -> None:
+    """A server that was there before does not know who comes to the next round."""
+    carrier = clients(CORPORA, tmp_path)
+    plan = small().model_copy(update={"checkpoint_every": every})
+
+    def die() -> None:
+        raise FederationError("killed")
+
+    with pytest.raises(FederationError, match="killed"):
+        run(plan, carrier, tmp_path / "server", on_event=after(Notes(), 3, die))
+    for client in carrier.answers.values():
+        client.restart()  # type: ignore[attr-defined]
+    model = run(plan, carrier, tmp_path / "server", resume=True)
+    assert_same_bits(model, train(plan, CORPORA, policies=POLICIES))
+    assert_all_have(model, tmp_path)
+
+
 def test_too_few_clients_end_the_run_and_it_goes_on(tmp_path: Path) -> None:
     carrier = clients(CORPORA, tmp_path)
     plan = small(wait=0.5).model_copy(update={"checkpoint_every": 1})
