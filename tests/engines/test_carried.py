@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
-from tests.helpers.carriers import Client, FakeCarrier, Notes, clients, run
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.carriers import clients, run
+from tests.helpers.federation import embedded, study, subjects
 from tests.helpers.ledgers import left
 from tests.helpers.streams import DRIFT, flda, stream
 from tests.methods.test_exactness import assert_same_bits

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedtopics.engines.carried import CarriedParticipant, CarriedTransport
+from fedtopics.engines.answering import CarriedParticipant
+from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.handshake import Signatures
 from fedtopics.engines.transport import Transport
 from fedtopics.federation.participant import Participation

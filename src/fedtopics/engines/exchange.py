@@ -28,7 +28,7 @@ from fedtopics.engines.states import (
 )
 from fedtopics.engines.values import dumps, loads, pack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.methods.aggregation import Template, find_fault
+from fedtopics.methods.aggregation import SharedPayload, Template, find_fault
 from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
 from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, RoundReport
@@ -227,7 +227,10 @@ class Exchange:
         self._skipped.clear()
         before = time.perf_counter()
         self._notify(CallStarted(function, attempt.round, attempt.number))
-        call = lambda door: door.call(function, payload, moment)  # noqa: E731
+        # What the program computes follows from the decisions so far: their digest is the payload's.
+        asked = SharedPayload(payload)
+        asked.digest = self.digest().hex()
+        call = lambda door: door.call(function, asked, moment)  # noqa: E731
         reply: dict[str, Any] | None = self._guarded(call)
         if reply is None:
             return None

@@ -71,6 +71,9 @@ class Signatures(Protocol):
     def fits(self, name: str, content: bytes, signature: bytes) -> bool:
         """Whether a participant whose certificate is known has signed this."""
 
+    def ended(self, name: str) -> str:
+        """Say that a participant's certificate is not valid now, if so."""
+
     def known(self, name: str) -> bytes:
         """Return a participant's certificate, or nothing."""
 
@@ -90,6 +93,10 @@ class Unsigned:
     def fits(self, name: str, content: bytes, signature: bytes) -> bool:
         """Believe everybody."""
         return True
+
+    def ended(self, name: str) -> str:
+        """Say nothing."""
+        return ""
 
     def known(self, name: str) -> bytes:
         """Return nothing."""
@@ -147,7 +154,7 @@ class Introduction:
             return str(error)
         if not self._signatures.fits(name, self._introduced(name, challenge), accept.signature):
             return f"The client {name!r} has not signed with the key of its certificate."
-        return ""
+        return self._signatures.ended(name)
 
     def sign_digest(self, index: int, digest: bytes) -> bytes:
         """Sign what was decided before a decision."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ from fedtopics.methods.events import Event, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the first message of the other side
 GOODBYE = 2.0  # seconds for the other side to read the last message
+SWITCH = 5e-4  # seconds that a busy thread may keep others waiting who hand a message on
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
 # M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
@@ -103,6 +105,7 @@ class GrpcTransport:
     def start(self) -> None:
         """Listen and connect; a `FederationError` if the address cannot be listened on."""
         _return_freed_memory()
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH))
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
