@@ -25,11 +25,18 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.events import OnEvent
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer, create, issue
-from tests.engines.test_carried import POLICIES, SIZES, planned
-from tests.helpers.carriers import Client, FakeCarrier, Notes, clients, run
-from tests.helpers.federation import subjects
+from tests.helpers.carriers import (
+    POLICIES,
+    SIZES,
+    Client,
+    FakeCarrier,
+    Notes,
+    clients,
+    planned,
+    run,
+)
+from tests.helpers.federation import assert_same_bits, subjects
 from tests.helpers.ledgers import left
-from tests.methods.test_exactness import assert_same_bits
 
 CORPORA = subjects(SIZES)
 LINK = b"the link"
@@ -109,6 +116,20 @@ def test_a_killed_process_goes_on(number: int, tmp_path: Path) -> None:
     assert events.of("round")[-1]["clients"] == sorted(SIZES)
     replies = {row[2:] for row in left(tmp_path / "north/ledger.jsonl")}
     assert len({moment for moment, *_ in replies}) == len(replies), "one reply for each moment"
+
+
+def test_a_killed_process_answers_nothing_while_decisions_are_on_their_way(tmp_path: Path) -> None:
+    """There are more than go in one message, and it has no checkpoint."""
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    plan = planned("local steps", gather=10, pause=0.02).with_clients(CORPORA)
+    settings = plan.method.model_copy(update={"max_rounds": 40})
+    plan = plan.model_copy(update={"checkpoint_every": 100, "method": settings})
+    client: Any = carrier.answers["north"]
+    follow = after(events, 20, client.restart)
+    model = run(plan, carrier, tmp_path / "server", on_event=follow)
+    assert "it was restarted" in [event["reason"] for event in events.of("joined")]
+    assert events.of("round")[-1]["clients"] == sorted(SIZES)
+    assert_all_have(model, tmp_path)
 
 
 def test_a_client_that_is_killed_with_each_message_is_left_out(tmp_path: Path) -> None:

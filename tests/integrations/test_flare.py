@@ -25,6 +25,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import create, issue
+from tests.helpers.federation import assert_same_bits
 from tests.helpers.flare_studies import (
     METHODS,
     NETWORK,
@@ -35,7 +36,6 @@ from tests.helpers.flare_studies import (
     write_documents,
     written,
 )
-from tests.methods.test_exactness import assert_same_bits
 
 try:
     import nvflare  # noqa: F401
@@ -430,8 +430,9 @@ def test_from_an_empty_folder_to_topics(walked: System) -> None:
     assert_same_bits(model, train(here, out=walked.folder / "here"))
     assert (run / "report.html").exists()
     for name, rows in all_left(walked.folder / "here").items():
-        found = all_left(next((walked.kits / name / "fedtopics").glob("first-*")))
-        assert list(found.values()) == [rows]
+        folder = next((walked.kits / name / "fedtopics").glob("first-*"))
+        assert list(all_left(folder).values()) == [rows]
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
 
 
 def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:

@@ -59,7 +59,7 @@ class CarriedParticipant:
                     self._side = side = _Side()
                     threading.Thread(target=self._live, args=(side,), daemon=True).start()
                 side.open(identifier)
-            side.feed(messages)
+            side.feed(messages, len(bundle))
             return side.said(self._hold)
 
     def _live(self, side: _Side) -> None:
@@ -102,9 +102,10 @@ class _Side:
             self._outbox.clear()
             self._inbox.append((self._link, Opened(offers=False)))
 
-    def feed(self, messages: Sequence[Message]) -> None:
-        """Give the participant what came."""
+    def feed(self, messages: Sequence[Message], size: int) -> None:
+        """Give the participant what came, so many bytes."""
         with self._changed:
+            self._traffic[1] += size
             self._inbox += [(self._link, message) for message in messages]
             self._changed.notify_all()
 
@@ -119,6 +120,7 @@ class _Side:
                 state = ENDED
             bundle = bundled(self.identifier, state, self._outbox)
             self._outbox.clear()
+            self._traffic[0] += len(bundle)
             if not self._link:
                 self.identifier = b""
             return bundle
@@ -181,5 +183,5 @@ class _Side:
             return arrived
 
     def traffic(self) -> tuple[int, int]:
-        """Return nothing: the engine counts."""
-        return 0, 0
+        """Return the bytes sent and received."""
+        return self._traffic[0], self._traffic[1]

@@ -37,6 +37,7 @@ class Copies(Views):
 
     disagreements: list[Disagreement]
     halted: bool
+    announced: int = 0  # index that is committed, as others say; its entry may be on its way
     _install: Callable[[State], bool]
     _number: int  # of the last beat that asked for an answer
     _unsaid = 0  # bytes of entries since the last acknowledgement
@@ -162,6 +163,7 @@ class Copies(Views):
     def _learn(self, committed: int) -> None:
         """Note how far the log is committed, and whether it is that of the view as a whole."""
         log = self.log
+        self.announced = max(self.announced, committed)
         log.committed = max(log.committed, min(committed, log.last))
         if log.last < self._start or self._normal:
             return

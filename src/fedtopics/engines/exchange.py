@@ -178,7 +178,7 @@ class Exchange:
             return None
         digest = digest_of(mine, self.kept())
         index, signature = self.index + 1, self._node.introduction.sign_state(digest)
-        if self._own and not self._node.has(index):
+        if self._own and not self._node.is_decided(index):
             said = {"digest": digest, "signature": signature}
             agreed, signed = self._node.sign(index)
             short = Reply(index, agreed, signed, 0.0, said)
@@ -219,7 +219,7 @@ class Exchange:
         """Compute and offer the own reply, if it is not decided already what it comes to."""
         if self._door is None or self._own not in attempt.members:
             return None
-        if self._node.has(self.index + 1):
+        if self._node.is_decided(self.index + 1):
             self._skipped.append((function, payload, moment))
             return None
         for skipped in self._skipped:  # a process before this one answered: for the half's state

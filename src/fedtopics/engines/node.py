@@ -140,6 +140,11 @@ class Node:
         with self._changed:
             return self._open_replica.committed >= index
 
+    def is_decided(self, index: int) -> bool:
+        """Whether a decision is made, though it may still be on its way to this participant."""
+        with self._changed:
+            return self.has(index) or self._open_replica.announced >= index
+
     def may_decide(self, index: int) -> bool:
         """Whether this participant adds, and has all decisions before this one."""
         with self._changed:
