@@ -15,16 +15,25 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedtopics.engines.adder import Adder, Attempt, Rules
-from fedtopics.engines.messages import Announced, Failure, Reply, Waiting
+from fedtopics.engines.messages import Announced, Failure, Reply, Waiting, fits
 from fedtopics.engines.node import Node
 from fedtopics.engines.values import dumps, loads, pack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.methods.aggregation import Template, find_fault
+from fedtopics.methods.aggregation import Named, Template, find_fault
 from fedtopics.methods.base import EVERYONE, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
 from fedtopics.methods.events import CallStarted, Defect, Event, RoundReport
 
 BEGUN, ADDED = "begun", "added"  # kinds of decisions
+FIELDS: dict[str, dict[str, Any]] = {
+    BEGUN: {
+        "turn": int, "attempt": int, "round": int, "members": list[str], "missing": dict[str, str],
+        "allowance": int, "certificates": dict[str, bytes],
+    },
+    ADDED: {
+        "index": int, "missing": dict[str, str], "again": bool, "signatures": dict[str, bytes],
+    },
+}  # fmt: skip
 
 
 class Door(BaseDoor, Protocol):
@@ -112,16 +121,21 @@ class Exchange:
         """Take the decision who is in an attempt, or make it."""
         turn = self.turn
         self._node.say(Waiting(turn), self.index + 1, quiet=self._counted)
-        begun = self._next(BEGUN, lambda: self._adder.begin(turn, number, attempt, draw))
+        begin = lambda: self._adder.begin(turn, number, attempt, draw)  # noqa: E731
+        begun = self._next(BEGUN, begin, number)
+        members, certificates = begun["members"], begun["certificates"]
         if (begun["turn"], begun["attempt"], begun["round"]) != (turn, attempt, number):
             raise self._node.disagreement(number, "another round was begun than the program's")
-        self._node.learn(begun["certificates"])
-        members = list(begun["members"])
-        if self._own in members and self._door is not None:
-            self._guarded(lambda door: door.check_members(members))
+        if members != draw.members(number, self.names, members) or not members:
+            raise self._node.disagreement(number, "its members are not those of the study")
+        if certificates.keys() != set(members):
+            raise self._node.disagreement(number, "not all members have a certificate")
+        try:
+            self._node.learn(certificates)
+        except FedTopicsError as error:
+            raise self._node.disagreement(number, str(error).rstrip(".")) from None
         self._skipped.clear()
-        missing, allowance = dict(begun["missing"]), int(begun["allowance"])
-        return Attempt(turn, attempt, number, members, missing, allowance)
+        return Attempt(turn, attempt, number, members, begun["missing"], begun["allowance"])
 
     def _exchanged(
         self, function: str, template: Template | None, payload: Mapping[str, Any], one_by_one: bool
@@ -134,20 +148,26 @@ class Exchange:
         moment = Moment(attempt.turn, attempt.number, attempt.exchanges + 1)
         own = self._own_reply(function, payload, moment, attempt)
         index = self.index + 1
-        decided = self._next(
-            ADDED, lambda: self._adder.add(attempt, index, template, own, one_by_one)
-        )
+        add = lambda: self._adder.add(attempt, index, template, own, one_by_one)  # noqa: E731
+        decided = self._next(ADDED, add, attempt.round)
         if self._door is not None:
             self._door.came(function, moment, self.digest(), self._size)
         self._check_signatures(decided, attempt)
-        lost = decided["missing"]
+        lost, result = decided["missing"], "replies" if one_by_one else "total"
+        if (
+            not lost.keys() <= set(attempt.members)
+            or (lost and attempt.exchanges and not decided["again"])
+            or (result in decided) == decided["again"]
+        ):
+            what = "others are said to be lost than can be, or there is no total"
+            raise self._node.disagreement(attempt.round, what)
         attempt.missing |= lost
         attempt.members = [name for name in attempt.members if name not in lost]
         self._counted = self._own in attempt.members
         if decided["again"]:
             raise _AgainError
         attempt.exchanges += 1
-        found: dict[str, Any] = decided["replies" if one_by_one else "total"]
+        found: dict[str, Any] = decided[result]
         counted = own if self._own in attempt.members else None
         if one_by_one:
             faults = (find_fault(reply, template) for reply in found.values())
@@ -174,6 +194,7 @@ class Exchange:
         self._skipped.clear()
         before = time.perf_counter()
         self._notify(CallStarted(function, attempt.round, attempt.number))
+        self._guarded(lambda door: door.check_members(attempt.members))
         reply = self._guarded(lambda door: door.call(function, payload, moment))
         if reply is None:
             return None
@@ -215,7 +236,7 @@ class Exchange:
 
     # Decisions
 
-    def _next(self, kind: str, decide: Callable[[], dict[str, Any]]) -> Any:
+    def _next(self, kind: str, decide: Callable[[], dict[str, Any]], round_: int) -> Any:
         """Return the next decision; make it where this participant is the adder."""
         index = self.index + 1
         while (entry := self._node.decided(index)) is None:
@@ -223,14 +244,19 @@ class Exchange:
                 self._node.propose(kind, dumps(decide()))
         self.index, self._size = index, len(entry.content)
         self._node.applied(index)
-        if entry.kind != kind:
-            raise self._node.disagreement(0, f"a decision is {entry.kind!r} instead of {kind!r}")
         try:
             content = loads(entry.content)
         except FederationError:
             content = None
-        if not isinstance(content, dict) or content.get("index", index) != index:
-            raise self._node.disagreement(0, "a decision is damaged")
+        known = {**FIELDS[kind], "total": Any, "replies": Any}
+        if (
+            entry.kind != kind
+            or not isinstance(content, dict)
+            or not FIELDS[kind].keys() <= content.keys() <= known.keys()
+            or not all(fits(content[name], known[name]) for name in content)
+            or content.get("index", index) != index
+        ):
+            raise self._node.disagreement(round_, "a decision is damaged, or of another kind")
         return content
 
     def _check_signatures(self, decided: Mapping[str, Any], attempt: Attempt) -> None:
@@ -264,11 +290,19 @@ def implausible(total: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """
     for name, mine in own.items():
         found = total.get(name)
+        less = f"its field {name!r} is less than the own reply"
         if isinstance(mine, Mapping) and isinstance(found, Mapping):
             if fault := implausible(found, mine):
                 return fault
+        elif isinstance(mine, Named):
+            place = {word: number for number, word in enumerate(found.names)}
+            if not place.keys() >= set(mine.names):
+                return less
+            rows = [place[word] for word in mine.names]
+            if (found.values[rows] < mine.values).any():
+                return less
         elif isinstance(mine, (int, np.ndarray)) and np.asarray(mine).dtype.kind in "iu":
             sums, part = np.asarray(found), np.asarray(mine)
-            if sums.shape != part.shape or (sums < part).any():
-                return f"its field {name!r} is less than the own reply"
+            if sums.shape != part.shape or sums.dtype.kind not in "iu" or (sums < part).any():
+                return less
     return ""
