@@ -193,8 +193,8 @@ class Exchange:
             self._door.repeat(*skipped)
         self._skipped.clear()
         before = time.perf_counter()
-        self._notify(CallStarted(function, attempt.round, attempt.number))
         self._guarded(lambda door: door.check_members(attempt.members))
+        self._notify(CallStarted(function, attempt.round, attempt.number))
         reply = self._guarded(lambda door: door.call(function, payload, moment))
         if reply is None:
             return None
