@@ -101,9 +101,7 @@ class Member:
 class Hand:
     """A client by hand: it has the log of decisions, and says what a test wants."""
 
-    def __init__(
-        self, name: str, names: str, transport: Transport, signatures: Signatures
-    ) -> None:
+    def __init__(self, name: str, names: str, transport: Transport, signatures: Signatures) -> None:
         self.notes = Notes()
         self.node = Node(name, (), transport, introduced(name, signatures, b""), self.notes)
         self.node.start()
