@@ -10,10 +10,10 @@ from typing import Any
 
 from fedtopics.engines.exchange import ADDED, BEGUN
 from fedtopics.engines.handshake import Introduction, Signatures, Unsigned
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Entry, Log
 from fedtopics.engines.log_messages import Append, Begin, Position
 from fedtopics.engines.messages import Accept, Message, Replicated, Reply, Welcome
-from fedtopics.engines.node import SERVER
 from fedtopics.engines.transport import Closed, Opened, Transport
 from fedtopics.engines.values import dumps
 from fedtopics.errors import FedTopicsError

@@ -14,9 +14,10 @@ from fedtopics import __version__
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import ADDED, BEGUN, Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Log
 from fedtopics.engines.messages import Failure, Reply, Waiting
-from fedtopics.engines.node import SERVER, Node
+from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.engines.values import loads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from fedtopics.engines.grpc.connection import (
 )
 from fedtopics.engines.grpc.transport import GrpcTransport, Listening
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
-from fedtopics.engines.node import SERVER, Node
+from fedtopics.engines.links import SERVER
+from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
-from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
+from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
 from fedtopics.federation.study import Study
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
@@ -120,7 +122,7 @@ def lead(
         out, study.identity(warm_start), study.checkpoint_every, resume, on_event,
         study.federation.pause,
     )  # fmt: skip
-    identifier = begin(out, run_of(out)) if resume else begin(out)
+    identifier = begin(out, run_to_resume(out) if resume else None)
     introduction = Introduction(SERVER, proposed, identifier, signatures or Unsigned())
     node = Node(SERVER, study.clients, transport, introduction, run.event)
     log = DiskLog(out / "log", origin(study, identifier))
@@ -129,8 +131,12 @@ def lead(
         run.describe(study, warm_start)
         position = run.position()
         exchange = Exchange(node, rules(study), run.event, index=position.index, turn=position.turn)
-        run.progress, run.checkpointed = exchange, node.cut
-        node.start(Replica(SERVER, [SERVER], list(study.clients), log))
+        exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
+        replica = Replica(
+            SERVER, [SERVER], list(study.clients), log, snapshot=run.snapshot, nonce=nonce(),
+            now=node.now(),
+        )  # fmt: skip
+        node.start(replica)
         opened(node, run.event)
         model = program.train(exchange, run)
         model = run.save(model if warm_start is None else warm_start.credited(model))
@@ -166,6 +172,11 @@ def rules(study: Study) -> Rules:
     """Return when rounds of a study count."""
     network = study.federation
     return Rules(study.min_clients, network.deadline, network.gather, network.wait)
+
+
+def nonce() -> int:
+    """Draw what tells this process from those before."""
+    return 1 + int.from_bytes(os.urandom(6))
 
 
 def origin(study: Study, run: bytes) -> bytes:
