@@ -209,10 +209,10 @@ class Federation:
 
 @contextmanager
 def federation(
-    names: str = "abc", rules: Rules = RULES, vouches: bool = False, **more: Any
+    names: str = "abc", rules: Rules = RULES, hub: Any = None, **more: Any
 ) -> Iterator[Federation]:
     """Start a server; end it, and all clients that were started."""
-    federation = Federation(Hub(vouches), names, rules, **more)
+    federation = Federation(hub or Hub(), names, rules, **more)
     try:
         yield federation
     finally:
