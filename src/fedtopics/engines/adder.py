@@ -76,7 +76,8 @@ class Adder:
         self._gathered = False  # a round counted, so that later ones wait for `min_clients` only
         self._turn = _Turn()
         self._bad: Counter[str] = Counter()
-        self._present: set[str] = set()
+        self._there: set[str] = set()  # who could be in the attempt that is worked on
+        self._present: set[str] = set()  # and so is in the next turn without a word
 
     # Who is there
 
@@ -93,7 +94,9 @@ class Adder:
             everyone = [name for name in names if not members[name].excluded]
             self._wait_for(number, len(everyone), rules.gather)
         self._wait_for(number, rules.min_clients, rules.wait)
-        present = draw.members(number, names, self._available())
+        available = self._available()
+        self._there = set(available)
+        present = draw.members(number, names, available)
         if len(present) < rules.min_clients:
             raise self._too_few(number)
         return {
@@ -119,7 +122,7 @@ class Adder:
     def _available(self) -> list[str]:
         turn, left_out = self._turn.number, self._turn.left_out
         members = self._node.members
-        for name in self._present:  # who was added up last comes to the next turn without a word
+        for name in self._present:
             members[name].turn = turn if members[name].turn else 0
         ready = {n for n, m in members.items() if n == self._own or m.ready(turn)}
         return [name for name in members if name in ready - left_out.keys()]
@@ -152,6 +155,7 @@ class Adder:
             self._notify(what)
             if what.status != "ready":
                 self._present.discard(name)
+                self._there.discard(name)
         return name, what
 
     # What they say
@@ -171,7 +175,7 @@ class Adder:
             exchange.signatures[self._own] = self._node.sign(index)[1]
             exchange.arrived(self._own, own)
         exchange.collect()
-        self._present = set(attempt.members) - exchange.lost.keys()
+        self._present = (self._there | set(attempt.members)) - exchange.lost.keys()
         lost = exchange.lost
         left = len(attempt.members) - len(lost)
         again = bool(lost and attempt.exchanges) or left < self._rules.min_clients

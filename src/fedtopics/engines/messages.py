@@ -184,7 +184,7 @@ def read_message(frame: wire.Message, buffer: memoryview, largest: int = 1 << 31
         raise FederationError("A message is of no kind that this version knows.")
     hints = _hints(kind)
     if content.keys() != hints.keys() or not all(
-        _fits(value, hints[name]) for name, value in content.items()
+        fits(value, hints[name]) for name, value in content.items()
     ):
         raise FederationError(f"A message has other fields than one of the kind {frame.kind!r}.")
     return kind(**content)
@@ -239,7 +239,7 @@ def _made(hint: Any, plain: Any) -> Any:
         return hint(**made)
     if get_origin(hint) is tuple:
         return tuple(_made(get_args(hint)[0], each) for each in plain)
-    if not _fits(plain, hint):
+    if not fits(plain, hint):
         raise TypeError
     return plain
 
@@ -250,17 +250,17 @@ def _content(array: Any) -> memoryview:
     return array.data
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether plain data is of a type: of numbers, texts, lists, maps, or these of each other."""
     origin, inner = get_origin(hint) or hint, get_args(hint)
     if origin is Any:
         return True
     if origin is types.UnionType:
-        return any(_fits(value, each) for each in inner)
+        return any(fits(value, each) for each in inner)
     if origin is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if origin in (list, tuple):
-        return isinstance(value, list) and all(_fits(each, inner[0]) for each in value)
+        return isinstance(value, list) and all(fits(each, inner[0]) for each in value)
     if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(_fits(each, inner[1]) for each in value.values())
+        return isinstance(value, dict) and all(fits(each, inner[1]) for each in value.values())
     return isinstance(value, origin)

@@ -17,6 +17,7 @@ from fedtopics.engines.handshake import Introduction
 from fedtopics.engines.links import Links, Member
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import (
+    FAILURES,
     Accept,
     Announced,
     Declined,
@@ -391,7 +392,8 @@ class Node:
             member.done = True
         elif isinstance(what, (Reply, Announced, Failure)):
             if isinstance(what, Failure) and what.leaves:
-                self._links.news(StatusChange("declined", name, "it ends"))
+                reason = FAILURES.get(what.reason, "it ends")
+                self._links.news(StatusChange("declined", name, reason))
             self.inbox.put((name, what))
 
     def _repeat(self) -> None:

@@ -11,7 +11,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -229,15 +229,18 @@ class GrpcTransport:
                 first = await asyncio.wait_for(stream.next(), CONNECT)
             except (DisconnectedError, TimeoutError, FederationError):
                 return "the server does not answer"
-            await self._live(stream, Opened(offers=False, name=address.name), first)
-            with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
-                await rpc.done_writing()
-                async with asyncio.timeout(GOODBYE):
-                    await stream.next()
+            opened = Opened(offers=False, name=address.name)
+            await self._live(stream, opened, first, rpc.done_writing)
             return "connection lost"
 
-    async def _live(self, stream: Stream, opened: Opened, first: wire.Frame | None = None) -> None:
-        """Bring messages out of a stream and into it, until one side ends it."""
+    async def _live(
+        self, stream: Stream, opened: Opened, first: wire.Frame | None = None,
+        end: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:  # fmt: skip
+        """Bring messages out of a stream and into it, until one side ends it.
+
+        `end` says that no more is written: then the other side reads all, and ends the stream.
+        """
         link = _Link(f"{next(self._numbers)}", stream)
         self._links[link.name] = link
         self._inbox.put((link.name, opened))
@@ -247,6 +250,10 @@ class GrpcTransport:
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if end is not None and not tasks[0].done():
+                with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                    await end()
+                await asyncio.wait(tasks[:1], timeout=GOODBYE)
         finally:
             for task in tasks:
                 task.cancel()
