@@ -33,8 +33,8 @@ from fedtopics.engines.messages import (
 )
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Closed, Opened, Transport
-from fedtopics.errors import FederationError
-from fedtopics.methods.events import Adds, Event, Refused, StatusChange
+from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.methods.events import Adds, Event, NoMajority, Refused, StatusChange
 
 SERVER = "@server"  # what clients call who offers them a study and takes no part in it
 TICK = 0.25  # seconds between two looks at the time
@@ -105,6 +105,7 @@ class Node:
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
         self._adder: str | None = None
+        self._few: list[str] = []  # who is linked, while they are no majority
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     # For the program's thread
@@ -253,6 +254,11 @@ class Node:
     # What was said before, and by whom
 
     @property
+    def _is_peer(self) -> bool:
+        """Whether there is no server: nobody can end the study for others."""
+        return self._keeps and self.own != SERVER
+
+    @property
     def _open_replica(self) -> Replica:
         if self._replica is None:
             raise FederationError("This participant has not joined a study.")
@@ -300,7 +306,7 @@ class Node:
                 with self._changed:
                     try:
                         self._take(link, what)
-                    except FederationError as error:
+                    except FedTopicsError as error:
                         self._refuse(link, str(error), again=True)
             with self._changed:
                 if self._replica is not None:
@@ -308,15 +314,26 @@ class Node:
                     self._flush()
                     self._look_for_disagreements(self._replica)
                     self._look_for_adder(self._replica)
+                    self._look_for_majority(self._replica)
                 self._changed.notify_all()
 
     def _look_for_adder(self, replica: Replica) -> None:
         """Say again to who adds now what the one before may not have passed on."""
         if replica.adder not in (None, self._adder):
-            if self._adder is not None:
+            if self._is_peer:
                 self._notify(Adds(str(replica.adder), replica.view))
             self._adder = replica.adder
             self._repeat()
+
+    def _look_for_majority(self, replica: Replica) -> None:
+        """Say that nothing can be decided, where too few of equals are linked."""
+        if not self._is_peer or self._has_model:
+            return
+        linked = sorted({self.own, *self._links.values()})
+        few = linked if len(linked) < replica.majority else []
+        if few and few != self._few:
+            self._notify(NoMajority(few, sorted(self.members.keys() - set(few)), replica.majority))
+        self._few = few
 
     def _look_for_disagreements(self, replica: Replica) -> None:
         if replica.halted and self._failure is None:
@@ -365,11 +382,15 @@ class Node:
             self._accept(link, offer)
 
     def _accept(self, link: str, offer: Offer) -> None:
-        if offer.run != self._introduction.run:
+        objection = self._introduction.differs(offer, self._vouched.get(link) or "the server")
+        if objection and self._is_peer:
+            self._notify(Refused(objection, again=False))
+            self.decline(link)
+        elif objection:
+            self._failure = FederationError(objection)
+        elif offer.run != self._introduction.run:
             self._failure = NewRunError("The server has begun another run; join again.")
             self._offers.append((link, offer))
-        elif objection := self._introduction.differs(offer):
-            self._failure = FederationError(objection)
         else:
             self._transport.send(link, self._introduction.accept(offer))
 
@@ -447,7 +468,7 @@ class Node:
         self._notify(Refused(refusal.reason, refusal.again))
         self._leave(link)
         self._transport.close(link)
-        if not refusal.again:
+        if not refusal.again and not self._is_peer:
             self._failure = FederationError(f"The server says: {refusal.reason}")
 
     def _leave(self, link: str) -> None:

@@ -55,7 +55,8 @@ class Listening:
 class Address:
     """Where somebody listens, and who: `name` is what its certificate vouches for.
 
-    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use.
+    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use. `title`
+    is what to call who listens in a sentence.
     """
 
     address: str
@@ -63,6 +64,7 @@ class Address:
     name: str
     options: tuple[tuple[str, Any], ...] = ()
     diagnose: Callable[[], str] = lambda: ""
+    title: str = "the server"
 
 
 @dataclass
@@ -182,7 +184,7 @@ class GrpcTransport:
             self.port = 0
         if not self.port:
             raise FederationError(
-                f"The server cannot listen on {at.address}: the port is in use or the address "
+                f"This machine cannot listen on {at.address}: the port is in use or the address "
                 "is not this machine's; name another with --listen."
             )
 
@@ -225,13 +227,13 @@ class GrpcTransport:
             try:
                 first = await asyncio.wait_for(stream.next(), CONNECT)
             except (DisconnectedError, TimeoutError, FederationError):
-                return "the server does not answer"
+                return f"{address.title} does not answer"
             await self._live(stream, Opened(offers=False, name=address.name), first)
             with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                 await rpc.done_writing()
                 async with asyncio.timeout(GOODBYE):
                     await stream.next()
-            return "connection lost"
+            return f"the connection to {address.title} is lost"
 
     async def _live(self, stream: Stream, opened: Opened, first: wire.Frame | None = None) -> None:
         """Bring messages out of a stream and into it, until one side ends it."""
