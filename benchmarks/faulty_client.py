@@ -28,6 +28,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import GrpcParticipation
 from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.base import Moment
 from fedtopics.pki import Identity
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
@@ -103,8 +104,8 @@ class FaultyDoor:
         self._door = door
         self._fault = fault
 
-    def call(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        reply = self._door.call(function, payload)
+    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
+        reply = self._door.call(function, payload, moment)
         due = self._fault.due(function, int(payload.get("round", 0)))
         return self._fault.spoil(reply) if due else reply
 

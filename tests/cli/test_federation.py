@@ -234,7 +234,7 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         assert code == 0
         assert "north: 41 documents, 1 of them empty; they stay." in out
         assert f"The server's study {proposal(folder).fingerprint}: gfedntm with prodlda" in out
-        for function in ("vocabulary", "adopt", "forward", "loss", "backward", "shares", "pairs"):
+        for function in ("vocabulary", "counted", "forward", "loss", "backward", "shares", "pairs"):
             assert function in out
         assert "twice a round" in out
         assert "the policy allows this; nothing has left" in out

@@ -137,7 +137,7 @@ def test_the_ledgers_hold_every_reply(finished: tuple[Path, Outcome]) -> None:
         rows = {row["function"]: row for row in summarise_ledger(folder / name / "ledger.jsonl")}
         replies = {function: row["replies"] for function, row in rows.items()}
         assert replies == {
-            "vocabulary": 1, "adopt": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1,
+            "vocabulary": 1, "counted": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1,
             "word_sums": 1, "pairs": 1,
         }  # fmt: skip
         calls = [event["function"] for event in outcome.partners[name].events.of("call")]
@@ -275,7 +275,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     assert left == [("north", reason)]
     assert "policy asks" not in told(outcome, tmp_path)
     ledger = summarise_ledger(tmp_path / "north/ledger.jsonl")
-    assert {row["function"] for row in ledger} == {"vocabulary", "adopt"}
+    assert {row["function"] for row in ledger} == {"vocabulary", "counted"}
 
 
 @pytest.mark.parametrize(

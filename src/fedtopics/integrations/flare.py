@@ -70,9 +70,7 @@ class StudyServer(ServerPart):
             identity = _read(settings).get("identity") if settings.exists() else None
             signer = None if identity is None else Signer.load(identity, "server")
             transport = CarriedTransport(carrier, study.federation.largest_message << 20)
-            lead(
-                study, transport, folder, signatures=signer, resume=self.resume, on_event=_log
-            )
+            lead(study, transport, folder, signatures=signer, resume=self.resume, on_event=_log)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise

@@ -28,6 +28,12 @@ name for strings, a `Named` for one of as many columns, a map for a map. A name 
 is any length, the same throughout."""
 
 
+class SharedPayload(dict[str, Any]):
+    """A payload that several doors in one process get: its digest is computed once."""
+
+    digest = ""
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows of a matrix whose other rows are zero."""
@@ -156,7 +162,9 @@ def _add_rows(*both: Rows) -> Rows:
 
 
 def _add_named(*both: Named) -> Named:
-    names = sorted({name for named in both for name in named.names})
+    known = set(both[0].names)
+    further = [name for name in both[1].names if name not in known]
+    names = sorted([*both[0].names, *further]) if further else both[0].names
     place = {name: number for number, name in enumerate(names)}
     values = np.zeros((len(names), both[0].values.shape[1]), np.int64)
     for named in both:

@@ -1,7 +1,7 @@
 """From local word counts to one agreed vocabulary (gFedNTM, stage 1).
 
-Each client counts its words and drops the rare ones before anything leaves; the server merges,
-applies the study's limits and fixes an order that does not depend on who came first.
+Each client counts its words and drops the rare ones before anything leaves; of the sum of these
+counts the study's limits keep some words, in an order that does not depend on who came first.
 """
 
 from __future__ import annotations

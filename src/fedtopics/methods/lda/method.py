@@ -35,7 +35,7 @@ PseudoCounts = NDArray[np.float64]
 
 
 class LDA(Program[LDASettings, PseudoCounts]):
-    """The server's half.
+    """The method's program.
 
     The rounds of a model that is trained further count on: stochastic ones weigh less and less.
     Raise StudyError if the plan starts from another number of topics.
