@@ -303,6 +303,7 @@ class _Exchange:
         """Take a reply."""
         self._waiting.discard(name)
         self._gone.pop(name, None)
+        self._node.members[name].turn = self._attempt.turn  # who adds since now has not heard it
         self._add(name, reply)
 
     def _lose(self, name: str, reason: str, bad: bool = False) -> None:

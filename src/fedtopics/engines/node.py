@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from fedtopics.engines.handshake import Introduction
-from fedtopics.engines.links import Links, Member
+from fedtopics.engines.links import SERVER, Links, Member
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import (
     Accept,
@@ -71,10 +71,11 @@ class Node:
         self._replica: Replica | None = None
         self._offers: deque[tuple[str, Offer]] = deque()
         self._said: tuple[Message, int, Message | None] | None = None
-        self._failure: FederationError | None = None
+        self._failure: Exception | None = None
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
         self._adder: str | None = None
+        self._known: str | None = None  # who adds, as was said to people
         self._few: list[str] = []  # who is linked, while they are no majority
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -284,6 +285,12 @@ class Node:
     # In the node's thread
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # a defect: the program's thread says so, and does not wait
+            self._failure = error
+
+    def _work(self) -> None:
         while not self._ended:
             for link, what in self._transport.receive(TICK):
                 with self._changed:
@@ -303,20 +310,22 @@ class Node:
     def _look_for_adder(self, replica: Replica) -> None:
         """Say again to who adds now what the one before may not have passed on."""
         if replica.adder not in (None, self._adder):
-            if self._is_peer:
-                self._notify(Adds(str(replica.adder), replica.view))
             self._adder = replica.adder
             self._repeat()
 
     def _look_for_majority(self, replica: Replica) -> None:
-        """Say that nothing can be decided, where too few of equals are linked."""
-        if self._is_peer and not self._has_model:
-            here = [name for name, each in self.members.items() if each.link or name == self.own]
-            few = here if len(here) < replica.majority else []
-            if few and few != self._few:
-                away = sorted(self.members.keys() - set(few))
-                self._notify(NoMajority(few, away, replica.majority))
-            self._few = few
+        """Say who adds, or that nothing can be decided as too few of equals are linked."""
+        if not self._is_peer or self._has_model:
+            return
+        here = [name for name, each in self.members.items() if each.link or name == self.own]
+        few = here if len(here) < replica.majority else []
+        if few and few != self._few:
+            away = sorted(self.members.keys() - set(few))
+            self._notify(NoMajority(few, away, replica.majority))
+        elif not few and replica.adder not in (None, self._known):
+            self._known = replica.adder
+            self._notify(Adds(str(replica.adder), replica.view))
+        self._few = few
 
     def _look_for_disagreements(self, replica: Replica) -> None:
         if replica.halted and self._failure is None:

@@ -229,7 +229,8 @@ class GrpcTransport:
             except (DisconnectedError, TimeoutError, FederationError):
                 return f"{address.title} does not answer"
             await self._live(stream, Opened(offers=False, name=address.name), first)
-            with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+            gone = grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, DisconnectedError
+            with suppress(*gone, TimeoutError, FederationError):
                 await rpc.done_writing()
                 async with asyncio.timeout(GOODBYE):
                     await stream.next()
