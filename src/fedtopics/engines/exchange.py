@@ -187,6 +187,7 @@ class Exchange:
         collect = Comparison(self._node, index, (mine, digest), signature).decide
         decided = self._next(SETTLED, collect)
         signed = decided["signatures"]
+        self._node.introduction.learn(decided["certificates"])
         fits = [
             self._node.introduction.has_signed_state(n, decided["digest"], s)
             for n, s in signed.items()

@@ -350,7 +350,7 @@ class Node:
         elif isinstance(what, Declined):
             self._links.declined(link, what.name)
         elif isinstance(what, Welcome):
-            self._links.welcomed(link, what.adder)
+            self._links.welcomed(link, what)
         elif isinstance(what, Refusal):
             self._refused(link, what)
         elif not name:
