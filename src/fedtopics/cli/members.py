@@ -149,6 +149,8 @@ class PeerNews(ServerNews):
             return  # said once by who is linked, and by the table
         elif kind == "joined" and "client" in event:
             say(f"{event['client']} is linked")
+        elif kind == "refused" and "client" not in event:
+            say(f"{self._name} is refused: {event['reason']}")
         elif kind == "no majority":
             clients, missing = event["clients"], ", ".join(event["missing"])
             say(
