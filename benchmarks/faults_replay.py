@@ -24,13 +24,14 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.methods.base import EVERYONE, Draw, T
+from fedtopics.methods.base import EVERYONE, Draw, Moment, T
 from fedtopics.methods.events import RoundReport
 from fedtopics.methods.plan import Site
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 
 Weights = dict[str, NDArray[Any]]
+Counted = tuple[tuple[str, ...], int]  # whose replies counted in a round, and at which attempt
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,22 @@ class _Named(Draw):
 
 
 class _Counted(LocalClients):
-    """Clients of which only some count in a round."""
+    """Clients of which only some count in a round, at the attempt that counted."""
 
-    def __init__(self, doors: Mapping[str, Door], rounds: Mapping[int, list[str]]) -> None:
+    def __init__(self, doors: Mapping[str, Door], rounds: Mapping[int, Counted]) -> None:
         super().__init__(doors)
         self._rounds = rounds
+        self._attempt = 1
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
-        return super().round(number, work, _Named(None, 0, tuple(self._rounds[number])))
+        # What comes before and after the rounds draws nothing; everybody counts there.
+        names, self._attempt = self._rounds.get(number, (tuple(self.names), 1))
+        return super().round(number, work, _Named(None, 0, names))
+
+    def _begin(self) -> None:
+        self._moment = Moment(self._moment.turn + 1, self._attempt, 0)
 
 
 class _Kept(RunFolder):
@@ -66,7 +73,7 @@ class _Kept(RunFolder):
 
 
 def replay(
-    study_file: Path, data: Mapping[str, Path], members: Mapping[int, list[str]] | None = None
+    study_file: Path, data: Mapping[str, Path], members: Mapping[int, Counted] | None = None
 ) -> Weights:
     """Work a study's rounds in this process.
 
@@ -75,8 +82,8 @@ def replay(
     study_file : path
         In the run's folder, beside its agreement on the words.
     data : mapping of client name to JSON lines
-    members : mapping of round to client names, optional
-        Who counts. Without it everyone, from the agreement on.
+    members : mapping of round to client names and attempt, optional
+        Who counts: each attempt draws other minibatches. Without it everyone, from the agreement on.
     """
     torch.set_num_threads(1)  # as in the processes
     study = Study.read(study_file)

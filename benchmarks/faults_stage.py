@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BIN = Path(sys.executable).parent
+SOURCES = Path(__file__).resolve().parents[1] / "src"  # of these very files, wherever BIN is of
 SIZES = {"north": 300, "south": 240, "west": 200}  # documents of the clients
 HOSTS = ("localhost", "127.0.0.1", "192.0.2.1")  # the last one between network namespaces
 ROUNDS = 60
@@ -110,7 +111,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCES)},
             )
 
     @property
@@ -216,7 +217,8 @@ class Stage:
         secure = [] if "--insecure" in options else ["--identity", str(identity)]
         command = [
             *prefix, *program, "--server", f"{host}:{self.port}", *secure, "--text", "text",
-            "--data", str(self.ground.data(name)), "--out", str(folder), *options,
+            "--data", str(self.ground.data(name)), "--out", str(folder), "--secret-from-seed",
+            *options,
         ]  # fmt: skip
         return self._start(out or name, command, code, folder)
 

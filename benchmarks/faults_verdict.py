@@ -166,7 +166,7 @@ def _model(stage: Stage, missed: dict[str, list[int]]) -> tuple[str, list[str]]:
     found = weights_of(stage.run / "model")
     wrong = [] if finite(found) else ["the model has NaN or infinite numbers"]
     events = [event for event in stage.events if event["event"] == "round"]
-    members = {event["round"]: event["clients"] for event in events}
+    members = {event["round"]: (tuple(event["clients"]), event["attempts"]) for event in events}
     if sorted(members) != list(range(1, stage.rounds + 1)):
         return "", [*wrong, f"events.jsonl has the rounds {ranges(members) or 'none'}"]
     data = {name: stage.ground.data(name) for name in SIZES}

@@ -12,6 +12,8 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,13 +22,16 @@ import numpy as np
 
 from fedtopics.cli.members import ClientNews
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.grpc import client as engine
+from fedtopics.engines.grpc import transport as grpc_transport
 from fedtopics.engines.grpc.frames import CHUNK_TAG, Stream
-from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.grpc.transport import GrpcTransport
+from fedtopics.engines.messages import Accept, Message, Reply
 from fedtopics.errors import FedTopicsError
+from fedtopics.federation import client as client_module
+from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server import GrpcParticipation
+from fedtopics.federation.study import Study
 from fedtopics.methods.aggregation import Rows
 from fedtopics.methods.base import Moment
 from fedtopics.pki import Identity
@@ -34,7 +39,10 @@ from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 
 CANARY = "aubergine"  # stands for a document's word in an error; no output may have it
-FAULTS = ("raise", "nan", "shape", "study", "accept", "large", "frame", "old", "slow", "late-raise")
+FAULTS = (
+    "raise", "nan", "shape", "digest", "signature", "accept", "large", "frame", "old", "slow",
+    "late-raise",
+)  # fmt: skip
 OTHER = "0" * 16  # a study's fingerprint
 
 
@@ -97,17 +105,35 @@ def _changed(value: Any, kind: str) -> tuple[Any, bool]:
     return value, False
 
 
-class FaultyDoor:
+class FaultyDoor(Door):
     """A client's door, some of whose replies are spoiled behind it."""
 
-    def __init__(self, door: Door, fault: Fault) -> None:
-        self._door = door
-        self._fault = fault
+    fault: Fault
 
     def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
-        reply = self._door.call(function, payload, moment)
-        due = self._fault.due(function, int(payload.get("round", 0)))
-        return self._fault.spoil(reply) if due else reply
+        reply = super().call(function, payload, moment)
+        due = self.fault.due(function, int(payload.get("round", 0)))
+        return self.fault.spoil(reply) if due else reply
+
+
+class FaultyTransport(GrpcTransport):
+    """A transport that spoils a message before it is sent."""
+
+    fault: Fault
+
+    def send(self, link: str, message: Message) -> None:
+        kind = self.fault.kind
+        if isinstance(message, Accept) and kind == "accept":
+            message = replace(message, fingerprint=OTHER)
+        if isinstance(message, Reply) and self.fault.on_wire and kind != "frame":
+            self.fault.on_wire = False
+            if kind == "digest":
+                message = replace(message, digest=bytes(32))
+            elif kind == "signature":
+                message = replace(message, signature=message.signature[:-1] + b"?")
+            elif kind == "old":
+                message = replace(message, index=message.index - 1)
+        super().send(link, message)
 
 
 class FaultyStream(Stream):
@@ -116,28 +142,29 @@ class FaultyStream(Stream):
     fault: Fault
 
     async def send(self, frame: wire.Frame, chunks: Iterable[bytes] = ()) -> None:
-        copy = wire.Frame.FromString(frame.SerializeToString())
-        if copy.HasField("accept") and self.fault.kind == "accept":
-            copy.accept.fingerprint = OTHER
-        if copy.HasField("reply") and self.fault.on_wire:
+        reply = frame.HasField("message") and frame.message.kind == Reply.kind
+        if reply and self.fault.on_wire and self.fault.kind == "frame":
             self.fault.on_wire = False
-            if self.fault.kind == "study":
-                copy.reply.study = OTHER
-            elif self.fault.kind == "old":
-                copy.reply.id -= 1
-            elif self.fault.kind == "frame":
-                chunks = [CHUNK_TAG + bytes(5 << 20)]  # more than gRPC takes at once
-        await super().send(copy, chunks)
+            chunks = [CHUNK_TAG + bytes(5 << 20)]  # more than gRPC takes at once
+        await super().send(frame, chunks)
 
 
 class FaultyParticipation(GrpcParticipation):
     """A client's part in a study, with a fault."""
 
-    fault: Fault
+    def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
+        door, state = super().consider(study, run)
+        door.__class__ = FaultyDoor
+        return door, state
 
-    def consider(self, proposal: Proposal) -> Door:
-        door: Any = FaultyDoor(super().consider(proposal), self.fault)
-        return door  # type: ignore[no-any-return]
+
+def spoil_everything(fault: Fault) -> ExitStack:
+    """Put the fault where it belongs, as long as the returned context lasts."""
+    FaultyDoor.fault = FaultyTransport.fault = FaultyStream.fault = fault
+    stack = ExitStack()
+    stack.enter_context(patch.object(client_module, "GrpcTransport", FaultyTransport))
+    stack.enter_context(patch.object(grpc_transport, "Stream", FaultyStream))
+    return stack
 
 
 def main() -> None:
@@ -149,17 +176,19 @@ def main() -> None:
     for path in ("--identity", "--data", "--out"):
         parser.add_argument(path, type=Path, required=True)
     parser.add_argument("--text", required=True)
+    parser.add_argument("--secret-from-seed", action="store_true")
     given = parser.parse_args()
     when = {int(r): f for r, _, f in (entry.partition(":") for entry in given.spoil)}
-    FaultyStream.fault = FaultyParticipation.fault = Fault(given.fault, when, given.seconds)
+    fault = Fault(given.fault, when, given.seconds)
     name = Identity.load(given.identity).name
     corpus = Corpus.read(given.data, Columns(text=given.text))
     news = ClientNews(name)
     part = FaultyParticipation(
-        given.server, given.identity, corpus, Policy(), given.out, on_event=news
-    )
+        given.server, given.identity, corpus, Policy(), given.out, on_event=news,
+        secret_from_seed=given.secret_from_seed,
+    )  # fmt: skip
     try:
-        with news, patch.object(engine, "Stream", FaultyStream):
+        with news, spoil_everything(fault):
             part.run()
     except FedTopicsError as error:
         sys.stderr.write(f"fedtopics: {error}\n")

@@ -36,7 +36,7 @@ from fedtopics.methods.registry import versions
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
-from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.federation import KilledError, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
     PATIENCE,
@@ -49,7 +49,6 @@ from tests.helpers.grpc_federation import (
     partner,
     until,
 )
-from tests.methods.test_exactness import KilledError, assert_same_bits
 
 SIZES = {"east": 50, "north": 40, "south": 30}
 PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)

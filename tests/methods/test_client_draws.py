@@ -23,10 +23,9 @@ from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.training import iterate
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.carriers import led
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import Half, Notes, answering, door, federated
 from tests.helpers.streams import flda, stream
-from tests.methods.test_exactness import assert_same_bits
 
 NAMES = [f"c{i}" for i in range(6)]
 SIZES = dict.fromkeys(NAMES, 30)

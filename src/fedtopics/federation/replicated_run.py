@@ -17,7 +17,7 @@ from fedtopics.engines.log_messages import State
 from fedtopics.engines.node import CaughtUpError, Node
 from fedtopics.engines.states import digest_of, majority, read, written
 from fedtopics.engines.values import dumps, loads
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, RunError
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import write_durably
 from fedtopics.methods.base import Checkpoint
@@ -148,6 +148,17 @@ def run_of(folder: Path) -> bytes | None:
     return None
 
 
+def run_to_resume(folder: Path) -> bytes:
+    """Return which run a folder is of that goes on; a RunError if it does not say so."""
+    run = run_of(folder)
+    if run is None:
+        raise RunError(
+            f"{folder / RUN} is missing or damaged, so nobody knows which run this is; restore it, "
+            "or begin a new run in another folder."
+        )
+    return run
+
+
 def begin(folder: Path, run: bytes | None = None) -> bytes:
     """Make a folder that of a run, by default a new one; what another run left there is removed."""
     before = run_of(folder)
@@ -157,6 +168,6 @@ def begin(folder: Path, run: bytes | None = None) -> bytes:
         for name in ("checkpoints", "log"):
             shutil.rmtree(folder / name, ignore_errors=True)
     chosen = run or os.urandom(16)
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     write_durably(folder / RUN, json.dumps({"run": chosen.hex()}).encode())
     return chosen

@@ -25,7 +25,7 @@ from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
-from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
+from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
 from fedtopics.federation.study import Study
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
@@ -122,7 +122,7 @@ def lead(
         out, study.identity(warm_start), study.checkpoint_every, resume, on_event,
         study.federation.pause,
     )  # fmt: skip
-    identifier = begin(out, run_of(out)) if resume else begin(out)
+    identifier = begin(out, run_to_resume(out) if resume else None)
     introduction = Introduction(SERVER, proposed, identifier, signatures or Unsigned())
     node = Node(SERVER, study.clients, transport, introduction, run.event)
     log = DiskLog(out / "log", origin(study, identifier))

@@ -111,7 +111,7 @@ class StudySite(SitePart):
         """Answer a message; join with the first one.
 
         Leaves the client
-            What `privacy.Door` lets out; of a failure, that there was one.
+            What `federation.door.Door` lets out; of a failure, that there was one.
         """
         if self._participant is None:
             part = lambda transport: self._take_part(transport, context)  # noqa: E731

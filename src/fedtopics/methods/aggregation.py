@@ -1,7 +1,7 @@
 """Sums that do not depend on the order of arrival, and the server's optimisers.
 
 A payload is plain data: numbers, strings, lists, maps, numpy arrays, `Rows` and `Named`. torch is
-imported where it computes, not before: what reads a ledger or looks for a server does not wait.
+imported where it computes, not before: the tables of a ledger and a look for a server do not wait.
 """
 
 from __future__ import annotations

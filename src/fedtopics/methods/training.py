@@ -184,7 +184,7 @@ class Program(ABC, Generic[Settings, State]):
     def last_round(self) -> int:
         """Number of the last round, if no rule stops before it."""
         start = self.plan.start
-        once = start is not None and start.once and start.continued is not None
+        once = start is not None and start.added is not None
         return self.first_round + (1 if once else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
