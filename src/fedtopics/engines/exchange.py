@@ -274,8 +274,7 @@ class Exchange:
         """Return the next decision; make it where this participant is the adder."""
         index = self.index + 1
         while (entry := self._node.decided(index)) is None:
-            if self._node.may_decide(index):
-                self._node.propose(kind, dumps(decide()))
+            self._node.decide(index, kind, lambda: dumps(decide()))
         self.index, self._size = index, len(entry.content)
         self._node.applied(index)
         if entry.kind != kind:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -33,16 +34,21 @@ from fedtopics.engines.messages import (
 )
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Closed, Opened, Transport
-from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.errors import FederationError
 from fedtopics.methods.events import Adds, Event, NoMajority, Refused, StatusChange
 
 TICK = 0.25  # seconds between two looks at the time
+LOOK = 1.0  # seconds after which who adds looks whether it still does
 GOODBYE = 2.0  # seconds to send the last message
 LAST = 1 << 62  # a decision that is never made
 
 
 class CaughtUpError(FederationError):
     """A state has come in place of decisions that this participant lacks: go on from it."""
+
+
+class OvertakenError(Exception):
+    """Another participant is to add, or this one anew."""
 
 
 class NewRunError(FederationError):
@@ -74,6 +80,7 @@ class Node:
         self._failure: Exception | None = None
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
+        self._view = 0  # in which a decision is made
         self._adder: str | None = None
         self._known: str | None = None  # who adds, as was said to people
         self._few: list[str] = []  # who is linked, while they are no majority
@@ -148,12 +155,24 @@ class Node:
             replica = self._open_replica
             return replica.settled and replica.log.last + 1 == index == replica.committed + 1
 
-    def propose(self, kind: str, content: bytes) -> None:
-        """Make the next decision, if this participant still adds."""
+    def decide(self, index: int, kind: str, content: Callable[[], bytes]) -> None:
+        """Make a decision, if it is this participant's; not, if another one comes to add meanwhile.
+
+        `content` asks what is heard of the others.
+        """
         with self._changed:
-            if self._open_replica.is_adder:
-                self._open_replica.propose(Entry(kind, content))
-                self._flush()
+            if not self.may_decide(index):
+                return
+            self._view = self._open_replica.view
+        with suppress(OvertakenError):
+            made = Entry(kind, content())
+            with self._changed:
+                while self._open_replica.view == self._view and not self.may_decide(index):
+                    self.check()  # a majority is away for a moment
+                    self._changed.wait(TICK)
+                if self._open_replica.view == self._view:
+                    self._open_replica.propose(made)
+                    self._flush()
 
     def say(
         self, message: Message, index: int, when_granted: Message | None = None, quiet: bool = False
@@ -269,8 +288,10 @@ class Node:
     def heard(self, seconds: float) -> tuple[str, Any]:
         """Take what came next for who adds; nothing if nothing comes."""
         self.check()
+        if self._open_replica.view != self._view:
+            raise OvertakenError
         try:
-            return self.inbox.get(timeout=max(0.0, seconds))
+            return self.inbox.get(timeout=min(max(0.0, seconds), LOOK))
         except Empty:
             return "", None
 
