@@ -90,7 +90,8 @@ class Adder:
             self._turn = _Turn(turn)
         members, rules = self._node.members, self._rules
         names = list(members)
-        if not self._gathered:
+        taken_over = bool(self._own) and turn > 1
+        if not self._gathered and not taken_over:
             everyone = [name for name in names if not members[name].excluded]
             self._wait_for(number, len(everyone), rules.gather)
         self._wait_for(number, rules.min_clients, rules.wait)
@@ -307,6 +308,7 @@ class _Exchange:
         """Take a reply."""
         self._waiting.discard(name)
         self._gone.pop(name, None)
+        self._node.members[name].turn = self._attempt.turn  # who adds since now has not heard it
         self._add(name, reply)
 
     def _lose(self, name: str, reason: str, bad: bool = False) -> None:

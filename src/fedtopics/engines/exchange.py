@@ -210,6 +210,7 @@ class Exchange:
         collect = Comparison(self._node, index, (mine, digest), signature).decide
         decided = self._next(SETTLED, collect, round_)
         signed = decided["signatures"]
+        self._node.introduction.learn(decided["certificates"])
         known = self._node.introduction.has_signed_state
         if not all(n in self.names and known(n, decided["digest"], s) for n, s in signed.items()):
             raise self._node.disagreement(round_, "somebody has not signed the state that it has")
@@ -297,8 +298,7 @@ class Exchange:
         """Return the next decision; make it where this participant is the adder."""
         index = self.index + 1
         while (entry := self._node.decided(index)) is None:
-            if self._node.may_decide(index):
-                self._node.propose(kind, dumps(decide()))
+            self._node.decide(index, kind, lambda: dumps(decide()))
         self.index, self._size = index, len(entry.content)
         self._node.applied(index)
         try:

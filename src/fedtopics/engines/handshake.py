@@ -122,13 +122,13 @@ class Introduction:
             os.urandom(16),
         )  # fmt: skip
 
-    def differs(self, offer: Offer) -> str:
+    def differs(self, offer: Offer, who: str) -> str:
         """Say how an offer is not of this participant's study, if so."""
         mine, theirs = self._proposal.fingerprint, offer.fingerprint
         if mine == theirs:
             return ""
         return (
-            f"This client joined the study {mine}, the server now runs {theirs}; restart the "
+            f"This client joined the study {mine}, {who} now runs {theirs}; restart the "
             "client to take part in that."
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 from fedtopics.engines.handshake import Introduction
 from fedtopics.engines.messages import Accept, Message, Refusal, Welcome
 from fedtopics.engines.transport import Opened, Transport
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, IdentityError
 from fedtopics.methods.events import StatusChange
 
 SERVER = "@server"  # what clients call who offers them a study and takes no part in it
@@ -83,6 +83,11 @@ class Links:
         """Return who is at a link, or nothing."""
         return self._names.get(link, "")
 
+    def vouched(self, link: str) -> str:
+        """Return who is at a link, by the transport, or the server."""
+        name = self._vouched.get(link, "")
+        return "the server" if name in ("", SERVER) else name
+
     def open(self, link: str, opened: Opened) -> None:
         """Offer the study over a link, unless who is there cannot take part."""
         self._vouched[link] = opened.name
@@ -137,7 +142,8 @@ class Links:
         if restarted:
             member.turn = 0
         self._names[link] = member.name
-        self._transport.send(link, Welcome(self._own))
+        certificate = self.introduction.certificates([self._own])[self._own]
+        self._transport.send(link, Welcome(self._own, certificate))
         self._linked(member.name)
         reason = "it was restarted" if restarted else ""
         self.news(StatusChange("joined", member.name, reason))
@@ -150,16 +156,25 @@ class Links:
             reason = "its policy or its settings keep it from joining"
             self.news(StatusChange("declined", name, reason))
 
-    def welcomed(self, link: str, adder: str) -> None:
+    def welcomed(self, link: str, welcome: Welcome) -> None:
         """Note who offered what this participant has accepted."""
+        adder = welcome.adder
         known = {SERVER, *self.members} - {self._own}
         vouched = self._vouched.get(link, "")
         if adder not in known or (vouched and vouched != adder):
             raise FederationError("Who welcomes this participant is not of the study.")
-        self._names[link] = adder
         if adder in self.members:
+            self._learn(adder, welcome.certificate)
             self.members[adder].link = link
+            self.news(StatusChange("joined", adder))
+        self._names[link] = adder
         self._linked(adder)
+
+    def _learn(self, name: str, certificate: bytes) -> None:
+        try:
+            self.introduction.learn({name: certificate})
+        except IdentityError as error:
+            raise FederationError(str(error)) from None
 
     def leave(self, link: str) -> None:
         """Note that a link is no more."""

@@ -57,7 +57,8 @@ class Listening:
 class Address:
     """Where somebody listens, and who: `name` is what its certificate vouches for.
 
-    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use.
+    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use. `title`
+    is what to call who listens in a sentence.
     """
 
     address: str
@@ -65,6 +66,7 @@ class Address:
     name: str
     options: tuple[tuple[str, Any], ...] = ()
     diagnose: Callable[[], str] = lambda: ""
+    title: str = "the server"
 
 
 @dataclass
@@ -185,7 +187,7 @@ class GrpcTransport:
             self.port = 0
         if not self.port:
             raise FederationError(
-                f"The server cannot listen on {at.address}: the port is in use or the address "
+                f"This machine cannot listen on {at.address}: the port is in use or the address "
                 "is not this machine's; name another with --listen."
             )
 
@@ -228,10 +230,10 @@ class GrpcTransport:
             try:
                 first = await asyncio.wait_for(stream.next(), CONNECT)
             except (DisconnectedError, TimeoutError, FederationError):
-                return "the server does not answer"
+                return f"{address.title} does not answer"
             opened = Opened(offers=False, name=address.name)
             await self._live(stream, opened, first, rpc.done_writing)
-            return "connection lost"
+            return f"the connection to {address.title} is lost"
 
     async def _live(
         self, stream: Stream, opened: Opened, first: wire.Frame | None = None,
