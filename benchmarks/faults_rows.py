@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from faults_network import Namespaces, dropped, plaintext, scan, tls
 from faults_stage import SIZES, Stage, fill, room
@@ -23,17 +24,20 @@ class Row:
 
     name: str
     fault: str
-    play: Play
+    play: Callable[[Any], None]
+    stage: type[Stage] = Stage
+    quick: bool = False  # whether CI plays it
+    peers: bool = False
 
 
 ROWS: list[Row] = []
 
 
-def row(fault: str) -> Callable[[Play], Play]:
+def row(fault: str, quick: bool = False) -> Callable[[Play], Play]:
     """Make a function a row of the table."""
 
     def add(play: Play) -> Play:
-        ROWS.append(Row(play.__name__, fault, play))
+        ROWS.append(Row(play.__name__, fault, play, quick=quick))
         return play
 
     return add
