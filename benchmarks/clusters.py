@@ -30,6 +30,7 @@ from fedtopics.engines.values import pack
 from fedtopics.federation.door import Door
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import Moments
+from fedtopics.methods.base import Moment
 from fedtopics.methods.kmeans.lloyd import draw_centres
 from fedtopics.metrics import clustering_accuracy
 
@@ -53,8 +54,8 @@ class Watched:
         self.function = function
         self.computed = self.sent = 0
 
-    def __call__(self, door: Door, function: str, payload: Any) -> Any:
-        reply = CALL(door, function, payload)
+    def __call__(self, door: Door, function: str, payload: Any, moment: Moment) -> Any:
+        reply = CALL(door, function, payload, moment)
         if function == self.function:
             self.computed = sum(
                 value.nbytes for value in reply.values() if hasattr(value, "nbytes")

@@ -1,15 +1,15 @@
-"""Settings that must be made before anything imports torch, and what all tests share."""
+"""The order of the tests, and what they share."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-# The tests' matrices are tiny: two threads would wait for each other longer than they compute,
-# above all on a machine that is busy.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+from fedtopics.cli import display
+from tests.helpers.command_line import CANARY, STUDY, Typed, typist
 
 # Files that take long, by their path. They come first: with some processes, each of which takes one
 # file after the other, none is left alone with one of them in the end.
@@ -52,3 +52,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports that commands write have no figures, which take a second to draw."""
     monkeypatch.setattr("fedtopics.model.figures.available", lambda: False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two clients' files and a study; the canary stands once in the north."""
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
+        rows = [" ".join(rng.choice(words, 8)) for _ in range(50)]
+        rows[7] += f" {CANARY}" if name == "north" else ""
+        (tmp_path / f"{name}.csv").write_text(
+            "id,text\n" + "".join(f"{i},{row}\n" for i, row in enumerate(rows))
+        )
+    (tmp_path / "study.toml").write_text(STUDY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
+    return tmp_path
+
+
+@pytest.fixture
+def typed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Typed:
+    """Type a command in that folder; return its exit code, and what it said."""
+    return typist(monkeypatch, capsys)

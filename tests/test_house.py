@@ -9,6 +9,7 @@ from pathlib import Path
 import fedtopics
 
 HOUSE = Path(fedtopics.__file__).parent
+TESTS = Path(__file__).parent
 FILES = [path for path in sorted(HOUSE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 AT_TOP = {"__init__.py", "__main__.py", "errors.py", "extras.py", "files.py"}
 MOST_ROOMS, MOST_LINES = 22, 24_000
@@ -25,6 +26,13 @@ def nodes() -> Iterator[tuple[str, ast.AST]]:
             yield named(path), node
 
 
+def imported(node: ast.AST) -> list[str]:
+    """The modules that a statement imports, and the names that it takes from them."""
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module or ''}.{alias.name}" for alias in node.names]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
 def test_rooms() -> None:
     assert {path.name for path in HOUSE.glob("*.py")} == AT_TOP
     assert sum(1 for _ in HOUSE.rglob("*/__init__.py")) <= MOST_ROOMS
@@ -34,6 +42,17 @@ def test_lines() -> None:
     lines = {path: len(path.read_text("utf-8").splitlines()) for path in HOUSE.rglob("*.py")}
     assert sum(lines.values()) <= MOST_LINES
     assert {named(path): n for path, n in lines.items() if n > LONGEST_FILE} == {}
+
+
+def test_no_test_needs_another_test() -> None:
+    """What several tests use is in tests/helpers."""
+    found = [
+        f"{path.relative_to(TESTS).as_posix()}:{node.lineno}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if any(part.startswith("test_") for name in imported(node) for part in name.split("."))
+    ]
+    assert found == []
 
 
 def test_functions_fit_a_screen() -> None:

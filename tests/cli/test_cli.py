@@ -10,50 +10,15 @@ import tomllib
 from pathlib import Path
 
 import click
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from fedtopics import cli
-from fedtopics.cli import display
 from fedtopics.federation.study import Study, example_study
 from fedtopics.methods.registry import METHODS, find_method
+from tests.helpers.command_line import CANARY, STUDY, fedtopics, refused
 
 pytestmark = pytest.mark.usefixtures("without_figures")
-CANARY = "zanzibarfigs"
-STUDY = """
-[method]
-n_components = 3
-max_rounds = 12
-[clients.north]
-data = "north.csv"
-[clients.south]
-data = "south.csv"
-"""
-
-
-def fedtopics(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["fedtopics", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    return int(stop.value.code or 0)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two clients' files and a study; the canary stands once in the north."""
-    rng = np.random.default_rng(0)
-    for name in ("north", "south"):
-        words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
-        rows = [" ".join(rng.choice(words, 8)) for _ in range(50)]
-        rows[7] += f" {CANARY}" if name == "north" else ""
-        (tmp_path / f"{name}.csv").write_text(
-            "id,text\n" + "".join(f"{i},{row}\n" for i, row in enumerate(rows))
-        )
-    (tmp_path / "study.toml").write_text(STUDY)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
-    return tmp_path
 
 
 def test_from_study_to_theta(
@@ -217,10 +182,7 @@ def test_wrong_arguments(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert fedtopics(monkeypatch, *arguments) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    assert message in refused(monkeypatch, capsys, *arguments)
 
 
 def test_an_earlier_run_is_not_overwritten(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.events import StatusChange
 from fedtopics.methods.registry import versions
 from fedtopics.text.embeddings import EmbeddingSettings
-from tests.cli.test_cli import fedtopics
+from tests.helpers.command_line import Typed
 from tests.helpers.grpc_federation import HOST, PATIENCE, Federated, federation
 
 NAMES = ("north", "south")
@@ -39,7 +38,6 @@ data = "north.parquet"
 data = "south.parquet"
 """
 DECLINED = StatusChange("declined", "north", "its policy or its settings keep it from joining")
-Typed = Callable[..., tuple[int, str, str]]
 
 
 def vectors(seed: int, n: int, dimension: int = 3) -> list[list[float]]:
@@ -71,22 +69,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
     monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
     return tmp_path
-
-
-@pytest.fixture
-def typed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Typed:
-    """Type a command; return its exit code, and what it said."""
-
-    def type_in(*arguments: object) -> tuple[int, str, str]:
-        code = fedtopics(monkeypatch, *arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        assert err.count("\n") == (1 if code else 0)
-        return code, out, err
-
-    return type_in
 
 
 def edit(folder: Path, old: str, new: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics import TopicModel, cli
+from fedtopics import TopicModel
 from fedtopics.cli import display
 from fedtopics.cli.evaluate import _print_scores
 from fedtopics.errors import DataError, StudyError
@@ -22,6 +21,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.metrics import METRICS, Metric, coherence_of, register, unique_words
 from fedtopics.model.evaluation import evaluate
 from fedtopics.text.corpus import Corpus
+from tests.helpers.command_line import fedtopics, refused
 from tests.helpers.federation import study, subjects
 
 SIZES = {"north": 60, "south": 60}
@@ -117,13 +117,6 @@ def folder(
     return tmp_path
 
 
-def fedtopics(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["fedtopics", "evaluate", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    return int(stop.value.code or 0)
-
-
 DATA = ("--data", "documents.parquet", "--tokens", "words")
 
 
@@ -134,13 +127,13 @@ def test_the_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert fedtopics(monkeypatch, "model", *DATA, "--label", "owner") == 0
+    assert fedtopics(monkeypatch, "evaluate", "model", *DATA, "--label", "owner") == 0
     printed = capsys.readouterr().out
     assert "model: 3 topics, read with lambda" in printed
     assert "purity of the largest topics" in printed
     assert "Labels: 120 documents count; left out are 0 without a label and 0 of" in printed
 
-    assert fedtopics(monkeypatch, "model", *DATA, "--by", "documents", "--json") == 0
+    assert fedtopics(monkeypatch, "evaluate", "model", *DATA, "--by", "documents", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found == pytest.approx(evaluate(model, documents, by="documents"))
     assert "purity" not in found, "a column that is called label was not asked for"
@@ -164,10 +157,7 @@ def test_wrong_arguments(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert fedtopics(monkeypatch, *arguments) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    assert message in refused(monkeypatch, capsys, "evaluate", *arguments)
 
 
 def test_a_registered_metric_is_in_the_table_and_in_json(

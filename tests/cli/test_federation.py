@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from fedtopics.engines.grpc import client
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
-from tests.cli.test_cli import fedtopics
+from tests.helpers.command_line import Typed
 from tests.helpers.grpc_federation import HOST, Background, authority, federation, of_server, until
 
 NAMES = ("east", "north", "south")
@@ -34,7 +33,6 @@ gather = 20
 [clients.north]
 [clients.south]
 """
-Typed = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -59,24 +57,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, authority_made: Path
     monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
     return tmp_path
-
-
-@pytest.fixture
-def typed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Typed:
-    """Type a command; return its exit code, and what it said."""
-
-    def type_in(*arguments: object) -> tuple[int, str, str]:
-        code = fedtopics(monkeypatch, *arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        if code:
-            assert err.startswith("fedtopics: ")
-            assert err.count("\n") == 1
-        return code, out, err
-
-    return type_in
 
 
 # Wrong input
@@ -234,7 +214,7 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         assert code == 0
         assert "north: 41 documents, 1 of them empty; they stay." in out
         assert f"The server's study {proposal(folder).fingerprint}: gfedntm with prodlda" in out
-        for function in ("vocabulary", "adopt", "forward", "loss", "backward", "shares", "pairs"):
+        for function in ("vocabulary", "counted", "forward", "loss", "backward", "shares", "pairs"):
             assert function in out
         assert "twice a round" in out
         assert "the policy allows this; nothing has left" in out

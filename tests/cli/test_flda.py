@@ -19,8 +19,8 @@ from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import TextRules, Vocabulary
-from tests.cli.test_cli import fedtopics
-from tests.methods.test_labelled_pairs import MIRRORED, ROUNDS, write_run
+from tests.helpers.command_line import fedtopics
+from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
 
 DOCS = Path(__file__).parents[2] / "docs" / "flda.md"
 TREES = [
@@ -284,7 +284,7 @@ WRONG = {
     ),
     "another kind of picture": (["threshold", "pairs.csv", "--plot", "curve.txt"], "curve.txt d"),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
-    "no model": (["rounds", "run"], "There is no model in run: it has no config.json."),
+    "no model": (["rounds", "run"], "There is no model in run; name the folder of a model"),
     "a model without rounds of topics": (
         ["rounds", "lda"],
         "The model in lda/model is of lda, whose topics do not come and go by rounds; name one of",

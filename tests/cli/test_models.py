@@ -11,13 +11,10 @@ import pytest
 
 from fedtopics.methods.warm_start import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
-from tests.cli import test_federation as test_cli_federation
-from tests.cli.test_cli import STUDY, folder  # noqa: F401 - a fixture
-from tests.cli.test_federation import Typed
+from tests.helpers.command_line import STUDY, Typed
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
-typed = test_cli_federation.typed
 CONTINUE = ["continue", "out/model", "--study", "study.toml"]
 
 
@@ -107,7 +104,7 @@ def test_other_methods(
     method: str,
     more: dict[str, Any],
     vocabulary: str,
-    folder: Path,  # noqa: F811
+    folder: Path,
     typed: Typed,
 ) -> None:
     if method == "flda":
@@ -214,7 +211,7 @@ def test_what_is_printed(trained: Path, typed: Typed) -> None:
 
 
 def test_a_run_that_is_tracked(
-    folder: Path,  # noqa: F811
+    folder: Path,
     typed: Typed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -256,7 +253,7 @@ def test_a_run_that_is_tracked(
 
 
 def test_a_tracker_that_is_not_installed(
-    folder: Path,  # noqa: F811
+    folder: Path,
     typed: Typed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

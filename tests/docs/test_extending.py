@@ -19,16 +19,15 @@ from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import find_network, register
 from tests.helpers import pages
-from tests.helpers.federation import study, subjects
-from tests.helpers.registries import restored
-from tests.methods.test_exactness import (
+from tests.helpers.federation import assert_same_bits, study, subjects
+from tests.helpers.ordinary import (
     SIZES,
     OrdinaryNeuralLDA,
-    assert_same_bits,
     difference,
     ordinary,
     record_minibatches,
 )
+from tests.helpers.registries import install, restored
 
 
 class OrdinaryETM(OrdinaryNeuralLDA):
@@ -82,14 +81,6 @@ def test_the_network_of_the_page_has_nothing_that_topics_could_begin(
 
 
 # Entry points
-
-
-def install(folder: Path, name: str, value: str) -> None:
-    """Lay out what pip leaves of a package with a network."""
-    info = folder / "somebodys-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[fedtopics.networks]\n{name} = {value}\n")
 
 
 def test_a_network_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

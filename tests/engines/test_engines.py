@@ -18,10 +18,9 @@ from fedtopics.federation.simulation import train
 from fedtopics.methods.aggregation import Rows, RunningSum
 from fedtopics.methods.base import Clients
 from tests.helpers.carriers import carried
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import Half, answering, door, federated
 from tests.helpers.sums import add_up
-from tests.methods.test_exactness import assert_same_bits
 
 Connect = Callable[[Mapping[str, Half]], Clients]
 NAMES = ("b", "a", "c")  # not in their order

@@ -29,7 +29,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.base import EVERYONE, Draw
 from fedtopics.methods.events import StatusChange
 from fedtopics.methods.plan import Site
-from tests.helpers.federation import assert_same, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
     PATIENCE,
@@ -48,7 +48,6 @@ from tests.helpers.grpc_federation import (
     until,
 )
 from tests.helpers.sums import add_up
-from tests.methods.test_exactness import assert_same_bits
 
 SOON = replace(RULES, deadline=1.0)
 CANARY = "quetzalcoatl"

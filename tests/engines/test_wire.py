@@ -36,7 +36,7 @@ from fedtopics.engines.values import (
     unpack,
 )
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.aggregation import Named, Rows
 from tests.helpers.federation import assert_same
 
 SOURCE = Path(fedtopics.__file__).parent
@@ -133,6 +133,19 @@ def test_rows(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(
+    "named",
+    [
+        Named(["elm", "Ähre"], np.array([[1, 2**60, 3], [0, 0, 0]])),
+        Named.columns(3),
+        Named(["oak"], np.zeros((1, 0), np.int64)),
+        Named([f"w{i}" for i in range(4096)], np.eye(4096, 3, dtype=np.int64)),  # mostly zero rows
+    ],
+)
+def test_counts_by_word(named: Named) -> None:
+    assert_same(there_and_back({"n": named, "x": np.ones(3)})["n"], named)
+
+
+@pytest.mark.parametrize(
     "value", [b"bytes", {1, 2}, object(), 1j, np.zeros(1, complex), np.zeros(1, np.float16),
               np.array(["a"]), np.array([None]), {"x": lambda: 0}, int, {1: 2}],
 )  # fmt: skip
@@ -225,6 +238,10 @@ def rows(dtype: str, shape: Sequence[int], present: bytes = b"") -> wire.Value:
     return wire.Value(rows=wire.Tensor(dtype=dtype, shape=shape, present=present))
 
 
+def counts(names: list[str], dtype: str, shape: Sequence[int]) -> wire.Value:
+    return wire.Value(named=wire.Named(names=names, values=tensor(dtype, shape).tensor))
+
+
 HUGE = 2**64 - 1
 
 DAMAGED: dict[str, tuple[wire.Value | bytes, bytes]] = {
@@ -253,6 +270,10 @@ DAMAGED: dict[str, tuple[wire.Value | bytes, bytes]] = {
     "a hundred dimensions": (tensor("float64", [1] * 100), bytes(8)),
     "zero rows, a terabyte": (tensor("float64", [8, 2**34], b"\0"), b""),
     "zero rows without end": (tensor("float64", [2**60, 2**60], b"\0"), b""),
+    "counts of more words": (counts(["a", "b"], "int64", [1, 1]), bytes(8)),
+    "counts of fewer words": (counts([], "int64", [1, 1]), bytes(8)),
+    "counts that are no whole numbers": (counts(["a"], "float64", [1, 1]), bytes(8)),
+    "counts in a row": (counts(["a"], "int64", [1]), bytes(8)),
     "bitmap of no rows": (tensor("float32", [], b"\1"), bytes(4)),
     "bitmap too short": (tensor("float32", [9, 1], b"\1"), bytes(8)),
     "bitmap too long": (tensor("float32", [8, 1], b"\1\0"), bytes(8)),

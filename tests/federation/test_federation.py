@@ -36,7 +36,7 @@ from fedtopics.methods.registry import versions
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
-from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.federation import KilledError, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
     PATIENCE,
@@ -49,7 +49,6 @@ from tests.helpers.grpc_federation import (
     partner,
     until,
 )
-from tests.methods.test_exactness import KilledError, assert_same_bits
 
 SIZES = {"east": 50, "north": 40, "south": 30}
 PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
@@ -137,7 +136,7 @@ def test_the_ledgers_hold_every_reply(finished: tuple[Path, Outcome]) -> None:
         rows = {row["function"]: row for row in summarise_ledger(folder / name / "ledger.jsonl")}
         replies = {function: row["replies"] for function, row in rows.items()}
         assert replies == {
-            "vocabulary": 1, "adopt": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1,
+            "vocabulary": 1, "counted": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1,
             "word_sums": 1, "pairs": 1,
         }  # fmt: skip
         calls = [event["function"] for event in outcome.partners[name].events.of("call")]
@@ -275,7 +274,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     assert left == [("north", reason)]
     assert "policy asks" not in told(outcome, tmp_path)
     ledger = summarise_ledger(tmp_path / "north/ledger.jsonl")
-    assert {row["function"] for row in ledger} == {"vocabulary", "adopt"}
+    assert {row["function"] for row in ledger} == {"vocabulary", "counted"}
 
 
 @pytest.mark.parametrize(

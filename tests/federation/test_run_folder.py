@@ -17,7 +17,7 @@ from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import Finished, RoundEnded, VocabularyAgreed
 from fedtopics.model.topic_model import TopicModel
-from tests.model.test_exports import made
+from tests.helpers.models import made
 
 ARRAYS = {
     "weights": np.array([[1.5, -0.0], [np.inf, np.nan]], np.float32),

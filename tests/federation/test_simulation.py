@@ -128,6 +128,18 @@ def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:
     assert train(plan, same, out=tmp_path, resume=True).beta.tobytes() == model.beta.tobytes()
 
 
+def test_embeddings_of_another_shape_are_other_documents(tmp_path: Path) -> None:
+    corpora, plan = subjects(SIZES), study(max_rounds=1)
+    vectors = np.ones((len(corpora["south"]), 4), np.float32)
+    of_four, of_two = (
+        corpora | {"south": corpora["south"].with_embeddings(array)}
+        for array in (vectors, vectors.view(np.float64))
+    )
+    train(plan, of_four, out=tmp_path)
+    with pytest.raises(RunError, match="documents of client 'south' are not those"):
+        train(plan, of_two, out=tmp_path, resume=True)
+
+
 @pytest.mark.parametrize(
     ("method", "rounds"),
     [("gfedntm", 2), ("kmeans", 1), ("kmeans", 3), ("discriminative", 1), ("fstc", 1)],

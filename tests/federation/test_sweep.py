@@ -28,7 +28,7 @@ from fedtopics.federation.sweep import (
 from fedtopics.metrics import unique_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
-from tests.text.test_embeddings import Digits
+from tests.helpers.encoders import Digits
 
 FAMILIES = [[f"{name}{j}" for j in range(12)] for name in ("oak", "brig", "tea", "iron")]
 

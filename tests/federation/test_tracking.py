@@ -20,7 +20,7 @@ from fedtopics.errors import FedTopicsError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.tracking import MLflow, TensorBoard, Tracker, numbers, tell_all
-from tests.helpers.federation import study, subjects
+from tests.helpers.federation import KilledError, study, subjects
 
 SIZES = {"east": 40, "north": 30}
 CANARY = "zanzibarfigs"
@@ -123,10 +123,6 @@ def test_a_model_that_goes_on_goes_on_in_its_rounds() -> None:
     train(plan, corpora, start=model, vocabulary="keep", on_event=notes)
     assert notes.begun[0][2] == 3
     assert [step for step, values in notes.written if "round/loss" in values] == [4, 5, 6]
-
-
-class KilledError(Exception):
-    pass
 
 
 def killed_and_resumed(folder: Path, *trackers: Tracker) -> tuple[Study, dict[str, Any]]:

@@ -24,8 +24,8 @@ from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
+from tests.helpers.federation import assert_same_bits
 from tests.helpers.grpc_federation import federated
-from tests.methods.test_exactness import assert_same_bits
 
 DIMENSION = 16  # of the embeddings
 CLUSTERS = 5
@@ -47,15 +47,12 @@ def corpus_of(
     return corpus.with_embeddings(embeddings)
 
 
-def blobs(
-    n: int, n_clusters: int = CLUSTERS, spread: float = 0.5, seed: int = 0, even: bool = True
-) -> Corpus:
+def blobs(n: int, n_clusters: int = CLUSTERS, spread: float = 0.5, seed: int = 0) -> Corpus:
     """Documents in clusters around random directions, whose words are of their cluster's family."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(n_clusters, DIMENSION))
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    shares = None if even else rng.dirichlet(np.full(n_clusters, 3.0))
-    labels = rng.choice(n_clusters, n, p=shares)
+    labels = rng.choice(n_clusters, n)
     noise = rng.normal(size=(n, DIMENSION)) * spread / np.sqrt(DIMENSION)
     return corpus_of(centres[labels] + noise, labels)
 
@@ -216,14 +213,14 @@ CANARY = "quetzalcoatl"
 
 
 def assert_nothing_else_leaves(
-    plan: Study, folder: Path, monkeypatch: pytest.MonkeyPatch, alpha: float | None = None
+    plan: Study, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Messages:
     """Run a study under the usual policy, with a rare word; look for it and for embeddings."""
     corpus = blobs(300)
     texts = texts_of(corpus)
     texts[7] = [*texts[7], CANARY]
     corpus = replace(corpus, documents=Corpus.of(texts).documents)
-    corpora = spread(corpus, 3, alpha)
+    corpora = spread(corpus, 3)
     messages, events = overheard(monkeypatch), list[dict[str, Any]]()
     model = train(plan, corpora, out=folder, on_event=events.append)
     written = [path for path in folder.rglob("*") if path.is_file()]

@@ -6,12 +6,15 @@ import struct
 from typing import Any
 
 import numpy as np
+import torch
 
 from fedtopics.federation.study import Study
 from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
 DIMENSION = 7  # of the embeddings
+NETWORKS = ("prodlda", "neurallda", "combinedtm", "zeroshottm")
 COMMON = [f"common{i}" for i in range(20)]
 
 
@@ -85,3 +88,18 @@ def assert_same(found: Any, expected: Any) -> None:
         assert struct.pack("d", found) == struct.pack("d", expected)
     else:
         assert found == expected
+
+
+def assert_same_bits(one: TopicModel, other: TopicModel) -> None:
+    for name, tensor in one.weights.items():
+        assert torch.equal(tensor, other.weights[name]), name
+    np.testing.assert_array_equal(one.beta, other.beta)
+    np.testing.assert_array_equal(one.word_sums, other.word_sums)
+    assert one.reading == other.reading
+    assert one.coherence.keys() == other.coherence.keys()
+    for measure, scores in one.coherence.items():
+        np.testing.assert_array_equal(scores, other.coherence[measure])
+
+
+class KilledError(Exception):
+    pass

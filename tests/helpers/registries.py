@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from fedtopics.inference import INFERENCES
 from fedtopics.methods.registry import METHODS
@@ -24,3 +25,11 @@ def restored() -> Iterator[None]:
     finally:
         for registry, items in zip(REGISTRIES, before, strict=True):
             registry._items = items  # type: ignore[assignment]
+
+
+def install(folder: Path, name: str, value: str) -> None:
+    """Lay out what pip leaves of a package with a network."""
+    info = folder / "somebodys-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[fedtopics.networks]\n{name} = {value}\n")

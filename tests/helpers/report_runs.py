@@ -26,8 +26,8 @@ from fedtopics.report.run import RunFacts
 from fedtopics.report.summary import Summary
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import blobs, planned, spread, texts_of
+from tests.helpers.models import made
 from tests.helpers.streams import DRIFT, flda, stream
-from tests.model.test_exports import made
 
 CANARY = "quetzalcoatl"
 Corpora = Mapping[str, Corpus]

@@ -4,36 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import digamma, gammaln
+from scipy.special import gammaln
 
 from fedtopics.errors import StudyError
 from fedtopics.estimators import LDA, ProdLDA
 from fedtopics.inference.variational import infer
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import subjects, tokens_of
-
-
-def e_step(
-    x: NDArray[np.float64], weights: NDArray[np.float64], alpha: float, steps: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Blei, Ng and Jordan's loop as it stands in their paper, one document at a time."""
-    k = weights.shape[1]
-    counts, gammas, bound = np.zeros(weights.shape), [], 0.0
-    for row in x:
-        gamma = np.full(k, alpha + row.sum() / k)
-        for _ in range(steps):
-            phi = weights * np.exp(digamma(gamma))
-            phi /= phi.sum(1, keepdims=True)
-            gamma = alpha + row @ phi
-        theta = digamma(gamma) - digamma(gamma.sum())
-        phi = weights * np.exp(theta)
-        counts += row[:, None] * phi / phi.sum(1, keepdims=True)
-        bound += row @ np.log(phi.sum(1)) + (alpha - gamma) @ theta + gammaln(gamma).sum()
-        bound += gammaln(k * alpha) - k * gammaln(alpha) - gammaln(gamma.sum())
-        gammas.append(gamma)
-    return np.array(gammas), counts, bound
+from tests.helpers.lda import e_step
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from fedtopics.engines.resident_process import ask
+from fedtopics.engines.carried import CarriedTransport
+from fedtopics.engines.resident_process import ask, end
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
@@ -45,14 +45,6 @@ from fedtopics.integrations.flower import client_app, client_data  # noqa: E402
 from fedtopics.integrations.flower_carrier import GridCarrier  # noqa: E402
 
 
-def assert_alike(found: TopicModel, expected: TopicModel) -> None:
-    assert found.topics() == expected.topics()
-    assert found.info == expected.info
-    np.testing.assert_allclose(found.beta, expected.beta, rtol=1e-6)
-    for name, weights in expected.weights.items():
-        np.testing.assert_allclose(found.weights[name], weights, rtol=1e-6, atol=1e-12)
-
-
 def needs(method: str) -> None:
     if method == "flda":
         pytest.importorskip("tomotopy")
@@ -70,8 +62,8 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]:
-    """Node configurations without a resident process: messages are answered from the journal."""
-    columns = {"text": "text", "embedding": "embedding", "stay": 0}
+    """Node configurations."""
+    columns = {"text": "text", "embedding": "embedding", "secret_from_seed": True}
     return {
         node: {"name": name, "data": str(documents / f"{name}.parquet"), "out": str(out / name)}
         | columns
@@ -81,45 +73,52 @@ def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_each_message_in_a_process_of_its_own(method: str, documents: Path, tmp_path: Path) -> None:
+def test_resident_processes_end_with_the_bits_of_one(
+    method: str, documents: Path, tmp_path: Path
+) -> None:
     needs(method)
     path = tmp_path / "study.toml"
     path.write_text(study_text(method, "of processes"))
     plan = Study.read(path)
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
-    model = lead(plan, GridCarrier(grid), tmp_path / "run")  # type: ignore[arg-type]
-    assert_alike(model, local(plan, documents, tmp_path / "local"))
+    model = lead(plan, carried(grid), tmp_path / "run")
+    assert_same_bits(model, local(plan, documents, tmp_path / "local"))
     for name in NAMES:
         folder = tmp_path / name / "of-processes"
         assert left(folder / "ledger.jsonl") == left(
             tmp_path / "local/clients" / name / "ledger.jsonl"
         )
-        assert TopicModel.from_pretrained(folder / "model").topics() == model.topics()
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
+
+
+def carried(grid: Any) -> CarriedTransport:
+    return CarriedTransport(GridCarrier(grid), linger=0.0)
 
 
 def asked_once(
-    documents: Path, tmp_path: Path, **given: Any
+    documents: Path, tmp_path: Path, wait: float = 0, **given: Any
 ) -> tuple[FakeGrid, list[dict[str, Any]]]:
-    """A study that nobody can take part in, and its events."""
+    """A study that nobody can take part in, and its events until all have declined."""
     events: list[dict[str, Any]] = []
     path = tmp_path / "study.toml"
-    path.write_text(study_text("gfedntm", "s", gather=0, wait=0))
+    path.write_text(study_text("gfedntm", "s", gather=0, wait=wait))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
+
+    def follow(event: dict[str, Any]) -> None:
+        events.append(event)
+        if len({each["client"] for each in events if each["event"] == "declined"}) == len(NAMES):
+            raise FederationError("All have declined.")
+
     with pytest.raises(FederationError):
-        lead(
-            Study.read(path),
-            GridCarrier(grid),  # type: ignore[arg-type]
-            tmp_path / "run",
-            on_event=events.append,
-        )
+        lead(Study.read(path), carried(grid), tmp_path / "run", on_event=follow)
     return grid, events
 
 
 def test_a_policy_that_forbids_the_method(
-    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _, events = asked_once(documents, tmp_path, policy=str(documents / "closed.toml"))
-    said = capsys.readouterr().out
+    _, events = asked_once(documents, tmp_path, 60, policy=str(documents / "closed.toml"))
+    said = capfd.readouterr().out
     assert "The policy of client 'north' does not allow the method 'gfedntm'" in said
     assert not list(tmp_path.rglob("ledger.jsonl"))
     declined = {event["client"] for event in events if event["event"] == "declined"}
@@ -141,10 +140,10 @@ def test_a_wrong_setting_is_one_sentence_and_stays_there(
     sentence: str,
     documents: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     grid, _ = asked_once(documents, tmp_path, **given)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fedtopics")]
+    lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("fedtopics")]
     assert lines
     assert sentence in lines[0]
     assert not any(sentence in reason for reason in grid.reasons)
@@ -152,7 +151,7 @@ def test_a_wrong_setting_is_one_sentence_and_stays_there(
 
 def test_unknown_settings_are_named() -> None:
     with pytest.raises(StudyError, match="colour"):
-        client_data({"name": "north", "colour": "red"})
+        client_data({"data": "north.csv", "colour": "red"})
 
 
 def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
@@ -193,7 +192,7 @@ def answer(message):
         os._exit(1)
     return message * 2 + str(os.getpid()).encode()
 folder, idle = Path(sys.argv[1]), float(sys.argv[2])
-answer_messages(folder, answer, (folder / "left").touch, idle)
+answer_messages(folder, answer, lambda: idle)
 """
 
 
@@ -210,11 +209,15 @@ def test_a_resident_process_is_killed_and_ends(tmp_path: Path) -> None:
     assert again != first
     os.kill(int(again[2 * len(large) :]), signal.SIGKILL)
     assert ask(tmp_path, large, command) not in (first, again)
+    note = tmp_path / "resident_process.json"
     ends = time.monotonic() + 30
-    while not (tmp_path / "left").exists():
+    while note.exists():
         assert time.monotonic() < ends
         time.sleep(0.1)
-    assert not (tmp_path / "resident_process.json").exists()
+    ask(tmp_path, b"begin", command)
+    end(tmp_path)
+    assert not note.exists()
+    end(tmp_path)
     with pytest.raises(FederationError, match="did not start"):
         ask(tmp_path, b"", [sys.executable, "-c", "raise SystemExit(3)"])
 
@@ -262,7 +265,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         text = machine.adapted(content).replace("localhost", "127.0.0.1")
         text = text.replace("/home/me", str(machine.folder))
         for client in NAMES:  # CSV has no embeddings, which one of the methods needs
-            data = f'data = "{client}.parquet"\nembedding = "embedding"\nstay = 60'
+            data = f'data = "{client}.parquet"\nembedding = "embedding"\nsecret_from_seed = true'
             text = text.replace(f'data = "{client}.csv"', data)
         folder = machine.folder / "flwr" if name == "config.toml" else machine.folder
         (folder / name).write_text(text)
@@ -290,7 +293,7 @@ def test_the_walk_through(walked: Machine) -> None:
     assert (walked.folder / "runs/walk/report.html").exists()
     plan = Study.read(walked.folder / "study.toml")
     model = TopicModel.from_pretrained(walked.folder / "runs/walk/model")
-    assert_alike(model, local(plan, walked.folder, walked.folder / "local/walk"))
+    assert_same_bits(model, local(plan, walked.folder, walked.folder / "local/walk"))
     said = (walked.folder / "walk.txt").read_text()
     assert "round 2 of 2" in said
     for name in NAMES:
@@ -308,7 +311,7 @@ def test_the_contract(method: str, walked: Machine) -> None:
     assert walked.finish(run) == "finished:completed"
     plan = Study.read(walked.folder / f"{method}.toml")
     model = TopicModel.from_pretrained(walked.folder / f"runs/{method}/model")
-    assert_alike(model, local(plan, walked.folder, walked.folder / "local" / method))
+    assert_same_bits(model, local(plan, walked.folder, walked.folder / "local" / method))
     for name in NAMES:
         ledger = walked.folder / f"local/{method}/clients/{name}/ledger.jsonl"
         assert left(walked.folder / f"at-{name}/{method}/ledger.jsonl") == left(ledger)
@@ -364,4 +367,4 @@ def test_the_simulation(tmp_path: Path) -> None:
     assert (tmp_path / "run/model").exists(), said
     plan = Study.read(tmp_path / "study.toml")
     model = TopicModel.from_pretrained(tmp_path / "run/model")
-    assert_alike(model, local(plan, tmp_path, tmp_path / "local"))
+    assert_same_bits(model, local(plan, tmp_path, tmp_path / "local"))

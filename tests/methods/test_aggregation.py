@@ -13,6 +13,7 @@ import torch
 
 from fedtopics.errors import FedTopicsError
 from fedtopics.methods.aggregation import (
+    Named,
     OptimizerName,
     Rows,
     RunningSum,
@@ -145,6 +146,53 @@ def test_shapes_must_agree(first: dict[str, Any], second: dict[str, Any]) -> Non
 def test_fields_must_agree(first: dict[str, Any], second: dict[str, Any]) -> None:
     with pytest.raises(FedTopicsError, match=r"do not run the same study|cannot be added up"):
         add_up({"a": first, "b": second})
+
+
+def named(**counts: list[int]) -> Named:
+    return Named(sorted(counts), np.array([counts[name] for name in sorted(counts)], np.int64))
+
+
+def test_counts_by_word() -> None:
+    replies = {
+        "a": {"words": named(oak=[3, 4], elm=[1, 2])},
+        "b": {"words": named(oak=[1, 1], yew=[5, 2**53], ash=[2, 2])},
+        "c": {"words": Named.columns(2)},
+    }
+    expected = named(ash=[2, 2], elm=[1, 2], oak=[4, 5], yew=[5, 2**53])
+    for order in permutations("abc"):
+        total = RunningSum()
+        for name in order:
+            total.add(replies[name])
+        assert_same(total.total()["words"], expected)
+    assert_same(replies["a"]["words"], named(oak=[3, 4], elm=[1, 2]))
+    with pytest.raises(FedTopicsError, match="do not run the same study"):
+        add_up({"a": {"words": named(oak=[1, 2])}, "b": {"words": named(oak=[1])}})
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (named(elm=[1, 2], oak=[0, 0]), ""),
+        (Named.columns(2), ""),
+        (named(oak=[1]), "has the shape (1, 1)"),
+        (named(oak=[-1, 2]), "holds negative counts"),
+        (Named(["oak", "elm"], np.ones((2, 2), np.int64)), "holds words that are none, or not in"),
+        (Named(["oak", "oak"], np.ones((2, 2), np.int64)), "holds words that are none, or not in"),
+        (Named(["oak\n"], np.ones((1, 2), np.int64)), "holds words that are none, or not in"),
+        (Named(["x" * 101], np.ones((1, 2), np.int64)), "holds words that are none, or not in"),
+        ({"oak": 1}, "holds counts by word, or should"),
+        (["oak"], "holds counts by word, or should"),
+        (np.ones((1, 2)), "holds counts by word, or should"),
+    ],
+)
+def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
+    found = find_fault({"words": value}, {"words": Named.columns(2)})
+    assert found == "" if not fault else fault in found
+    if isinstance(value, Named):
+        alone = find_fault({"words": value}, None)
+        assert bool(alone) == (bool(fault) and "shape" not in fault)
+        for other in ((), (2,), ["words"], {"oak": ()}):
+            assert find_fault({"words": value}, {"words": other})
 
 
 # One reply at a time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from functools import wraps
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedtopics.engines.local import LocalClients
-from fedtopics.errors import StudyError
+from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
@@ -22,10 +23,9 @@ from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.training import iterate
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.carriers import led
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import Half, Notes, answering, door, federated
 from tests.helpers.streams import flda, stream
-from tests.methods.test_exactness import assert_same_bits
 
 NAMES = [f"c{i}" for i in range(6)]
 SIZES = dict.fromkeys(NAMES, 30)
@@ -209,3 +209,31 @@ def test_runs_resume_with_the_same_draws(tmp_path: Path) -> None:
     resumed = train(plan, corpora, policies=POLICIES, out=tmp_path, resume=True)
     assert_same_bits(resumed, whole)
     assert np.isfinite(resumed.beta).all()
+
+
+@pytest.mark.parametrize("case", METHODS)
+def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> None:
+    """Words, numbers of documents and first centres left once; moments grow on."""
+    plan = planned(case).model_copy(update={"checkpoint_every": 1})
+    corpora = embedded(subjects(SIZES))
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, corpora, policies=POLICIES, out=tmp_path, on_event=stop)
+    try:
+        resumed = train(plan, corpora, policies=POLICIES, out=tmp_path, resume=True)
+    except RunError:
+        assert case in ("kmeans", "discriminative"), "of which several starts are left"
+        return
+    assert_same_bits(resumed, train(plan, corpora, policies=POLICIES))
+    lines = [json.loads(line) for line in (tmp_path / "clients/c0/ledger.jsonl").open()]
+    often = Counter(line["function"] for line in lines)
+    once = {"vocabulary", "counted", "first_centres", "projections"} & often.keys()
+    assert once >= {"vocabulary", "counted"}
+    assert {often[function] for function in once} == {1}
+    moments = [line["moment"] for line in lines]
+    assert moments == sorted(moments)
+    assert len({tuple(moment) for moment in moments}) == len(moments)

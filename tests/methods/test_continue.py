@@ -30,10 +30,17 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NeuralLDA, Tensors, register
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, Vocabulary, VocabularyLimits
-from tests.helpers.federation import DIMENSION, embedded, study, subjects
+from tests.helpers.federation import (
+    DIMENSION,
+    NETWORKS,
+    KilledError,
+    assert_same_bits,
+    embedded,
+    study,
+    subjects,
+)
 from tests.helpers.grpc_federation import federated
 from tests.helpers.streams import ABC, STEADY, coming, flda, stream
-from tests.methods.test_exactness import NETWORKS, assert_same_bits
 
 SIZES = {"east": 80, "north": 60}
 Events = list[dict[str, Any]]
@@ -198,9 +205,6 @@ def test_a_model_of_before_has_no_running_sums() -> None:
 def test_a_run_that_began_with_a_model_is_resumed_with_it(
     vocabulary: Words, tmp_path: Path
 ) -> None:
-    class KilledError(Exception):
-        pass
-
     def kill(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == event_of_death:
             raise KilledError
@@ -491,7 +495,7 @@ def test_clusters_begin_nothing() -> None:
     for name in ("gfedntm", "lda"):
         assert refusal(Study.make(method={"name": name, "n_components": 3}), clusters) == (
             "The model to begin with has clusters of kmeans, not topics of words; begin with a "
-            "model of gfedntm, lda or flda."
+            "model of a method that finds topics."
         )
 
 

@@ -22,9 +22,9 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from tests.helpers.federation import assert_same_bits
 from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, federated, partner, until
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
-from tests.methods.test_exactness import assert_same_bits
 
 pytest.importorskip("tomotopy")
 

@@ -58,9 +58,8 @@ from tests.helpers.clusters import (
     spread,
     trained,
 )
-from tests.helpers.federation import assert_same
+from tests.helpers.federation import assert_same, assert_same_bits
 from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, partner, until
-from tests.methods.test_exactness import assert_same_bits
 
 ORIGIN = np.full(DIMENSION, 0.01)
 CENTRES = np.eye(CLUSTERS, DIMENSION)

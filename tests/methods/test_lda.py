@@ -27,7 +27,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import study, subjects, tokens_of
 from tests.helpers.grpc_federation import federated
-from tests.inference.test_lda import e_step
+from tests.helpers.lda import e_step
 
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
 OPEN = dict.fromkeys(SIZES, OPEN_POLICY)

@@ -7,7 +7,9 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +17,18 @@ import pytest
 import fedtopics
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import RunError
+from fedtopics.federation import simulation
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret
 from fedtopics.model.topic_model import TopicModel
-from tests.helpers.federation import study, subjects
+from tests.helpers.federation import embedded, study, subjects
+from tests.methods.test_client_draws import CLUSTERS, METHODS
 from tests.methods.test_exactness import assert_same_bits
 
 
@@ -104,6 +109,46 @@ def test_a_site_without_a_secret_draws_from_the_studys_seed_and_its_name() -> No
     own = trained(a=Secret(bytes(32)))
     assert not np.array_equal(own.beta, simulated.beta)
     assert_same_bits(trained(a=Secret(bytes(32))), own)
+
+
+class SecondAttempts(LocalClients):
+    """Every round is worked for a second time."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._moment = replace(self._moment, attempt=2)
+
+
+ANEW = {"gfedntm", "gfedntm, local steps", "lda", "fstc", "fsccl"}
+"""Of which clients draw documents or noise in a round. The others sum over all of them."""
+
+
+@pytest.mark.parametrize("case", [*METHODS, "flda", "k-fed"])
+def test_another_attempt_draws_anew_and_again_the_same(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But what all see one by one stays: two samples of the same documents would say more."""
+    corpora = embedded(subjects(dict.fromkeys("abc", 60)))
+    if case == "flda":
+        pytest.importorskip("tomotopy")
+    more: dict[str, Any] = {
+        "flda": {"name": "flda", "n_components": 3, "max_rounds": 1, "min_new_documents": 10},
+        "k-fed": CLUSTERS | {"name": "kmeans", "algorithm": "k-fed"},
+    }
+    method = METHODS.get(case) or more[case]
+    plan = Study.make(
+        method={"batch_size": 30} | method if case in ANEW - {"fsccl"} else method,
+        vocabulary={"min_document_frequency": 1},
+    )
+    policies = dict.fromkeys("abc", OPEN_POLICY)
+    first = train(plan, corpora, policies=policies)
+    monkeypatch.setattr(simulation, "LocalClients", SecondAttempts)
+    second, again = (train(plan, corpora, policies=policies) for _ in range(2))
+    assert_same_bits(again, second)
+    if case in ANEW:
+        assert not np.array_equal(second.beta, first.beta)
+    else:
+        assert_same_bits(second, first)
 
 
 HALVES = [

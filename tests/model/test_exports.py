@@ -19,38 +19,15 @@ from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel, LdaModel
 
 from fedtopics.errors import FedTopicsError, ModelError
-from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.metrics import coherence_of
 from fedtopics.model.card import card, escaped
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.vocabulary import TextRules, Vocabulary
-from tests.cli.test_cli import fedtopics
 from tests.helpers.clusters import blobs, planned, spread
 from tests.helpers.clusters import trained as trained_clusters
-
-WORDS = ("oak", "elm", "flu", "tea", "__init__")
-BETA = np.array([[4, 3, 1, 1, 1], [1, 1, 2, 2, 4], [2, 2, 2, 2, 2]]) / 10
-
-
-def made(**changes: Any) -> TopicModel:
-    """A model of three topics, whose numbers are round."""
-    fields: dict[str, Any] = {
-        "inference": VariationalLDA(5, LDAPrior(n_components=3)),
-        "weights": {"pseudo_counts": torch.from_numpy(BETA.T * 10)},
-        "shared": {},
-        "vocabulary": Vocabulary(WORDS, np.full(5, 9), np.array([30, 25, 20, 15, 10])),
-        "text": TextRules(),
-        "shares": {"north": np.array([0.5, 0.25, 0.25]), "south": np.array([0.0, 1.0, 0.0])},
-        "documents": {"north": 30, "south": 10},
-        "word_sums": np.array([[2.0, 0, 0, 0, 6], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]]),
-        "reading": Reading(1.0),
-        "coherence": {"npmi": np.array([0.5, np.nan, -0.25])},
-        "labels": {0: "Trees | shrubs"},
-    }
-    return TopicModel(**(fields | changes))
-
+from tests.helpers.command_line import fedtopics
+from tests.helpers.models import BETA, WORDS, made
 
 # Rows
 

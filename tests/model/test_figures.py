@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import FedTopicsError
 from fedtopics.model import figures
+from tests.helpers.models import made
 from tests.helpers.report_runs import hostile
-from tests.model.test_exports import made
 
 ROWS = made().get_topic_info(3)
 NAMES = ["1 __init__ flu tea", "0 Trees | shrubs", "2 oak elm flu"]

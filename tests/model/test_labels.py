@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.model.topic_model import TopicModel
-from tests.model.test_exports import made
+from tests.helpers.models import made
 
 
 @pytest.fixture

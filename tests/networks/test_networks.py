@@ -20,8 +20,8 @@ from fedtopics.networks import (
     find_network,
     register,
 )
-from tests.docs.test_extending import install
 from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.registries import install
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from fedtopics.model.shown_words import Reading
+from tests.helpers.models import made
 from tests.helpers.report_runs import (
     HOSTILE_WORDS,
     RUNS,
@@ -30,7 +31,6 @@ from tests.helpers.report_runs import (
     reported,
     reported_model,
 )
-from tests.model.test_exports import made
 
 REQUIRED = os.environ.get("FEDTOPICS_BROWSER") == "required"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -29,34 +28,14 @@ from fedtopics.text.embeddings import (
     document_embeddings,
 )
 from fedtopics.text.encoders import PACKAGED, SentenceEncoder, Vectors, fast_dtype, same_model
+from tests.helpers.encoders import Digits, unit
 
 CANARY = "quetzalcoatl"
 SMALL = EmbeddingSettings(model="small", dimension=3)
 
 
-def unit(rows: object) -> Vectors:
-    array = np.array(rows, np.float32)
-    return np.asarray(array / np.linalg.norm(array, axis=1, keepdims=True), np.float32)
-
-
 def assert_close(found: Vectors, expected: object) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-class Digits:
-    """An encoder of three numbers a text, which remembers what it was asked."""
-
-    def __init__(self, fingerprint: str = "digits", fails_after: int | None = None) -> None:
-        self.fingerprint = fingerprint
-        self.asked: list[list[str]] = []
-        self.fails_after = fails_after
-
-    def __call__(self, texts: list[str]) -> Vectors:
-        if len(self.asked) == self.fails_after:
-            raise KeyboardInterrupt
-        self.asked.append(texts)
-        digests = [hashlib.sha256(text.encode()).digest()[:3] for text in texts]
-        return unit(np.array([list(digest) for digest in digests], np.float32))
 
 
 class Constant:

@@ -166,7 +166,7 @@ def client(
 @click.command()
 @server_option
 @click.option("--identity", type=FOLDER, required=True, help="Folder with the certificate.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json
 def doctor(address: str, identity: Path, as_json: bool) -> None:
     """Check what a client needs to take part: a line each, with what to do."""
     from fedtopics.federation.doctor import examine

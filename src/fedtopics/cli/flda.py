@@ -149,10 +149,10 @@ def rounds(model: Path, as_json: bool) -> None:
     The table has the largest topics of each round. One that was there before, but small, can enter
     it without being new, and leave it without having vanished.
     """
+    from fedtopics.model.folder import model_folder
     from fedtopics.model.topic_model import TopicModel
 
-    in_run = model / "model"
-    folder = in_run if (in_run / "config.json").is_file() else model
+    folder = model_folder(model)
     info = TopicModel.from_pretrained(folder).info
     if info.get("method") != "flda":
         raise ModelError(

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from queue import Empty
 from typing import Any
 
 from fedtopics.engines.messages import FAILURES, Announced, Failure, Granted, Reply
@@ -105,7 +104,7 @@ class Adder:
                 if name not in present
             },
             "allowance": IN_FLIGHT // len(present),
-            "certificates": self._node.certificates(present),
+            "certificates": self._node.introduction.certificates(present),
         }  # fmt: skip
 
     def _too_few(self, number: int) -> FederationError:
@@ -146,10 +145,8 @@ class Adder:
 
     def _take(self, ends: float) -> tuple[str, Any] | None:
         """Take what came next, None when time is over; pass on a change of somebody's status."""
-        self._node.check()
-        try:
-            name, what = self._node.inbox.get(timeout=max(0.0, ends - time.perf_counter()))
-        except Empty:
+        name, what = self._node.heard(ends - time.perf_counter())
+        if not name:
             return None
         if isinstance(what, StatusChange):
             self._notify(what)

@@ -17,14 +17,23 @@ import numpy as np
 from fedtopics.engines.adder import Adder, Attempt, Rules
 from fedtopics.engines.messages import Announced, Failure, Reply, Waiting
 from fedtopics.engines.node import Node
+from fedtopics.engines.states import (
+    EVERY,
+    Comparison,
+    digest_of,
+    is_near,
+    majority,
+    read,
+    written,
+)
 from fedtopics.engines.values import dumps, loads, pack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.aggregation import Template, find_fault
-from fedtopics.methods.base import EVERYONE, Draw, Moment, T
+from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
-from fedtopics.methods.events import CallStarted, Defect, Event, RoundReport
+from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, RoundReport
 
-BEGUN, ADDED = "begun", "added"  # kinds of decisions
+BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
 
 
 class Door(BaseDoor, Protocol):
@@ -53,6 +62,8 @@ class Exchange:
     ) -> None:  # fmt: skip
         self.index = index
         self.turn = turn
+        self.settled: dict[str, bytes] = {}  # who signed the state after this round, if most did
+        self.kept: Callable[[], bytes] = bytes  # returns what was agreed before the first round
         self._node = node
         self._min_clients = rules.min_clients
         self._notify = notify
@@ -115,7 +126,7 @@ class Exchange:
         begun = self._next(BEGUN, lambda: self._adder.begin(turn, number, attempt, draw))
         if (begun["turn"], begun["attempt"], begun["round"]) != (turn, attempt, number):
             raise self._node.disagreement(number, "another round was begun than the program's")
-        self._node.learn(begun["certificates"])
+        self._node.introduction.learn(begun["certificates"])
         members = list(begun["members"])
         if self._own in members and self._door is not None:
             self._guarded(lambda door: door.check_members(members))
@@ -158,6 +169,48 @@ class Exchange:
             raise self._node.disagreement(attempt.round, f"the total of {function!r}: {fault}")
         return found
 
+    # States
+
+    def settle(self, round_: int, state: Callable[[], Checkpoint | None]) -> Checkpoint | None:
+        """Hold the state after a round against the others'; see `Clients.settle`."""
+        self.settled = {}
+        if round_ % EVERY or (mine := state()) is None:
+            return None
+        digest = digest_of(mine, self.kept())
+        index, signature = self.index + 1, self._node.introduction.sign_state(digest)
+        if self._own and not self._node.has(index):
+            said = {"digest": digest, "signature": signature}
+            agreed, signed = self._node.sign(index)
+            short = Reply(index, agreed, signed, 0.0, said)
+            whole = Reply(index, agreed, signed, 0.0, {**said, "state": written(mine)})
+            self._node.say(short, index, when_granted=whole)
+        collect = Comparison(self._node, index, (mine, digest), signature).decide
+        decided = self._next(SETTLED, collect)
+        signed = decided["signatures"]
+        fits = [
+            self._node.introduction.has_signed_state(n, decided["digest"], s)
+            for n, s in signed.items()
+        ]
+        if not all(fits):
+            raise self._node.disagreement(round_, "somebody has not signed the state that it has")
+        if len(fits) >= majority(self._node):
+            self.settled = signed
+        if decided["digest"] == digest or not self.settled:
+            return None
+        return self._drifted(round_, mine, decided)
+
+    def _drifted(self, round_: int, mine: Checkpoint, decided: Mapping[str, Any]) -> Checkpoint:
+        """Return the state of most others, if the own one is the same but for rounding."""
+        try:
+            theirs = read(decided["state"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            theirs = Checkpoint(-1, {}, {})
+        fits = digest_of(theirs, self.kept()) == decided["digest"]
+        if not fits or not is_near(mine, theirs):
+            raise self._node.disagreement(round_, "most others have signed another state")
+        self._notify(Drifted(round_))
+        return theirs
+
     # The own reply
 
     def _own_reply(
@@ -174,7 +227,8 @@ class Exchange:
         self._skipped.clear()
         before = time.perf_counter()
         self._notify(CallStarted(function, attempt.round, attempt.number))
-        reply = self._guarded(lambda door: door.call(function, payload, moment))
+        call = lambda door: door.call(function, payload, moment)  # noqa: E731
+        reply: dict[str, Any] | None = self._guarded(call)
         if reply is None:
             return None
         seconds, index = time.perf_counter() - before, self.index + 1

@@ -157,6 +157,15 @@ class Introduction:
         """Whether a participant has signed the same."""
         return self._signatures.fits(name, self._agreed(index, digest), signature)
 
+    def sign_state(self, digest: bytes) -> bytes:
+        """Sign the digest of a state of the program."""
+        return self._signatures.sign(self._said(b"state", digest))
+
+    def has_signed_state(self, name: str, digest: bytes, signature: bytes) -> bool:
+        """Whether a participant has signed that it has this state; of oneself it is so."""
+        said = self._said(b"state", digest)
+        return name == self._own or self._signatures.fits(name, said, signature)
+
     def certificates(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the certificates of participants."""
         signed = self._signatures

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fedtopics.methods.aggregation import RunningSum, Template
-from fedtopics.methods.base import EVERYONE, Door, Draw, Moment, T
+from fedtopics.methods.aggregation import RunningSum, SharedPayload, Template
+from fedtopics.methods.base import EVERYONE, Checkpoint, Door, Draw, Moment, T
 from fedtopics.methods.events import RoundReport
 
 
@@ -35,23 +35,26 @@ class LocalClients:
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name."""
-        moment = self._next()
-        return {name: self._doors[name].call(function, payload, moment) for name in self._asked}
+        moment, shared = self._next(), SharedPayload(payload)
+        return {name: self._doors[name].call(function, shared, moment) for name in self._asked}
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
         """Call a function of every client; return the sum of the replies, field by field."""
-        moment = self._next()
+        moment, shared = self._next(), SharedPayload(payload)
         total = RunningSum()  # of a thousand replies, none has to wait for the others
         for name in self._asked:
-            total.add(self._doors[name].call(function, payload, moment))
+            total.add(self._doors[name].call(function, shared, moment))
         return total.total()
 
     def tell(self, function: str, **payload: Any) -> None:
         """Let the halves of all clients execute a function; nothing leaves."""
         for door in self._doors.values():
             door.repeat(function, payload, self._moment)
+
+    def settle(self, round_: int, state: Callable[[], Checkpoint | None]) -> None:
+        """Do nothing: there is one program, with one state."""
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE

@@ -9,7 +9,6 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
 from typing import Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -22,6 +21,7 @@ from fedtopics.errors import FederationError
 
 LENGTH = 8  # bytes that say how long a frame is
 KINDS: dict[str, type[Message]] = {}
+_HINTS: dict[type[Any], dict[str, Any]] = {}
 
 
 @dataclass_transform(frozen_default=True)
@@ -204,11 +204,12 @@ def read_bytes(message: bytes | memoryview, largest: int = 1 << 31) -> Message:
     return read_message(frame, buffer, largest)
 
 
-@cache
 def _hints(kind: type[Any]) -> dict[str, Any]:
     """Return the types of a data class's fields."""
-    hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in fields(kind)}
+    if kind not in _HINTS:
+        hints = get_type_hints(kind)
+        _HINTS[kind] = {each.name: hints[each.name] for each in fields(kind)}
+    return _HINTS[kind]
 
 
 def _plain(value: Any) -> Any:

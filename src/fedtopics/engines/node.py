@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from queue import SimpleQueue
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from fedtopics.engines.handshake import Introduction
+from fedtopics.engines.links import Links, Member
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import (
     Accept,
@@ -36,45 +36,17 @@ from fedtopics.engines.transport import Closed, Opened, Transport
 from fedtopics.errors import FederationError
 from fedtopics.methods.events import Adds, Event, Refused, StatusChange
 
-SERVER = "@server"  # what clients call who offers them a study and takes no part in it
 TICK = 0.25  # seconds between two looks at the time
 GOODBYE = 2.0  # seconds to send the last message
 LAST = 1 << 62  # a decision that is never made
 
 
+class CaughtUpError(FederationError):
+    """A state has come in place of decisions that this participant lacks: go on from it."""
+
+
 class NewRunError(FederationError):
     """The server has begun another run of the study."""
-
-
-@dataclass
-class Member:
-    """A client of the study, here or not, as the adder sees it."""
-
-    name: str
-    link: str = ""
-    process: bytes = b""
-    turn: int = 0  # it has come to, and waits for
-    excluded: str = ""  # why it was sent away for good
-    done: bool = False  # it has the model
-
-    def ready(self, turn: int) -> bool:
-        """Whether it can be in an attempt at a turn."""
-        return bool(self.link) and self.turn == turn and not self.excluded
-
-    @property
-    def status(self) -> str:
-        """What a person would say of it, whatever the turn."""
-        return "has the model" if self.done else self.state(self.turn)
-
-    def state(self, turn: int) -> str:
-        """What a person would say of it."""
-        if self.excluded:
-            return f"excluded: {self.excluded}"
-        if not self.link:
-            return "not connected"
-        if self.ready(turn):
-            return "ready"
-        return "starting" if self.turn == 0 else "still busy with an earlier round"
 
 
 class Node:
@@ -89,16 +61,14 @@ class Node:
         notify: Callable[[Event], None], keeps: bool = True,
     ) -> None:  # fmt: skip
         self.own = own
-        self.members = {name: Member(name) for name in sorted(names)}
         self.inbox: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self._links = Links(
+            own, names, transport, introduction, self.inbox, self._linked, self._lost
+        )
         self._transport = transport
-        self._introduction = introduction
         self._notify = notify
         self._keeps = keeps
         self._replica: Replica | None = None
-        self._links: dict[str, str] = {}  # names by link, of those who are welcome
-        self._vouched: dict[str, str] = {}  # by the transport
-        self._challenges: dict[str, bytes] = {}
         self._offers: deque[tuple[str, Offer]] = deque()
         self._said: tuple[Message, int, Message | None] | None = None
         self._failure: FederationError | None = None
@@ -130,21 +100,26 @@ class Node:
     ) -> None:  # fmt: skip
         """Accept an offer, and from now on the same one on other links."""
         with self._changed:
-            self.members = {name: Member(name) for name in sorted(names)}
-            self._introduction, self._replica = introduction, replica
+            self._links.join(names, introduction)
+            self._replica = replica
             self._accept(link, offer)
 
     def forget(self) -> None:
         """Forget a run that is no more; the offer of the next one has come."""
         with self._changed:
             self._failure = self._said = self._replica = None
-            self._links.clear()
+            self._links.forget()
 
     def decline(self, link: str) -> None:
         """Decline an offer."""
         with self._changed:
             self._transport.send(link, Declined(self.own))
             self._transport.close(link)
+
+    def go_on_from(self, failure: FederationError | None) -> None:
+        """End what the program does now with an error; with none, it may go on."""
+        with self._changed:
+            self._failure = failure
 
     def check(self) -> None:
         """Raise what ends the study for this participant, if something does."""
@@ -154,10 +129,10 @@ class Node:
     def decided(self, index: int) -> Entry | None:
         """Wait for a decision, or for a moment; None if there is none yet."""
         with self._changed:
-            self.check()
             if not self.has(index) and not self.may_decide(index):
                 self._transport.quiet()
                 self._changed.wait(TICK)
+            self.check()
             return self._log.entry(index) if self.has(index) else None
 
     def has(self, index: int) -> bool:
@@ -205,8 +180,7 @@ class Node:
         """Say to everybody that the program has ended, with the model."""
         with self._changed:
             self._has_model = True
-            for link in self._links:
-                self._transport.send(link, Done())
+            self._links.send_all(Done())
 
     def wait_until_done(self, patience: float) -> list[str]:
         """Wait until all members that are there have the model; return who has."""
@@ -221,14 +195,14 @@ class Node:
     def send(self, name: str, message: Message) -> None:
         """Send a member something, if it is there."""
         with self._changed:
-            if link := self._link_of(name):
-                self._transport.send(link, message)
+            self._links.send(name, message)
 
     def exclude(self, name: str, reason: str) -> None:
         """Send a member away for good."""
         with self._changed:
             self.members[name].excluded = reason
-            self._refuse(self.members[name].link, f"The server has excluded this client: {reason}.")
+            link = self.members[name].link
+            self._links.refuse(link, f"The server has excluded this client: {reason}.")
 
     @staticmethod
     def now() -> float:
@@ -243,14 +217,23 @@ class Node:
         """Say goodbye to all others, with a reason if the study failed."""
         with self._changed:
             if reason:
-                for link in list(self._links):
-                    self._refuse(link, reason, again)
+                self._links.refuse_all(reason, again)
             self._ended = True
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(GOODBYE)
         self._transport.stop()
 
     # What was said before, and by whom
+
+    @property
+    def members(self) -> dict[str, Member]:
+        """The clients of the study by name."""
+        return self._links.members
+
+    @property
+    def introduction(self) -> Introduction:
+        """How this participant introduces itself, signs, and knows the others."""
+        return self._links.introduction
 
     @property
     def _open_replica(self) -> Replica:
@@ -270,19 +253,19 @@ class Node:
     def sign(self, index: int) -> tuple[bytes, bytes]:
         """Return the digest of all decisions before one, and its signature."""
         digest = self.digest_before(index)
-        return digest, self._introduction.sign_digest(index, digest)
+        return digest, self.introduction.sign_digest(index, digest)
 
     def is_signed(self, name: str, index: int, signature: bytes) -> bool:
         """Whether a participant has signed the digest that this one has."""
-        return self._introduction.is_signed(name, index, self.digest_before(index), signature)
+        return self.introduction.is_signed(name, index, self.digest_before(index), signature)
 
-    def certificates(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the certificates of participants."""
-        return self._introduction.certificates(names)
-
-    def learn(self, certificates: Mapping[str, bytes]) -> None:
-        """Take others' certificates; a `FederationError` if one is not of the own authority."""
-        self._introduction.learn(certificates)
+    def heard(self, seconds: float) -> tuple[str, Any]:
+        """Take what came next for who adds; nothing if nothing comes."""
+        self.check()
+        try:
+            return self.inbox.get(timeout=max(0.0, seconds))
+        except Empty:
+            return "", None
 
     def disagreement(self, round_: int, what: str) -> FederationError:
         """Say, here and to the adder, that this participant stops; return the error."""
@@ -301,7 +284,7 @@ class Node:
                     try:
                         self._take(link, what)
                     except FederationError as error:
-                        self._refuse(link, str(error), again=True)
+                        self._links.refuse(link, str(error), again=True)
             with self._changed:
                 if self._replica is not None:
                     self._replica.tick(self.now())
@@ -327,27 +310,22 @@ class Node:
             )
 
     def _take(self, link: str, what: Message | Opened | Closed) -> None:
-        name = self._links.get(link, "")
+        name = self._links.name_of(link)
         if isinstance(what, Opened):
-            self._vouched[link] = what.name
-            if what.offers and what.name and self._unwelcome(what.name):
-                self._refuse(link, self._unwelcome(what.name))
-            elif what.offers:
-                offer = self._introduction.offer()
-                self._challenges[link] = offer.challenge
-                self._transport.send(link, offer)
+            self._links.open(link, what)
         elif isinstance(what, Closed):
-            self._leave(link)
+            self._links.leave(link)
             if not link:  # there is no other way to come back
                 self._failure = FederationError(what.reason)
         elif isinstance(what, Offer):
             self._offered(link, what)
         elif isinstance(what, Accept):
-            self._admit(link, what)
+            self._links.admit(link, what)
         elif isinstance(what, Declined):
-            self._declined(link, what.name)
+            self._links.declined(link, what.name)
         elif isinstance(what, Welcome):
-            self._welcomed(link, what.adder)
+            self._links.welcomed(link, what.adder)
+            self._repeat()
         elif isinstance(what, Refusal):
             self._refused(link, what)
         elif not name:
@@ -365,76 +343,13 @@ class Node:
             self._accept(link, offer)
 
     def _accept(self, link: str, offer: Offer) -> None:
-        if offer.run != self._introduction.run:
+        if offer.run != self.introduction.run:
             self._failure = NewRunError("The server has begun another run; join again.")
             self._offers.append((link, offer))
-        elif objection := self._introduction.differs(offer):
+        elif objection := self.introduction.differs(offer):
             self._failure = FederationError(objection)
         else:
-            self._transport.send(link, self._introduction.accept(offer))
-
-    def _admit(self, link: str, accept: Accept) -> None:
-        """Take in who accepts, or refuse it."""
-        challenge = self._challenges.pop(link, None)
-        if challenge is None:
-            raise FederationError("An offer is accepted once, and was made before.")
-        member, vouched = self.members.get(accept.name), self._vouched.get(link, "")
-        objection = self._unwelcome(vouched or accept.name)
-        objection = objection or self._introduction.objection(accept, challenge, vouched)
-        if (
-            not objection
-            and member is not None
-            and member.link
-            and member.process != accept.process
-        ):
-            objection = (
-                f"A client named {accept.name!r} is connected already, from another process; "
-                "stop it first, or give each client an identity of its own."
-            )
-        if objection or member is None:
-            self._news(StatusChange("refused", accept.name, objection))
-            self._refuse(link, objection, again="connected already" in objection)
-            return
-        if member.link:
-            self._leave(member.link)
-        restarted = bool(member.process) and member.process != accept.process
-        member.link, member.process = link, accept.process
-        if restarted:
-            member.turn = 0
-        self._links[link] = member.name
-        self._transport.send(link, Welcome(self.own))
-        self._linked(member.name)
-        reason = "it was restarted" if restarted else ""
-        self._news(StatusChange("joined", member.name, reason))
-
-    def _declined(self, link: str, name: str) -> None:
-        """Note that somebody takes no part, which nobody can say for one who is here."""
-        name = self._links.get(link) or self._vouched.get(link) or name
-        member = self.members.get(name)
-        if member is not None and member.link in ("", link):
-            reason = "its policy or its settings keep it from joining"
-            self._news(StatusChange("declined", name, reason))
-
-    def _unwelcome(self, name: str) -> str:
-        """Say why nobody of a name can take part, if so."""
-        member = self.members.get(name)
-        if member is None:
-            return (
-                f"The study has no client named {name!r}; name the client in the study under "
-                "[clients], or give it a certificate with a name that is there."
-            )
-        return f"This client was excluded: {member.excluded}." if member.excluded else ""
-
-    def _welcomed(self, link: str, adder: str) -> None:
-        known = {SERVER, *self.members} - {self.own}
-        vouched = self._vouched.get(link, "")
-        if adder not in known or (vouched and vouched != adder):
-            raise FederationError("Who welcomes this participant is not of the study.")
-        self._links[link] = adder
-        if adder in self.members:
-            self.members[adder].link = link
-        self._linked(adder)
-        self._repeat()
+            self._transport.send(link, self.introduction.accept(offer))
 
     def _linked(self, name: str) -> None:
         """Let the log go on with somebody."""
@@ -443,23 +358,16 @@ class Node:
         if self._has_model:
             self.send(name, Done())
 
+    def _lost(self, name: str) -> None:
+        self._open_replica.disconnected(name, self.now())
+        self._flush()
+
     def _refused(self, link: str, refusal: Refusal) -> None:
         self._notify(Refused(refusal.reason, refusal.again))
-        self._leave(link)
+        self._links.leave(link)
         self._transport.close(link)
         if not refusal.again:
             self._failure = FederationError(f"The server says: {refusal.reason}")
-
-    def _leave(self, link: str) -> None:
-        self._vouched.pop(link, None)
-        name = self._links.pop(link, "")
-        if not name:
-            return
-        if name in self.members and self.members[name].link == link:
-            self.members[name].link = ""
-            self._news(StatusChange("lost", name))
-        self._open_replica.disconnected(name, self.now())
-        self._flush()
 
     def _heard(self, name: str, what: Message) -> None:
         member = self.members.get(name)
@@ -471,27 +379,15 @@ class Node:
             return
         elif isinstance(what, Waiting):
             if member.turn == 0:
-                self._news(StatusChange("ready", name))
+                self._links.news(StatusChange("ready", name))
             member.turn = what.turn
             self.inbox.put((name, what))
         elif isinstance(what, Done):
             member.done = True
         elif isinstance(what, (Reply, Announced, Failure)):
             if isinstance(what, Failure) and what.leaves:
-                self._news(StatusChange("declined", name, "it ends"))
+                self._links.news(StatusChange("declined", name, "it ends"))
             self.inbox.put((name, what))
-
-    def _refuse(self, link: str, reason: str, again: bool = False) -> None:
-        if link:
-            self._transport.send(link, Refusal(reason, again))
-            self._transport.close(link)
-            self._leave(link)
-
-    def _news(self, change: StatusChange) -> None:
-        self.inbox.put((change.client, change))
-
-    def _link_of(self, name: str) -> str:
-        return next((link for link, who in self._links.items() if who == name), "")
 
     def _repeat(self) -> None:
         """Say to the adder what it has to hear; nobody has to tell oneself."""
@@ -508,7 +404,6 @@ class Node:
         """Send what the log's replication has to say; the same to several as one message."""
         before, written = None, None
         for name, message in self._open_replica.take():
-            if link := self._link_of(name):
-                if written is None or message != before:
-                    before, written = message, Replicated.of(message)
-                self._transport.send(link, written)
+            if written is None or message != before:
+                before, written = message, Replicated.of(message)
+            self._links.send(name, written)

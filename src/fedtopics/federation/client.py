@@ -14,7 +14,7 @@ from fedtopics.engines.grpc.connection import (
 )
 from fedtopics.engines.grpc.transport import Address, GrpcTransport
 from fedtopics.engines.handshake import Proposal, Unsigned
-from fedtopics.engines.node import SERVER
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.transport import first_offer
 from fedtopics.errors import FederationError
 from fedtopics.federation.doctor import why_not

@@ -13,7 +13,7 @@ from pathlib import Path
 from fedtopics.engines.grpc.connection import channel_credentials, join_address, split_address
 from fedtopics.engines.grpc.transport import Address, GrpcTransport
 from fedtopics.engines.handshake import Proposal
-from fedtopics.engines.node import SERVER
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.transport import first_offer
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.extras import VERSION

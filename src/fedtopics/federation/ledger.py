@@ -17,7 +17,7 @@ import numpy as np
 
 from fedtopics.errors import RunError
 from fedtopics.files import cut_half_line
-from fedtopics.methods.aggregation import Named, Payload, Rows
+from fedtopics.methods.aggregation import Named, Payload, Rows, SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.text.vocabulary import fingerprint
 
@@ -210,11 +210,15 @@ def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def digest_of(payload: Payload) -> str:
     """Return the SHA-256 of a payload: of its names, kinds, shapes and values."""
+    if isinstance(payload, SharedPayload) and payload.digest:
+        return payload.digest
     content = hashlib.sha256()
     for name, value in flat_fields(payload):
         data, shape, dtype = _describe(value)
         content.update(json.dumps([name, shape, dtype, len(data)]).encode())
         content.update(data)
+    if isinstance(payload, SharedPayload):
+        payload.digest = content.hexdigest()
     return content.hexdigest()
 
 

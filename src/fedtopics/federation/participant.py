@@ -11,9 +11,10 @@ from typing import Any
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Log
 from fedtopics.engines.messages import Offer
-from fedtopics.engines.node import SERVER, NewRunError, Node
+from fedtopics.engines.node import CaughtUpError, NewRunError, Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, RunError
@@ -23,7 +24,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.replicated_run import ReplicatedRun, begin
-from fedtopics.federation.server import origin
+from fedtopics.federation.server import nonce, origin
 from fedtopics.federation.study import Study
 from fedtopics.files import write_durably
 from fedtopics.methods.events import Embedding, Event, Joined, ModelReceived, OnEvent
@@ -123,39 +124,53 @@ class Participation:
             node.decline(link)
             raise
 
-        def begin(study: Study, log: Log) -> None:
-            replica = Replica(self.name, [SERVER], list(study.clients), log)
-            introduction = Introduction(self.name, proposal, offer.run, signatures)
-            node.join(link, offer, list(study.clients), introduction, replica)
-
         log = Log(origin(study, offer.run))
+
+        def begin(run: ReplicatedRun) -> None:
+            names = list(study.clients)
+            replica = Replica(
+                self.name, [SERVER], names, log, nonce=nonce(), now=node.now(),
+                install=lambda state: run.install(state.content, node),
+            )  # fmt: skip
+            introduction = Introduction(self.name, proposal, offer.run, signatures)
+            node.join(link, offer, names, introduction, replica)
+
         self.train(study, start, (door, state), node, log, ALONE, begin)
         node.done()
 
     def train(
         self, study: Study, start: WarmStart | None, kept: tuple[Door, Path], node: Node, log: Log,
-        rules: Rules, begin: Callable[[Study, Log], None],
+        rules: Rules, begin: Callable[[ReplicatedRun], None],
     ) -> None:  # fmt: skip
-        """Execute the program to its end, behind the last checkpoint; `begin` takes part."""
-        door, state = kept
-        resumed = (state / "events.jsonl").exists()
+        """Execute the program to its end, behind the last checkpoint; `begin` takes part.
+
+        Where a state comes in place of decisions, the program goes on from that.
+        """
+        door, folder = kept
         every, identity = study.checkpoint_every, study.identity(start)
-        run = ReplicatedRun(state, identity, every, resumed, self._on_event)
-        try:
-            run.describe(study, start)
-            position = run.position()
-            if position.index > log.last:  # what came before is in the checkpoint
-                log.reset(position.index, position.digest)
-            exchange = Exchange(
-                node, rules, run.event, self.name, door, position.index, position.turn
-            )
-            run.progress, run.checkpointed = exchange, node.cut
-            begin(study, log)
-            self.notify(Joined(study.fingerprint))
-            model = study.server_half(start).train(exchange, run)
-            self.receive(model if start is None else start.credited(model))
-        finally:
-            run.close()
+        begun = False
+        while True:
+            resumed = (folder / "events.jsonl").exists()
+            run = ReplicatedRun(folder, identity, every, resumed, self._on_event)
+            try:
+                position = run.position()
+                if position.index > log.last:  # what came before is in the checkpoint
+                    log.reset(position.index, position.digest)
+                exchange = Exchange(
+                    node, rules, run.event, self.name, door, position.index, position.turn
+                )
+                exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
+                if not begun:
+                    run.describe(study, start)
+                    begin(run)
+                    self.notify(Joined(study.fingerprint))
+                    begun = True
+                model = study.server_half(start).train(exchange, run)
+                return self.receive(model if start is None else start.credited(model))
+            except CaughtUpError:
+                node.go_on_from(None)
+            finally:
+                run.close()
 
     def _begun(self, proposal: Proposal) -> WarmStart | None:
         """Return the model that a study begins with, which has to be this client's as well."""

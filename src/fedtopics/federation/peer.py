@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 
 from fedtopics.engines.disk_log import DiskLog
 from fedtopics.engines.grpc.connection import (
@@ -15,13 +14,13 @@ from fedtopics.engines.grpc.connection import (
 )
 from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
 from fedtopics.engines.handshake import Introduction, Signatures, Unsigned
-from fedtopics.engines.log import Log
 from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import StudyError
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.server import MODEL_PATIENCE, origin, proposal, rules
+from fedtopics.federation.replicated_run import ReplicatedRun
+from fedtopics.federation.server import MODEL_PATIENCE, nonce, origin, proposal, rules
 from fedtopics.federation.study import Study
 from fedtopics.methods.events import Finished
 from fedtopics.methods.events import Listening as Listens
@@ -62,7 +61,7 @@ def take_part_with_peers(
         )
     start = None if part.start is None else WarmStart.of(part.start)
     proposed, run = proposal(study, start), run_of_peers(study)
-    part.look(proposed)
+    part.look(proposed, signed=identity is not None)
     door, state = part.consider(study, run)
     signatures: Signatures = Unsigned() if identity is None else Signer(identity)
     introduction = Introduction(part.name, proposed, run, signatures)
@@ -70,10 +69,11 @@ def take_part_with_peers(
     node = Node(part.name, study.clients, carrier, introduction, part.notify)
     log = DiskLog(state / "log", origin(study, run))
 
-    def begin(study: Study, log: Log) -> None:
+    def begin(run: ReplicatedRun) -> None:
         replica = Replica(
             part.name, study.adders, (), log, can_add=list(study.addresses),
-            nonce=int.from_bytes(os.urandom(6)), now=node.now(),
+            nonce=nonce(), now=node.now(), snapshot=run.snapshot,
+            install=lambda state: run.install(state.content, node),
         )  # fmt: skip
         node.start(replica)
         if isinstance(carrier, GrpcTransport) and carrier.port:

@@ -105,5 +105,5 @@ class Policy(BaseModel):
             )
 
 
-OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1)
+OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1, min_clients=1)
 """For documents that stay in one's own hands: one corpus, trained where it is."""

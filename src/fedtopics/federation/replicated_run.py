@@ -13,14 +13,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedtopics.errors import RunError
+from fedtopics.engines.log_messages import State
+from fedtopics.engines.node import CaughtUpError, Node
+from fedtopics.engines.states import digest_of, majority, read, written
+from fedtopics.engines.values import dumps, loads
+from fedtopics.errors import FederationError, RunError
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import write_durably
 from fedtopics.methods.base import Checkpoint
+from fedtopics.methods.events import CaughtUp
 
 DIGEST = "decisions"  # array of a checkpoint: the digest of the decisions it holds
 INDEX, TURN = "decisions", "turns"  # numbers of a checkpoint
-RUN = "run.json"
+RUN, SIGNED = "run.json", "signed-state"
 
 
 class Progress(Protocol):
@@ -28,6 +33,7 @@ class Progress(Protocol):
 
     index: int  # of the last decision it has taken
     turn: int
+    settled: dict[str, bytes]  # who signed the state after the last round, if most did
 
     def digest(self) -> bytes:
         """Return the digest of all decisions so far."""
@@ -49,8 +55,8 @@ class ReplicatedRun(RunFolder):
     """
 
     progress: Progress
-    checkpointed: Callable[[int], None] = staticmethod(lambda _: None)  # with the index before last
-    _indices: tuple[int, ...] = ()
+    forget: Callable[[int], None] = staticmethod(lambda _: None)  # decisions before an index
+    _signed = 0  # index of the last state that most have signed
 
     def position(self) -> Position:
         """Return where a resumed run goes on."""
@@ -72,14 +78,67 @@ class ReplicatedRun(RunFolder):
         arrays = {name: array for name, array in saved.arrays.items() if name != DIGEST}
         return replace(saved, arrays=arrays)
 
+    def kept(self) -> bytes:
+        """Return what was agreed before the first round, as it was kept."""
+        path = Path(self.folder or "") / "agreement.json"
+        return path.read_bytes() if path.exists() else b""
+
+    def due(self, round_: int) -> bool:
+        """As of `RunFolder`; and whenever most have signed the state."""
+        return bool(self.progress.settled) or super().due(round_)
+
     def checkpoint(self, state: Checkpoint) -> None:
-        """As of `RunFolder`, with the position."""
+        """As of `RunFolder`, with the position; a state that most have signed is kept for others.
+
+        Decisions before the signed state before this one are not needed any more.
+        """
         index, turn = self.progress.index, self.progress.turn
-        numbers: Mapping[str, float] = {**state.numbers, INDEX: index, TURN: turn}
         digest = np.frombuffer(self.progress.digest(), np.uint8)
+        numbers: Mapping[str, float] = {**state.numbers, INDEX: index, TURN: turn}
         super().checkpoint(Checkpoint(state.round, {**state.arrays, DIGEST: digest}, numbers))
-        self._indices = (*self._indices[-1:], index)
-        self.checkpointed(self._indices[0])
+        if self.folder is None or not self.progress.settled:
+            return
+        signed = {
+            "state": written(state), "kept": self.kept(), "signatures": self.progress.settled,
+            "index": index, "turn": turn, "digest": digest.tobytes(),
+        }  # fmt: skip
+        with suppress(OSError):  # the one before stays
+            write_durably(self.folder / SIGNED, dumps(signed))
+            before, self._signed = self._signed, index
+            if before:
+                self.forget(before)
+
+    def snapshot(self) -> State | None:
+        """Return the last state that most have signed, for who lacks the decisions before it."""
+        path = Path(self.folder or "") / SIGNED
+        if not path.exists():
+            return None
+        content = path.read_bytes()
+        signed = loads(content)
+        return State(signed["index"], signed["digest"], content)
+
+    def install(self, content: bytes, node: Node) -> bool:
+        """Take a state that most have signed, in place of decisions; False if it is none."""
+        try:
+            signed = loads(content)
+            state, kept = read(signed["state"]), bytes(signed["kept"])
+            digest, names = digest_of(state, kept), signed["signatures"]
+            fits = [
+                node.introduction.has_signed_state(name, digest, said)
+                for name, said in names.items()
+            ]
+        except (FederationError, KeyError, TypeError, ValueError, AttributeError):
+            return False
+        if self.folder is None or not all(fits) or len(fits) < majority(node):
+            return False
+        write_durably(self.folder / "agreement.json", kept)
+        arrays = {**state.arrays, DIGEST: np.frombuffer(signed["digest"], np.uint8)}
+        numbers = {**state.numbers, INDEX: signed["index"], TURN: signed["turn"]}
+        super().checkpoint(Checkpoint(state.round, arrays, numbers))
+        self.open_events()
+        self.event(CaughtUp(state.round))
+        node.go_on_from(CaughtUpError("A state has come in place of decisions."))
+        return True
 
 
 def run_of(folder: Path) -> bytes | None:
@@ -104,7 +163,7 @@ def begin(folder: Path, run: bytes | None = None) -> bytes:
     """Make a folder that of a run, by default a new one; what another run left there is removed."""
     before = run_of(folder)
     if run is None or before != run:
-        for name in ("events.jsonl", "agreement.json"):
+        for name in ("events.jsonl", "agreement.json", SIGNED):
             (folder / name).unlink(missing_ok=True)
         for name in ("checkpoints", "log"):
             shutil.rmtree(folder / name, ignore_errors=True)

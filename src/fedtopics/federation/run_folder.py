@@ -129,14 +129,18 @@ class RunFolder:
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Count the rounds that are left, with a pause between two."""
-        if self.folder is not None and self._events is None:
-            self._events = (self.folder / "events.jsonl").open("ab", buffering=0)
+        self.open_events()
         self.event(TrainingStarted(done, last))
         self._last = self._saved = time.perf_counter()
         for round_ in range(done + 1, last + 1):
             if self._pause and round_ > done + 1:
                 time.sleep(self._pause)
             yield round_
+
+    def open_events(self) -> None:
+        """Let the folder hold a run."""
+        if self.folder is not None and self._events is None:
+            self._events = (self.folder / "events.jsonl").open("ab", buffering=0)
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: every so many, or after a minute."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from fedtopics.engines.grpc.connection import (
 )
 from fedtopics.engines.grpc.transport import GrpcTransport, Listening
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
-from fedtopics.engines.node import SERVER, Node
+from fedtopics.engines.links import SERVER
+from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
@@ -129,8 +131,12 @@ def lead(
         run.describe(study, warm_start)
         position = run.position()
         exchange = Exchange(node, rules(study), run.event, index=position.index, turn=position.turn)
-        run.progress, run.checkpointed = exchange, node.cut
-        node.start(Replica(SERVER, [SERVER], list(study.clients), log))
+        exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
+        replica = Replica(
+            SERVER, [SERVER], list(study.clients), log, snapshot=run.snapshot, nonce=nonce(),
+            now=node.now(),
+        )  # fmt: skip
+        node.start(replica)
         opened(node, run.event)
         model = program.train(exchange, run)
         model = run.save(model if warm_start is None else warm_start.credited(model))
@@ -166,6 +172,11 @@ def rules(study: Study) -> Rules:
     """Return when rounds of a study count."""
     network = study.federation
     return Rules(study.min_clients, network.deadline, network.gather, network.wait)
+
+
+def nonce() -> int:
+    """Draw what tells this process from those before."""
+    return 1 + int.from_bytes(os.urandom(6))
 
 
 def origin(study: Study, run: bytes) -> bytes:

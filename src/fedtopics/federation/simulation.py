@@ -6,16 +6,11 @@ client, the centralised one pools the corpora first, the federated one names all
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError, RunError
@@ -30,7 +25,7 @@ from fedtopics.methods.secret import Secret
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
-from fedtopics.text.corpus import Corpus
+from fedtopics.text.corpus import Corpus, fingerprint
 
 
 def train(
@@ -168,7 +163,7 @@ def corpora_by_name(clients: Any) -> dict[str, Corpus]:
 
 
 def _check_documents(run: RunFolder, corpora: Mapping[str, Corpus]) -> None:
-    digests = {name: _digest(corpus) for name, corpus in corpora.items()}
+    digests = {name: fingerprint(corpus) for name, corpus in corpora.items()}
     before = run.recall("documents") or digests
     changed = sorted(name for name in digests if digests[name] != before.get(name))
     if changed:
@@ -177,19 +172,6 @@ def _check_documents(run: RunFolder, corpora: Mapping[str, Corpus]) -> None:
             "began with; resume with those, or train the model further on the new ones."
         )
     run.keep("documents", digests)
-
-
-def _digest(corpus: Corpus) -> str:
-    """Digest what a method sees of a corpus."""
-    digest = hashlib.sha256()
-    texts: Iterable[Any] = () if corpus.raw is None else corpus.texts()
-    for batch in chain(corpus.batches(), texts):
-        digest.update("".join(json.dumps(document) for document in batch).encode())
-    if corpus.embeddings is not None:
-        digest.update(np.ascontiguousarray(corpus.embeddings).tobytes())
-    if corpus.rounds is not None:
-        digest.update(str(corpus.rounds.to_pylist()).encode())
-    return digest.hexdigest()
 
 
 def client_folder(folder: Path, client: str) -> Path:

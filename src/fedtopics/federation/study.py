@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +23,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.client_data import ClientData, resolve_paths
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_file import as_toml, explain
+from fedtopics.files import digest
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import METHODS, Method, find_method
@@ -170,8 +170,7 @@ class Study(BaseModel):
     @property
     def fingerprint(self) -> str:
         """Digest of `agreed`."""
-        content = json.dumps(self.agreed, sort_keys=True).encode()
-        return hashlib.sha256(content).hexdigest()[:16]
+        return digest(json.dumps(self.agreed, sort_keys=True))
 
     def with_rounds(self, rounds: int) -> Study:
         """Return the study of so many rounds."""

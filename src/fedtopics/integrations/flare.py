@@ -70,9 +70,7 @@ class StudyServer(ServerPart):
             identity = _read(settings).get("identity") if settings.exists() else None
             signer = None if identity is None else Signer.load(identity, "server")
             transport = CarriedTransport(carrier, study.federation.largest_message << 20)
-            lead(
-                study, transport, folder, signatures=signer, resume=self.resume, on_event=_log
-            )
+            lead(study, transport, folder, signatures=signer, resume=self.resume, on_event=_log)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
@@ -113,7 +111,7 @@ class StudySite(SitePart):
         """Answer a message; join with the first one.
 
         Leaves the client
-            What `privacy.Door` lets out; of a failure, that there was one.
+            What `federation.door.Door` lets out; of a failure, that there was one.
         """
         if self._participant is None:
             part = lambda transport: self._take_part(transport, context)  # noqa: E731

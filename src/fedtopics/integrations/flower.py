@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
 ENDED = 5.0  # seconds that a resident process stays when its client has the model
 SEED = "secret_from_seed"
-_OWN = "name", "out", "stay", "identity", SEED  # keys of a node configuration that are not of the documents
+_OWN = (
+    "name",
+    "out",
+    "stay",
+    "identity",
+    SEED,
+)  # keys of a node configuration that are not of the documents
 LINGER = 0.5  # seconds for what is said next: a message costs seconds, whatever is in it
 FAILED = "its settings or its documents cannot be used; its own log says more"
 
@@ -67,9 +73,7 @@ def server_app(study: str | Path) -> ServerApp:
             signer = Signer.load(identity, "server") if identity else None
             transport = CarriedTransport(GridCarrier(grid), largest, LINGER)
             with ServerNews() as news:
-                model = lead(
-                    plan, transport, out, signatures=signer, resume=resume, on_event=news
-                )
+                model = lead(plan, transport, out, signatures=signer, resume=resume, on_event=news)
         except FedTopicsError as error:
             say(f"fedtopics: {error}")
             raise

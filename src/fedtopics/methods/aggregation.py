@@ -1,7 +1,7 @@
 """Sums that do not depend on the order of arrival, and the server's optimisers.
 
 A payload is plain data: numbers, strings, lists, maps, numpy arrays, `Rows` and `Named`. torch is
-imported where it computes, not before: what reads a ledger or looks for a server does not wait.
+imported where it computes, not before: the tables of a ledger and a look for a server do not wait.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ Template = Mapping[str, Any]
 """What a reply must look like: `()` for a number, a shape for an array or `Rows`, a list of one
 name for strings, a `Named` for one of as many columns, a map for a map. A name instead of a length
 is any length, the same throughout."""
+
+
+class SharedPayload(dict[str, Any]):
+    """A payload that several doors in one process get: its digest is computed once."""
+
+    digest = ""
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,9 @@ def _add_rows(*both: Rows) -> Rows:
 
 
 def _add_named(*both: Named) -> Named:
-    names = sorted({name for named in both for name in named.names})
+    known = set(both[0].names)
+    further = [name for name in both[1].names if name not in known]
+    names = sorted([*both[0].names, *further]) if further else both[0].names
     place = {name: number for number, name in enumerate(names)}
     values = np.zeros((len(names), both[0].values.shape[1]), np.int64)
     for named in both:

@@ -81,8 +81,8 @@ class Clients(Protocol):
     ) -> dict[str, dict[str, Any]]:
         """Call a function that every client's half publishes; return each one's reply by name.
 
-        For what the server must see one by one: whatever is additive goes through `sum`. Payloads
-        are plain data; a reply that does not look like the template is refused.
+        The exception, as all participants see each reply: what is additive goes through `sum`.
+        Payloads are plain data; a reply that does not look like the template is refused.
         """
 
     def sum(
@@ -94,6 +94,12 @@ class Clients(Protocol):
         """Let each client's half execute a function; nothing leaves, there is no reply.
 
         For what halves need to know, such as the agreed words. In a resumed run it is done again.
+        """
+
+    def settle(self, round_: int, state: Callable[[], Checkpoint | None]) -> Checkpoint | None:
+        """Hold the state after a round against that of the others, every so many rounds.
+
+        Return theirs where most have another one, by rounding, that is to be gone on from.
         """
 
     def round(

@@ -87,10 +87,10 @@ class TopicClient(ABC, Generic[Settings]):
 
     @abstractmethod
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Infer theta of all usable documents, in batches, by the server's model."""
+        """Infer theta of all usable documents, in batches, by the trained model."""
 
     def n_topics(self, **model: Any) -> int:
-        """Return the number of topics of the server's model."""
+        """Return the number of topics of the trained model."""
         return int(self.settings.n_components)
 
     def prepare(self, length: float) -> None:

@@ -1,4 +1,4 @@
-"""What the server's halves have in common in all methods that find clusters of documents.
+"""What the programs of all methods that find clusters of documents have in common.
 
 Clusters are found by points: embeddings, or bags of words. Words are counted as for topics, and
 describe the clusters at the end.
@@ -32,7 +32,7 @@ DIGITS = 6  # by which two clusters are told apart
 
 
 class ClusterProgram(Program[Settings, State]):
-    """The server's half, except how clusters are found."""
+    """The method's program, except how clusters are found."""
 
     inference: ClassVar[type[ClusterInference]]
 

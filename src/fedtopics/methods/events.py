@@ -163,6 +163,16 @@ class Adds(Event, kind="adds"):  # another participant adds, as the one before w
     view: int
 
 
+class Drifted(Event, kind="drifted"):  # most others' state differs in the last bits, and is taken
+    round: int
+
+
+class CaughtUp(Event, kind="caught up"):
+    """A state that most have signed has come, in place of decisions that nobody keeps any more."""
+
+    round: int
+
+
 class Repeated(Event, kind="repeated"):  # a round is repeated without clients that were lost
     round: int
     missing: Mapping[str, str]  # client to why

@@ -1,4 +1,4 @@
-"""What a method is made from: the server's half from a plan, a client's from a plan and a site."""
+"""What a method is made from: its program from a plan, a client's half from a plan and a site."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Plan(Generic[Settings]):
     text: TextRules
     limits: VocabularyLimits
     seed: int
-    start: WarmStart | None = None  # what the training starts from, for the server's half alone
+    start: WarmStart | None = None  # what the training starts from, for the program alone
 
 
 class Limits(Protocol):

@@ -73,7 +73,9 @@ def _loss(progress: Progress, limit: float) -> str:
     return f"the loss is {progress.loss:.4f}, at most {limit:g}" if progress.loss <= limit else ""
 
 
-SETTINGS_OF_METHODS = ("tolerance", "patience", "idle", "coherence")
+SETTINGS_OF_METHODS: dict[str, StopRule] = {
+    "tolerance": _tolerance, "patience": _patience, "idle": _idle, "coherence": _coherence,
+}  # fmt: skip
 """Rules that only methods name, which measure what these need."""
-for _rule in (_tolerance, _patience, _idle, _coherence, _loss):
-    STOP_RULES.register(_rule.__name__.removeprefix("_"), _rule)
+for _name, _rule in {**SETTINGS_OF_METHODS, "loss": _loss}.items():
+    STOP_RULES.register(_name, _rule)

@@ -64,17 +64,20 @@ class Rounds(Protocol[State]):
 
 def iterate(
     agreement: Agreement, rounds: Rounds[State], state: State, numbers: Iterable[int],
-    ends: Callable[[Step[State], int, RoundReport], bool] | None = None,
+    ends: Callable[[Step[State], int, RoundReport], tuple[State, bool]] | None = None,
 ) -> State:  # fmt: skip
     """Repeat rounds with these numbers from a first state; return the last state.
 
-    `ends` decides after a round whether it is the last; by default the stop rules do.
+    `ends` decides after a round what state it goes on from, and whether it is the last; by default
+    the stop rules do.
     """
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
         step = rounds.step(agreement, state, reply, number)
-        state = step.state
-        if ends(step, number, report) if ends else why_stop(step.progress(number), rounds.stops):
+        state, over = step.state, bool(why_stop(step.progress(number), rounds.stops))
+        if ends is not None:
+            state, over = ends(step, number, report)
+        if over:
             break
     return state
 
@@ -117,7 +120,7 @@ def below(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
 
 
 class Program(ABC, Generic[Settings, State]):
-    """What a server executes of a method.
+    """A method as each participant executes it, with the same totals and so to the same end.
 
     Raises
     ------
@@ -181,7 +184,7 @@ class Program(ABC, Generic[Settings, State]):
     def last_round(self) -> int:
         """Number of the last round, if no rule stops before it."""
         start = self.plan.start
-        once = start is not None and start.once and start.continued is not None
+        once = start is not None and start.added is not None
         return self.first_round + (1 if once else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
@@ -210,8 +213,8 @@ class Program(ABC, Generic[Settings, State]):
     def _ends(
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: Step[State],
         round_: int, report: RoundReport,
-    ) -> bool:  # fmt: skip
-        """Record a round; return whether it is the last."""
+    ) -> tuple[State, bool]:  # fmt: skip
+        """Record a round; return the state to go on from, and whether it is the last."""
         status.round = round_
         loss = step.facts.get("loss", 0.0)
         if not np.isfinite(loss):
@@ -226,11 +229,25 @@ class Program(ABC, Generic[Settings, State]):
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
         reason = why_stop(step.progress(round_, **waited), self.stops)
         status.stopped = bool(reason)
+        state = self._settle(agreement, status, step.state)
         if self.saves_every_round or reason or run.due(round_):
-            self._save(run, status, step.state)
+            self._save(run, status, state)
         if reason:
             run.event(Stopped(round_, reason))
-        return status.stopped
+        return state, status.stopped
+
+    def _settle(self, agreement: Agreement, status: TrainingStatus, state: State) -> State:
+        """Return the state that all participants go on from."""
+
+        def saved() -> Checkpoint | None:
+            arrays = self.save(state)
+            return None if arrays is None else status.checkpoint(arrays)
+
+        found = agreement.clients.settle(status.round, saved)
+        if found is None:
+            return state
+        vars(status).update(vars(TrainingStatus.resumed(found)))
+        return self.load(agreement, found.arrays)
 
     def _validate(
         self, agreement: Agreement, run: Run, status: TrainingStatus, state: State

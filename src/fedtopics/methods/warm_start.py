@@ -49,7 +49,7 @@ class WarmStart:
             if source.shows_clusters:
                 raise StudyError(
                     f"The model to begin with has clusters of {_method(source)}, not topics of "
-                    "words; begin with a model of gfedntm, lda or flda."
+                    "words; begin with a model of a method that finds topics."
                 )
             topics = source.share[:, None] * source.beta
             return cls(source.vocabulary.words, topics, source, vocabulary, once)
@@ -75,6 +75,11 @@ class WarmStart:
     def continued(self) -> TopicModel | None:
         """The model, if it is trained further."""
         return self.model if self.vocabulary == "keep" else None
+
+    @property
+    def added(self) -> TopicModel | None:
+        """The model, if it is trained further on new documents, each once, added to its own."""
+        return self.continued if self.once else None
 
     @property
     def rounds(self) -> int:
@@ -108,8 +113,8 @@ class WarmStart:
         trained with it. The share of a topic that is gone is spread over the others in proportion;
         its word sums, and words that are gone, are left out.
         """
-        before = self.continued
-        if before is None or not self.once:
+        before = self.added
+        if before is None:
             return model
         old, new = (np.array(m.info.get("ids", range(m.n_topics))) for m in (before, model))
         same = (new[:, None] == old).astype(float)

@@ -66,6 +66,16 @@ def write_model(model: Topics, folder: Path) -> None:
     (folder / "README.md").write_text(card(model), encoding="utf-8")
 
 
+def model_folder(place: str | Path) -> Path:
+    """Return a model's folder, given that or its run's; ModelError if there is no model."""
+    for folder in (Path(place), Path(place) / "model"):
+        if (folder / "config.json").is_file():
+            return folder
+    raise ModelError(
+        f"There is no model in {place}; name the folder of a model, or of a run that is finished."
+    )
+
+
 def read_model(folder: Path) -> dict[str, Any]:
     """Return the fields of the `TopicModel` in a folder; see `TopicModel.from_pretrained`."""
     if not (folder / "config.json").is_file():

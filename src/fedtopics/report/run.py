@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedtopics.errors import ModelError, RunError
+from fedtopics.errors import RunError
 from fedtopics.federation.ledger import bytes_by_round, find_ledgers, summarise_ledger
+from fedtopics.model.folder import model_folder
 
 Rows = list[dict[str, Any]]
 
@@ -56,16 +57,10 @@ def find(place: str | Path) -> tuple[Path, RunFacts]:
     RunError
         If a file of the run is damaged.
     """
-    folder = Path(place)
-    if (folder / "config.json").is_file():
-        # A model that is still in its run's folder has that run.
-        inside = folder.resolve().name == "model"
-        return folder, read(folder.resolve().parent if inside else folder)
-    if (folder / "model" / "config.json").is_file():
-        return folder / "model", read(folder)
-    raise ModelError(
-        f"There is no model in {folder}; name the folder of a model, or of a run that is finished."
-    )
+    folder, model = Path(place), model_folder(place)
+    if model == folder and folder.resolve().name == "model":  # it is still in its run's folder
+        folder = folder.resolve().parent
+    return model, read(folder)
 
 
 def read(folder: Path) -> RunFacts:

@@ -1,12 +1,11 @@
 """From local word counts to one agreed vocabulary (gFedNTM, stage 1).
 
-Each client counts its words and drops the rare ones before anything leaves; the server merges,
-applies the study's limits and fixes an order that does not depend on who came first.
+Each client counts its words and drops the rare ones before anything leaves; of the sum of these
+counts the study's limits keep some words, in an order that does not depend on who came first.
 """
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from scipy import sparse
 from stop_words import AVAILABLE_LANGUAGES, get_stop_words
 
 from fedtopics.errors import DataError, StudyError
+from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.words import PATTERNS, TIME_LIMIT, is_word, named_pattern, splitter
 
@@ -166,7 +166,7 @@ def fingerprint(words: Sequence[str]) -> str:
     """Digest words and their order; two vocabularies with the same digest are the same."""
     # A token of a table may have any character: newlines inside words are not those between them.
     lines = (word.replace("\\", r"\\").replace("\n", r"\n") for word in words)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return digest("\n".join(lines))
 
 
 @dataclass(frozen=True)

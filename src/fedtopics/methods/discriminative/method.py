@@ -2,7 +2,7 @@
 
 Memberships give the projection in which clusters are furthest apart for their width (Fisher's
 discriminants), projected points give memberships, and so on. A bias for each cluster, updated every
-round by a half-step of optimal transport, keeps clusters of one size. The server needs the first
+round by a half-step of optimal transport, keeps clusters of one size. It needs the first
 two moments of the points, and each round the points summed by their memberships: all are sums, so
 clusters do not depend on how documents are spread over clients.
 """
@@ -47,7 +47,7 @@ def start_separation(
 
 
 class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]):
-    """The server's half."""
+    """The method's program."""
 
     inference = Discriminants
 

@@ -1,4 +1,4 @@
-"""Discriminative clustering at the server: clusters are separated, by sums over documents.
+"""Rounds of discriminative clustering: clusters are separated, by sums over documents.
 
 The method `discriminative` and the start of FSTC use it.
 """

@@ -53,7 +53,7 @@ class FLDAClient(TopicClient[FLDASettings]):
 
     @leaves(
         "Of each topic that is the largest of enough of the new documents: its first words, "
-        "each in enough of these documents, with their weights; which of the server's topics "
+        "each in enough of these documents, with their weights; which of all clients' topics "
         "guided it; how many words of the documents are of it. The number of documents. If "
         "too few documents are new, nothing but that. They are merged, not summed: all "
         "participants see those of each client."
@@ -62,10 +62,10 @@ class FLDAClient(TopicClient[FLDASettings]):
         self, round: int, ids: list[int], seeds: dict[str, list[int]], first: list[int],
         **packed: Any,
     ) -> dict[str, Any]:  # fmt: skip
-        """Compute topics of the new documents, guided by those of the server (Algorithm 3).
+        """Compute topics of the new documents, guided by those of all clients (Algorithm 3).
 
-        The server's topics are `packed` (see `pack_topics`) and have these ids. `seeds` are those
-        of M* of each client, `first` those for a client without such: new, or absent before.
+        The merged topics are `packed` (see `pack_topics`) and have these ids. `seeds` are those of
+        M* of each client, `first` those for a client without such: new, or absent before.
         """
         topics = dict(zip(ids, unpack_topics(packed) or [], strict=False))
         chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]

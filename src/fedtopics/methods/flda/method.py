@@ -1,6 +1,6 @@
 """F-LDA: topics of each client's own LDA, merged by similarity, guide its LDA of new documents.
 
-Round 1 is regular LDA at each client. The server merges similar topics (Algorithm 1) and selects
+Round 1 is regular LDA at each client. Similar topics are merged (Algorithm 1), and those selected
 for each client those similar to its own (Algorithm 2); they guide the client's LDA of documents
 that arrive later (Algorithm 3). There is no agreed vocabulary: topics are lists of words.
 
@@ -98,7 +98,7 @@ def optimal_topics(
 
 
 class FLDA(Program[FLDASettings, FLDAState]):
-    """The server's half; topics that the plan starts from guide the first round."""
+    """The method's program; topics that the plan starts from guide the first round."""
 
     saves_every_round = True
 

@@ -1,4 +1,4 @@
-"""What the server of F-LDA keeps from round to round: its topics, and where they came from."""
+"""What the program of F-LDA keeps from round to round: its topics, and where they came from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FLDAInfo(TrainingInfo):
 
 @dataclass(frozen=True)
 class GlobalTopic:
-    """A topic of the server's set M."""
+    """A topic of the set M of all clients' topics."""
 
     id: int  # the same from round to round
     words: dict[str, float]  # with their weights, the largest first
@@ -50,7 +50,7 @@ class GlobalTopic:
 
 @dataclass
 class FLDAState:
-    """What the server keeps from round to round."""
+    """What is kept from round to round."""
 
     topics: list[GlobalTopic]
     round: int = 0

@@ -1,7 +1,7 @@
 """FSCCL: contrastive learning of short texts with cluster centres, averaged over clients.
 
 Each round a client trains the network on its own documents: two views of a text should be alike
-and unlike those of other texts, and documents should have a clear cluster. The server averages the
+and unlike those of other texts, and documents should have a clear cluster. All average the
 clients' networks, weighted by their documents. It is what FSTC is compared with. A client stores
 nothing from round to round: its reply is a function of what it receives.
 
@@ -32,7 +32,7 @@ from fedtopics.methods.training import Arrays, Step
 
 
 class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
-    """The server's half; its state is the network's weights, centres and the mean embedding."""
+    """The method's program; its state is the network's weights, centres and the mean embedding."""
 
     inference = Contrastive
 

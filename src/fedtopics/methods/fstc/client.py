@@ -187,7 +187,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             yield self.usable[rows], theta
 
     def _tuned_points(self, weights: Arrays) -> NDArray[np.float32]:
-        """Return the points of the documents by the server's encoder; the last ones are cached."""
+        """Return the points of the documents by the trained encoder; the last ones are cached."""
         settings = self.settings
         trained = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
         model = self.site.embedding_model or settings.embedding.model

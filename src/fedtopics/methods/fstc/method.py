@@ -46,7 +46,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class FSTC(ClusterProgram[FSTCSettings, Arrays]):
-    """The server's half.
+    """The method's program.
 
     Its state is arrays by name: ``origin``, what assigns the first labels (``start/...``), the
     global centres and their numbers of documents (``centres``, ``counts``), the mean network after

@@ -117,7 +117,7 @@ def encoder_to_train(
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What the server sends a client in a round."""
+    """What a client's round begins with."""
 
     round: int
     centres: Numbers  # of all clients' clusters, shape (n_clusters, n_dimensions)

@@ -1,7 +1,7 @@
 """Federated neural topic models (gFedNTM), Algorithm 1: a vocabulary, then combined gradients.
 
-The server merges the clients' vocabularies and draws W(0). In each round it sends the weights, the
-clients send gradients of a minibatch each, and the server adds them up and takes a step.
+The clients' vocabularies are merged and W(0) is drawn. In each round each client computes gradients
+of a minibatch by the weights, they are added up, and all participants take the step.
 
 References
 ----------
@@ -37,7 +37,7 @@ SLOWEST = 0.01  # of the learning rate
 
 
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
-    """The server's half.
+    """The method's program.
 
     A model that is trained further keeps its weights, running statistics and number of rounds; the
     moments of Adam are no part of a model. Raise StudyError if the plan starts from another number

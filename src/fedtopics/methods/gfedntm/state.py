@@ -1,4 +1,4 @@
-"""What the server of gFedNTM keeps from round to round."""
+"""What the program of gFedNTM keeps from round to round."""
 
 from __future__ import annotations
 

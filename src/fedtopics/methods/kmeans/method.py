@@ -1,6 +1,6 @@
 """Federated k-means: exact, from sums round after round, or k-FED, from one reply of each client.
 
-In `lloyd` the clients sum the points that are nearest to each centre and the server divides. The
+In `lloyd` the clients sum the points that are nearest to each centre, and all divide. The
 baselines FBOW, FTF-IDF and FSBERT of the FSTC paper are its presets.
 
 References
@@ -38,7 +38,7 @@ class KMeansState:
 
 
 class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
-    """The server's half."""
+    """The method's program."""
 
     inference = Centres
 

@@ -35,7 +35,7 @@ PseudoCounts = NDArray[np.float64]
 
 
 class LDA(Program[LDASettings, PseudoCounts]):
-    """The server's half.
+    """The method's program.
 
     The rounds of a model that is trained further count on: stochastic ones weigh less and less.
     Raise StudyError if the plan starts from another number of topics.
@@ -46,7 +46,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         if plan.start is not None:
             plan.start.check_number(plan.settings.n_components)
         self._continued = None if plan.start is None else plan.start.continued
-        self._once = self._continued is not None and plan.start is not None and plan.start.once
+        self._added = None if plan.start is None else plan.start.added
 
     def first_state(self, agreement: Agreement, run: Run) -> PseudoCounts:
         """Draw the first topics, or take them from a model, from topics or from anchors."""
@@ -65,7 +65,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
 
     def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
         template: Template = {"counts": state.shape, "bound": ()}
-        of_all = self.settings.learning == "batch" or self._once
+        of_all = self.settings.learning == "batch" or self._added is not None
         function = "all_expected_counts" if of_all else "expected_counts"
         return agreement.sum(function, template, round=round_, topics=topic_weights(state))
 
@@ -75,7 +75,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         """Do the M-step, as if all documents were like those of this round."""
         settings, n = self.settings, reply["documents"]
         after: PseudoCounts = reply["counts"].dense()
-        if self._once:  # new documents are added to those of before
+        if self._added is not None:  # new documents are added to those of before
             after += state
         else:
             after *= agreement.training / n
@@ -99,8 +99,8 @@ class LDA(Program[LDASettings, PseudoCounts]):
     def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> TopicModel:
         prior = LDAPrior(**self.settings.model_dump(include=set(LDAPrior.model_fields)))
         seen = agreement.training
-        if self._once and self._continued is not None:
-            seen += self._continued.info.get("seen", 0)
+        if self._added is not None:
+            seen += self._added.info.get("seen", 0)
         make = partial(
             TopicModel, inference=VariationalLDA(len(agreement.vocabulary), prior),
             weights={"pseudo_counts": torch.from_numpy(state)}, shared={}, text=self.plan.text,

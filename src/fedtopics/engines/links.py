@@ -1,0 +1,194 @@
+"""Who is at the other end of which link: offers, acceptances, and members that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from fedtopics.engines.handshake import Introduction
+from fedtopics.engines.messages import Accept, Message, Refusal, Welcome
+from fedtopics.engines.transport import Opened, Transport
+from fedtopics.errors import FederationError
+from fedtopics.methods.events import StatusChange
+
+SERVER = "@server"  # what clients call who offers them a study and takes no part in it
+
+
+@dataclass
+class Member:
+    """A client of the study, here or not, as the adder sees it."""
+
+    name: str
+    link: str = ""
+    process: bytes = b""
+    turn: int = 0  # it has come to, and waits for
+    excluded: str = ""  # why it was sent away for good
+    done: bool = False  # it has the model
+
+    def ready(self, turn: int) -> bool:
+        """Whether it can be in an attempt at a turn."""
+        return bool(self.link) and self.turn == turn and not self.excluded
+
+    @property
+    def status(self) -> str:
+        """What a person would say of it, whatever the turn."""
+        return "has the model" if self.done else self.state(self.turn)
+
+    def state(self, turn: int) -> str:
+        """What a person would say of it."""
+        if self.excluded:
+            return f"excluded: {self.excluded}"
+        if not self.link:
+            return "not connected"
+        if self.ready(turn):
+            return "ready"
+        return "starting" if self.turn == 0 else "still busy with an earlier round"
+
+
+class Links:
+    """The links of a participant, and the members of its study.
+
+    `linked` and `lost` are told by name who is there and who is gone; `inbox` gets the news.
+    """
+
+    def __init__(
+        self, own: str, names: Iterable[str], transport: Transport, introduction: Introduction,
+        inbox: SimpleQueue[tuple[str, Any]], linked: Callable[[str], None],
+        lost: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.members = {name: Member(name) for name in sorted(names)}
+        self.introduction = introduction
+        self._own = own
+        self._transport = transport
+        self._inbox = inbox
+        self._linked = linked
+        self._lost = lost
+        self._names: dict[str, str] = {}  # by link, of those who are welcome
+        self._vouched: dict[str, str] = {}  # by the transport
+        self._challenges: dict[str, bytes] = {}
+
+    def join(self, names: Iterable[str], introduction: Introduction) -> None:
+        """Take part in a study of these members."""
+        self.members = {name: Member(name) for name in sorted(names)}
+        self.introduction = introduction
+        self._names.clear()
+
+    def forget(self) -> None:
+        """Forget who is at which link."""
+        self._names.clear()
+
+    def name_of(self, link: str) -> str:
+        """Return who is at a link, or nothing."""
+        return self._names.get(link, "")
+
+    def open(self, link: str, opened: Opened) -> None:
+        """Offer the study over a link, unless who is there cannot take part."""
+        self._vouched[link] = opened.name
+        if opened.offers and opened.name and (objection := self._unwelcome(opened.name)):
+            self.refuse(link, objection)
+        elif opened.offers:
+            offer = self.introduction.offer()
+            self._challenges[link] = offer.challenge
+            self._transport.send(link, offer)
+
+    def send(self, name: str, message: Message) -> None:
+        """Send somebody a message, if there is a link."""
+        if link := next((link for link, who in self._names.items() if who == name), ""):
+            self._transport.send(link, message)
+
+    def send_all(self, message: Message) -> None:
+        """Send everybody a message."""
+        for link in self._names:
+            self._transport.send(link, message)
+
+    def refuse_all(self, reason: str, again: bool) -> None:
+        """Say goodbye to everybody."""
+        for link in list(self._names):
+            self.refuse(link, reason, again)
+
+    def admit(self, link: str, accept: Accept) -> None:
+        """Take in who accepts, or refuse it."""
+        challenge = self._challenges.pop(link, None)
+        if challenge is None:
+            raise FederationError("An offer is accepted once, and was made before.")
+        member, vouched = self.members.get(accept.name), self._vouched.get(link, "")
+        objection = self._unwelcome(vouched or accept.name)
+        objection = objection or self.introduction.objection(accept, challenge, vouched)
+        if (
+            not objection
+            and member is not None
+            and member.link
+            and member.process != accept.process
+        ):
+            objection = (
+                f"A client named {accept.name!r} is connected already, from another process; "
+                "stop it first, or give each client an identity of its own."
+            )
+        if objection or member is None:
+            self.news(StatusChange("refused", accept.name, objection))
+            self.refuse(link, objection, again="connected already" in objection)
+            return
+        if member.link:
+            self.leave(member.link)
+        restarted = bool(member.process) and member.process != accept.process
+        member.link, member.process = link, accept.process
+        if restarted:
+            member.turn = 0
+        self._names[link] = member.name
+        self._transport.send(link, Welcome(self._own))
+        self._linked(member.name)
+        reason = "it was restarted" if restarted else ""
+        self.news(StatusChange("joined", member.name, reason))
+
+    def declined(self, link: str, name: str) -> None:
+        """Note that somebody takes no part, which nobody can say for one who is here."""
+        name = self._names.get(link) or self._vouched.get(link) or name
+        member = self.members.get(name)
+        if member is not None and member.link in ("", link):
+            reason = "its policy or its settings keep it from joining"
+            self.news(StatusChange("declined", name, reason))
+
+    def welcomed(self, link: str, adder: str) -> None:
+        """Note who offered what this participant has accepted."""
+        known = {SERVER, *self.members} - {self._own}
+        vouched = self._vouched.get(link, "")
+        if adder not in known or (vouched and vouched != adder):
+            raise FederationError("Who welcomes this participant is not of the study.")
+        self._names[link] = adder
+        if adder in self.members:
+            self.members[adder].link = link
+        self._linked(adder)
+
+    def leave(self, link: str) -> None:
+        """Note that a link is no more."""
+        self._vouched.pop(link, None)
+        name = self._names.pop(link, "")
+        if not name:
+            return
+        if name in self.members and self.members[name].link == link:
+            self.members[name].link = ""
+            self.news(StatusChange("lost", name))
+        self._lost(name)
+
+    def refuse(self, link: str, reason: str, again: bool = False) -> None:
+        """Send whoever is at a link away, with a sentence."""
+        if link:
+            self._transport.send(link, Refusal(reason, again))
+            self._transport.close(link)
+            self.leave(link)
+
+    def news(self, change: StatusChange) -> None:
+        """Tell who adds what happened to a member."""
+        self._inbox.put((change.client, change))
+
+    def _unwelcome(self, name: str) -> str:
+        """Say why nobody of a name can take part, if so."""
+        member = self.members.get(name)
+        if member is None:
+            return (
+                f"The study has no client named {name!r}; name the client in the study under "
+                "[clients], or give it a certificate with a name that is there."
+            )
+        return f"This client was excluded: {member.excluded}." if member.excluded else ""

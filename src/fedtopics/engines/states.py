@@ -1,0 +1,127 @@
+"""States of the program: that all have the same one, and one for who was away too long.
+
+Totals are what all agree on; each participant's state follows from them. Every so many rounds the
+participants sign the digest of theirs. Where processors differ in the last bits, most decide. A
+state that most have signed stands in for decisions that nobody keeps any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedtopics.engines.messages import Granted, Reply
+from fedtopics.engines.node import Node
+from fedtopics.methods.base import Checkpoint
+
+EVERY = 50  # rounds between two comparisons
+PATIENCE = 10.0  # seconds that the adder waits for the states of those who are there
+TOLERANCE = 1e-4  # of an array's largest number, by which the same state may differ
+
+
+def digest_of(state: Checkpoint, kept: bytes) -> bytes:
+    """Digest a state and what was kept of the agreement; names, types and shapes included."""
+    content = hashlib.sha256(kept)
+    numbers = dict(sorted(state.numbers.items()))
+    content.update(json.dumps([state.round, numbers]).encode())
+    for name, array in sorted(state.arrays.items()):
+        content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        content.update(np.ascontiguousarray(array).tobytes())
+    return content.digest()
+
+
+def majority(node: Node) -> int:
+    """Return how many participants are most of them."""
+    return len(node.members) // 2 + 1
+
+
+@dataclass
+class Comparison:
+    """The states of all who are there, as the adder collects them.
+
+    `own` is the adder's: its state, and its digest. A server signs nothing.
+    """
+
+    node: Node
+    index: int
+    own: tuple[Checkpoint, bytes]
+    signature: bytes
+    digests: dict[str, bytes] = field(default_factory=dict)
+    signatures: dict[str, bytes] = field(default_factory=dict)
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def decide(self) -> dict[str, Any]:
+        """Return the digest that most have, who signed it, and the state if some have another."""
+        own = self.node.own
+        if own in self.node.members:
+            self.digests[own], self.signatures[own] = self.own[1], self.signature
+        self._collect(lambda: self._linked() <= self.digests.keys())
+        ranking = Counter(self.digests.values()).most_common()
+        chosen = ranking[0][0] if ranking else self.own[1]
+        signed = {n: s for n, s in self.signatures.items() if self.digests[n] == chosen}
+        decided = {"index": self.index, "digest": chosen, "signatures": signed, "state": {}}
+        if len(ranking) > 1 or chosen != self.own[1]:
+            decided["state"] = self._state(chosen)
+        return decided
+
+    def _state(self, chosen: bytes) -> dict[str, Any]:
+        """Return the state of a digest, one's own or that of who has it."""
+        if chosen == self.own[1]:
+            return written(self.own[0])
+        holder = min(name for name, digest in self.digests.items() if digest == chosen)
+        self.node.send(holder, Granted(self.index))
+        self._collect(lambda: holder in self.states)
+        return self.states.get(holder, {})
+
+    def _linked(self) -> set[str]:
+        members = self.node.members.values()
+        return {m.name for m in members if m.link and not m.excluded} - {self.node.own}
+
+    def _collect(self, enough: Any) -> None:
+        ends = time.monotonic() + PATIENCE
+        while not enough() and (left := ends - time.monotonic()) > 0:
+            name, what = self.node.heard(min(left, 1.0))
+            if not isinstance(what, Reply) or what.index != self.index:
+                continue
+            digest, signature = what.reply.get("digest", b""), what.reply.get("signature", b"")
+            if self.node.introduction.has_signed_state(name, digest, signature):
+                self.digests[name], self.signatures[name] = digest, signature
+            if what.reply.get("state"):
+                self.states[name] = what.reply["state"]
+
+
+def written(state: Checkpoint) -> dict[str, Any]:
+    """Write a state as plain data."""
+    arrays = {name: np.asarray(array) for name, array in state.arrays.items()}
+    return {"round": state.round, "arrays": arrays, "numbers": dict(state.numbers)}
+
+
+def read(plain: Mapping[str, Any]) -> Checkpoint:
+    """Undo `written`; a KeyError or TypeError if it is none."""
+    arrays = {str(name): np.array(array) for name, array in plain["arrays"].items()}
+    numbers = {str(name): float(number) for name, number in plain["numbers"].items()}
+    return Checkpoint(int(plain["round"]), arrays, numbers)
+
+
+def is_near(mine: Checkpoint, theirs: Checkpoint) -> bool:
+    """Whether two states differ by no more than processors do."""
+    if mine.round != theirs.round or mine.arrays.keys() != theirs.arrays.keys():
+        return False
+    for name, array in mine.arrays.items():
+        own, other = np.asarray(array), np.asarray(theirs.arrays[name])
+        if own.shape != other.shape or own.dtype != other.dtype:
+            return False
+        if own.size and own.dtype.kind == "f":
+            most = float(np.abs(own).max())
+            if not np.abs(own - other).max() <= TOLERANCE * most:
+                return False
+        elif not np.array_equal(own, other):
+            return False
+    return True

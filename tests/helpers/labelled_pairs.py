@@ -1,0 +1,36 @@
+"""A run whose topics are paired, and pairs with labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fedtopics.methods.flda.labelled_pairs import TopicPair
+
+OAK, KETCH, FIR = {"oak": 1.0}, {"ketch": 1.0}, {"fir": 1.0}
+OAK_ELM, KETCH_SLOOP = {"oak": 0.8, "elm": 0.6}, {"sloop": 0.8, "ketch": 0.6}
+ROUNDS = [
+    {"south": [OAK, KETCH_SLOOP], "north": [OAK_ELM, KETCH], "west": []},
+    {"north": [FIR], "south": [FIR]},
+]
+# Whoever is mirrored at 0.4 gets the other label.
+MIRRORED = [
+    TopicPair("oak", "elm", cosine, same)
+    for cosine, same in (
+        (0.1, False), (0.2, False), (0.25, False), (0.3, False), (0.45, False),
+        (0.35, True), (0.5, True), (0.55, True), (0.6, True), (0.7, True),
+    )
+]  # fmt: skip
+
+
+def write_run(folder: Path, rounds: list[Any] | None = None) -> Path:
+    """Lay out what the server of F-LDA keeps of what clients sent."""
+    folder.mkdir()
+    for number, sent in enumerate(rounds or ROUNDS, 1):
+        plain = {
+            name: {"topics": topics, "seeds": [], "occurrences": [], "documents": 9}
+            for name, topics in sent.items()
+        }
+        (folder / f"topics-{number:05d}.json").write_text(json.dumps(plain))
+    return folder

@@ -1,0 +1,34 @@
+"""A model whose numbers are round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.model.shown_words import Reading
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.vocabulary import TextRules, Vocabulary
+
+WORDS = ("oak", "elm", "flu", "tea", "__init__")
+BETA = np.array([[4, 3, 1, 1, 1], [1, 1, 2, 2, 4], [2, 2, 2, 2, 2]]) / 10
+
+
+def made(**changes: Any) -> TopicModel:
+    """A model of three topics, whose numbers are round."""
+    fields: dict[str, Any] = {
+        "inference": VariationalLDA(5, LDAPrior(n_components=3)),
+        "weights": {"pseudo_counts": torch.from_numpy(BETA.T * 10)},
+        "shared": {},
+        "vocabulary": Vocabulary(WORDS, np.full(5, 9), np.array([30, 25, 20, 15, 10])),
+        "text": TextRules(),
+        "shares": {"north": np.array([0.5, 0.25, 0.25]), "south": np.array([0.0, 1.0, 0.0])},
+        "documents": {"north": 30, "south": 10},
+        "word_sums": np.array([[2.0, 0, 0, 0, 6], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]]),
+        "reading": Reading(1.0),
+        "coherence": {"npmi": np.array([0.5, np.nan, -0.25])},
+        "labels": {0: "Trees | shrubs"},
+    }
+    return TopicModel(**(fields | changes))
