@@ -37,6 +37,10 @@ from fedtopics.methods.events import Event, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the first message of the other side
 GOODBYE = 2.0  # seconds for the other side to read the last message
+GONE = (  # what a stream raises whose other side is gone, or says nothing that can be read
+    grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError, TimeoutError, DisconnectedError,
+    FederationError,
+)  # fmt: skip
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
 # M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
@@ -227,7 +231,7 @@ class GrpcTransport:
             except (DisconnectedError, TimeoutError, FederationError):
                 return "the server does not answer"
             await self._live(stream, Opened(offers=False, name=address.name), first)
-            with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+            with suppress(*GONE):
                 await rpc.done_writing()
                 async with asyncio.timeout(GOODBYE):
                     await stream.next()
