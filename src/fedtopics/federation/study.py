@@ -151,11 +151,7 @@ class Study(BaseModel):
     @property
     def adders(self) -> list[str]:
         """All clients in the order in which they add where there is no server, by the study."""
-
-        def drawn(name: str) -> bytes:
-            return hashlib.sha256(f"{self.fingerprint} {name}".encode()).digest()
-
-        return sorted(self.clients, key=drawn)
+        return sorted(self.clients, key=lambda name: digest(f"{self.fingerprint} {name}"))
 
     @classmethod
     def of_agreed(cls, plain: Mapping[str, Any]) -> Study:

@@ -1,0 +1,154 @@
+"""What one reply tells by itself: documents of a minibatch, by words that no other of them has.
+
+The row of a word is a sum over the documents that have it, each a direction of the document's own
+times how often the word is in it. Rows of words of one document alone are parallel. Between known
+directions, the rows of all other words can be divided up.
+
+No secret helps against this. It ends where the adder sees no single reply: with masks.
+
+    python benchmarks/attacks/one_reply.py --data ../shared/data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+from solving import report, study_of
+from tapped import Tap, bag_of, documents_of, federate, membership, options, rows_of, vocabulary_of
+
+from fedtopics.federation.study import Study
+from fedtopics.text.corpus import Corpus
+
+Rows = NDArray[np.float64]
+ROUNDS = 5  # over which the figures are means
+BETWEEN = 1e-3  # nearer to what two directions add up to, it is no third one
+
+
+@dataclass
+class Told:
+    """Of a minibatch's documents: those some words of which are told, those told wholly."""
+
+    documents: float = 0
+    some: float = 0
+    wholly: float = 0
+
+    def __str__(self) -> str:
+        some = f"words of {self.some:.3g} of {self.documents:.3g} documents"
+        return f"{some}, {self.wholly:.3g} wholly"
+
+
+def directions(rows: Rows, least: int, near: float) -> tuple[Rows, list[NDArray[np.int64]]]:
+    """Find the directions that at least so many rows share, and whose rows they are."""
+    length = np.linalg.norm(rows, axis=1)
+    unit = rows / np.maximum(length, 1e-300)[:, None]
+    groups, free = [], length > 0
+    for i in range(len(unit)):
+        if free[i]:
+            alike = free & (1 - np.abs(unit @ unit[i]) < near)
+            free &= ~alike
+            if alike.sum() >= least:
+                groups.append(np.flatnonzero(alike))
+    found = np.array([unit[group].mean(0) for group in groups]).reshape(-1, rows.shape[1])
+    kept = np.ones(len(groups), bool)
+    by_size = sorted(range(len(groups)), key=lambda i: len(groups[i]))
+    for i in by_size if 1.5 * len(groups) <= rows.shape[1] else ():
+        kept[i] = False  # where two documents have the same words, these are between the two
+        kept[i] = nnls(found[kept].T, found[i])[1] > BETWEEN if kept.any() else True
+    return found[kept], [group for group, keep in zip(groups, kept, strict=True) if keep]
+
+
+def judge(groups: list[NDArray[np.int64]], shares: Rows, actual: Rows) -> Told:
+    """Count the documents that a group of words belongs to alone, and those found wholly.
+
+    `shares` is how much of each word each direction has, (n_words, n_directions), `actual` the
+    counts of the minibatch's documents.
+    """
+    some: set[int] = set()
+    wholly: set[int] = set()
+    for number, group in enumerate(groups):
+        owners = np.flatnonzero((actual[:, group] > 0).all(1))
+        if len(owners) == 1 and (np.delete(actual, owners[0], 0)[:, group] == 0).all():
+            some.add(int(owners[0]))
+            if (actual[owners[0]] == shares[:, number]).all():
+                wholly.add(int(owners[0]))
+    return Told(len(actual), len(some), len(wholly))
+
+
+def of_lda(payload: Mapping[str, Any], reply: Mapping[str, Any], actual: Rows) -> Told:
+    """Take LDA's expected counts apart: rows of topics, divided by the topics that were sent."""
+    rows, topics = rows_of(reply), payload["topics"]
+    weights = topics[rows.index]
+    found, groups = directions(rows.values / weights, 3, 1e-11)
+    shares = divided(rows.values / weights, found) * (weights @ found.T)
+    return judge(groups, np.round(shares), actual[:, rows.index])
+
+
+def of_gradients(reply: Mapping[str, Any], actual: Rows) -> Told:
+    """Take the gradient of gFedNTM's first layer apart: rows of log(1 + count)."""
+    rows = rows_of(reply)
+    found, groups = directions(rows.values.astype(float), 3, 1e-9)
+    shares = divided(rows.values.astype(float), found)
+    counts = [whole(shares[:, i], shares[group, i].min()) for i, group in enumerate(groups)]
+    return judge(groups, np.array(counts).T, actual[:, rows.index])
+
+
+def whole(shares: Rows, least: float) -> Rows:
+    """Find the counts c that shares are log(1 + c) of, but for a factor: all are whole numbers."""
+    if least <= 0:
+        return np.zeros_like(shares)
+    tried = [np.expm1(shares * np.log(1 + first) / least) for first in (1, 2, 3)]
+    best = min(tried, key=lambda counts: float(np.abs(counts - np.round(counts)).mean()))
+    return np.asarray(np.round(best))
+
+
+def divided(rows: Rows, found: Rows) -> Rows:
+    """Divide rows up between directions, (n_rows, n_directions); each has a sign of its own."""
+    if len(found) == 0:
+        return np.zeros((len(rows), 0))
+    shares = np.array([nnls(found.T, row)[0] for row in rows])
+    shares[shares < 1e-4 * shares.max(1, keepdims=True)] = 0
+    return shares
+
+
+def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]) -> Told:
+    """Take the first client's first replies apart, one by one; return the means.
+
+    Whose documents were in a minibatch is known for judging alone: the attack needs nothing of it.
+    """
+    name, corpus = next(iter(corpora.items()))
+    tap, lda = taps[name], study.method.method_name == "lda"
+    function = "expected_counts" if lda else "gradients"
+    planned = study.with_clients(corpora)
+    member = membership(planned, name, tap.calls, len(corpus), function, **tap.site)
+    bag = bag_of(corpus, vocabulary_of(tap.calls), 5 if lda else 1)
+    mean = Told()
+    for who, (payload, reply) in zip(member, tap.replies(function), strict=True):
+        one = of_lda(payload, reply, bag[who]) if lda else of_gradients(reply, bag[who])
+        mean.documents += one.documents / len(member)
+        mean.some += one.some / len(member)
+        mean.wholly += one.wholly / len(member)
+    return mean
+
+
+def main() -> None:
+    arguments = options(__doc__)
+    corpora = documents_of(arguments.data, 2, 120 if arguments.quick else 500)
+    network = {"name": "gfedntm", "norm": "local", "n_components": 20}
+    for batch in (10, 52):
+        for title, method in (
+            ("LDA, 20 topics", {}),
+            ("LDA, 50 topics", {"n_components": 50}),
+            ("gFedNTM", network),
+        ):
+            study = study_of(ROUNDS, batch, len(corpora), **method)
+            _, taps = federate(study, corpora)
+            report([f"{title}, a reply over {batch} documents: {attack(study, corpora, taps)}"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Words of few of a client's documents that its replies name: others made them agreed words.
+
+Agreed are the words that enough documents of any client have.
+
+    python benchmarks/attacks/rare_words.py --data ../shared/data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from solving import report, study_of
+from tapped import RARE, Tap, bag_of, documents_of, federate, options, rows_of, vocabulary_of
+
+from fedtopics.federation.study import Study
+from fedtopics.text.corpus import Corpus
+
+
+def rare_words(tap: Tap, corpus: Corpus) -> set[int]:
+    """Return the agreed words that some, but fewer than `RARE` of a client's documents have."""
+    frequency = (bag_of(corpus, vocabulary_of(tap.calls), least=0) > 0).sum(0)
+    return set(np.flatnonzero((frequency > 0) & (frequency < RARE)).tolist())
+
+
+def attack(
+    study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]
+) -> tuple[int, int, int]:
+    """Return how many rare words the first client has, how many left, how many of one document."""
+    name, corpus = next(iter(corpora.items()))
+    function = "expected_counts" if study.method.method_name == "lda" else "gradients"
+    rare = rare_words(taps[name], corpus)
+    named: set[int] = set()
+    for _, reply in taps[name].replies(function):
+        named |= set(rows_of(reply).index.tolist())
+    frequency = (bag_of(corpus, vocabulary_of(taps[name].calls), least=0) > 0).sum(0)
+    return len(rare), len(rare & named), sum(int(frequency[word] == 1) for word in rare & named)
+
+
+def main() -> None:
+    arguments = options(__doc__)
+    size, rounds = (150, 20) if arguments.quick else (500, 100)
+    corpora = documents_of(arguments.data, 5, size)
+    network = {"name": "gfedntm", "norm": "local", "hidden": [20, 20]}
+    for title, method in (("gFedNTM", network), ("LDA", {})):
+        study = study_of(rounds, 52, len(corpora), **method)
+        rare, left, single = attack(study, corpora, federate(study, corpora)[1])
+        report([
+            f"{title}, {size} documents, {rounds} rounds: {left} of {rare} rare words left, "
+            f"{single} of them in one document"
+        ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Solve the sums of many rounds for the documents: an honest server that keeps what it sees.
+
+LDA's replies say how often each word occurs in a round's minibatch. Who knows which documents are
+in which minibatch has an equation a round: as many rounds as documents are enough. gFedNTM's
+replies say which words occur: a document has none of those that one of its minibatches has not.
+
+    python benchmarks/attacks/solving.py --data ../shared/data
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tapped import Tap, bag_of, documents_of, federate, membership, options, rows_of, vocabulary_of
+
+from fedtopics.federation.study import Study
+from fedtopics.text.corpus import Corpus
+
+Bag = NDArray[np.float64]
+CERTAIN = 0.2  # of a count: nearer to a whole number than this, it is that
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an attack tells of a client's documents."""
+
+    documents: int
+    solved: int  # with all counts of all words
+    recall: float  # of a document's words among as many that the attack finds likeliest
+    guessing: float  # the same, of the client's most frequent words: the yardstick
+
+    def __str__(self) -> str:
+        return (
+            f"{self.solved} of {self.documents} documents exactly, recall {self.recall:.1%} "
+            f"(the most frequent words: {self.guessing:.1%})"
+        )
+
+
+def study_of(rounds: int, batch: int, clients: int, **method: Any) -> Study:
+    """Make a study in which each client takes so many documents a round."""
+    usual = {
+        "name": "lda", "n_components": 20, "initialisation": "random", "coherence": "nothing",
+        "batch_size": batch * clients, "max_rounds": rounds,
+    }  # fmt: skip
+    return Study.make(method=usual | method, seed=7)
+
+
+def minibatch_counts(tap: Tap) -> Bag:
+    """Return how often each word occurs in each round's minibatch, as LDA's replies say it."""
+    replies = [rows_of(reply) for _, reply in tap.replies("expected_counts")]
+    return np.array([rows.dense().sum(1) for rows in replies])
+
+
+def solve(member: NDArray[np.bool_], counts: Bag) -> Bag:
+    """Solve for documents by least squares, shape (n_documents, n_words)."""
+    found: Bag = np.linalg.lstsq(member.astype(float), counts, rcond=1e-9)[0]
+    return found
+
+
+def judge(found: Bag, actual: Bag) -> Found:
+    """Compare what was found with the documents, row by row."""
+    rounded = np.round(found)
+    sure = (np.abs(found - rounded) < CERTAIN).all(1)
+    true = {row.tobytes() for row in actual}
+    solved = sum(row.tobytes() in true for row in rounded[sure] + 0.0)  # -0.0 is 0.0
+    frequent = np.broadcast_to(actual.sum(0), actual.shape)
+    return Found(len(actual), solved, recall(found, actual), recall(frequent, actual))
+
+
+def recall(scores: Bag, actual: Bag) -> float:
+    """Mean share of a document's words among as many with the highest scores."""
+    shares = []
+    for score, row in zip(scores, actual > 0, strict=True):
+        n = int(row.sum())
+        if n:
+            shares.append(row[np.argsort(-score, kind="stable")[:n]].mean())
+    return float(np.mean(shares))
+
+
+def attack_lda(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]) -> Found:
+    """Solve the first client's replies for its documents."""
+    name, corpus = next(iter(corpora.items()))
+    tap = taps[name]
+    member = membership(
+        study.with_clients(corpora), name, tap.calls, len(corpus), "expected_counts"
+    )
+    found = solve(member, minibatch_counts(tap))
+    return judge(found, bag_of(corpus, vocabulary_of(tap.calls)))
+
+
+def attack_lda_total(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]) -> Found:
+    """Solve the totals of all clients, without any single reply."""
+    planned = study.with_clients(corpora)
+    members = [
+        membership(planned, name, tap.calls, len(corpora[name]), "expected_counts")
+        for name, tap in taps.items()
+    ]
+    words = vocabulary_of(next(iter(taps.values())).calls)
+    total = np.sum([minibatch_counts(tap) for tap in taps.values()], axis=0)
+    found = solve(np.concatenate(members, axis=1), total)
+    # Minibatches are as large in each round, so that a count more for all of one client's documents
+    # and less for another's is as good; but of each client, some document does not have the word.
+    parts = np.split(found, np.cumsum([member.shape[1] for member in members])[:-1])
+    found = np.concatenate([part - part.min(0) for part in parts])
+    return judge(found, np.concatenate([bag_of(corpus, words) for corpus in corpora.values()]))
+
+
+def attack_gfedntm(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]) -> Found:
+    """Leave of each document the words that all of its minibatches have."""
+    name, corpus = next(iter(corpora.items()))
+    tap = taps[name]
+    planned = study.with_clients(corpora)
+    member = membership(planned, name, tap.calls, len(corpus), "gradients")
+    present = np.zeros((len(member), len(vocabulary_of(tap.calls))))
+    for row, (_, reply) in zip(present, tap.replies("gradients"), strict=True):
+        row[rows_of(reply).index] = 1
+    times = np.maximum(member.sum(0), 1)[:, None]
+    of_own = member.T.astype(float) @ present / times
+    # Words that every minibatch has tell nothing: those that others have less often come first.
+    scores = np.where(of_own == 1, 2 - present.mean(0), of_own)
+    actual = (bag_of(corpus, vocabulary_of(tap.calls), least=1) > 0).astype(float)
+    return judge_words(of_own == 1, scores, actual)
+
+
+def judge_words(sure: NDArray[np.bool_], scores: Bag, actual: Bag) -> Found:
+    """Compare sets of words with those of the documents."""
+    solved = int((sure == (actual > 0)).all(1).sum())
+    frequent = np.broadcast_to(actual.sum(0), actual.shape)
+    return Found(len(actual), solved, recall(scores, actual), recall(frequent, actual))
+
+
+def report(lines: Sequence[str]) -> None:
+    """Print lines."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def main() -> None:
+    arguments = options(__doc__)
+    size, rounds, batch = (120, 200, 16) if arguments.quick else (500, 600, 52)
+    corpora = documents_of(arguments.data, 5, size)
+    study = study_of(rounds, batch, len(corpora))
+    _, taps = federate(study, corpora)
+    of = f"{size} documents, {rounds} rounds, minibatches of {batch}"
+    report([f"LDA, one client's replies, {of}: {attack_lda(study, corpora, taps)}"])
+    fifth = {name: corpus.take(range(size // 5)) for name, corpus in corpora.items()}
+    study = study_of(rounds * 3 // 2, batch // 2, len(fifth))
+    _, taps = federate(study, fifth)
+    of = f"{size // 5} documents each, {rounds * 3 // 2} rounds, minibatches of {batch // 2}"
+    report([f"LDA, the total of five clients, {of}: {attack_lda_total(study, fifth, taps)}"])
+    method = {"name": "gfedntm", "norm": "local", "hidden": [20, 20], "n_components": 10}
+    study = study_of(rounds, batch, len(corpora), **method)
+    _, taps = federate(study, corpora)
+    of = f"{size} documents, {rounds} rounds, minibatches of {batch}"
+    report([f"gFedNTM, words of documents, {of}: {attack_gfedntm(study, corpora, taps)}"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""What an attacker has: the study, the program, all that a client was given and what it gave.
+
+A federation in one process whose doors are tapped; and clients of the attacker's own, who do with
+made-up documents what the victim did with its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.engines.local import LocalClients
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.study import Study
+from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.plan import Site
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+
+CURIOUS = Policy(min_document_frequency=1)  # of the attacker's own clients; all words count
+RARE = 5  # documents: a word of fewer does not leave, by the default policy
+
+
+@dataclass
+class Tap:
+    """A door at which somebody listens; `calls` are (what was called, with what, the reply)."""
+
+    door: Any
+    site: Mapping[str, Any] = field(default_factory=dict)  # the client's secret, to judge attacks
+    calls: list[tuple[str, tuple[Any, ...], Any]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.door, name)
+        if not callable(attribute):
+            return attribute
+
+        def tapped(*given: Any) -> Any:
+            reply = attribute(*given)
+            self.calls.append((name, given, reply))
+            return reply
+
+        return tapped
+
+    def replies(self, function: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Yield payloads and replies of a function's calls."""
+        for _, given, reply in self.calls:
+            if given[0] == function and reply is not None:
+                yield given[1], reply
+
+
+def door_of(
+    study: Study, name: str, corpus: Corpus, policy: Policy | None = None, **site: Any
+) -> Any:
+    """Make a client's door as an unmodified client has it."""
+    rules = policy or Policy()
+    half = study.client_half(Site(name, study.embedded(corpus), rules, **site))
+    return Door(name, half, rules, Ledger(study.method.method_name, study.fingerprint))
+
+
+def federate(
+    study: Study, corpora: Mapping[str, Corpus], engine: Any = LocalClients,
+    key: Callable[[str], bytes] = lambda _: os.urandom(32),
+) -> tuple[TopicModel, dict[str, Tap]]:  # fmt: skip
+    """Train, each client with a secret of its own; return the model, and what doors heard."""
+    study = study.with_clients(corpora)
+    taps = {}
+    for name, corpus in corpora.items():
+        site = secret(key(name))
+        taps[name] = Tap(door_of(study, name, corpus, **site), site)
+    run = RunFolder(None, study.identity(None), study.checkpoint_every, False, None)
+    return study.server_half(None).train(engine(taps), run), taps
+
+
+def secret(key: bytes) -> dict[str, Any]:
+    """Make a client's secret; nothing where the project has none."""
+    if find_spec("fedtopics.methods.secret") is None:
+        return {}
+    return {"secret": import_module("fedtopics.methods.secret").Secret(key)}
+
+
+def membership(
+    study: Study, name: str, calls: Sequence[tuple[str, tuple[Any, ...], Any]], n: int,
+    function: str, **site: Any,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Guess which of a client's n documents were in which minibatch, shape (n_calls, n).
+
+    The attacker runs the client's half under its name, with what anybody can know, calls it as it
+    was called, and reads from its replies which of his own documents took part: each is one word
+    that no other has. To judge an attack, the site has the client's secret.
+    """
+    words = vocabulary_of(calls)
+    padding = [[words[-1]] * 2]  # a document of no word would not be usable
+    own = Corpus.of([[words[i]] for i in range(n)] if n <= len(words) else padding * n)
+    all_words = study.vocabulary.model_copy(update={"min_document_frequency": 1})
+    study = study.model_copy(update={"vocabulary": all_words})
+    door = door_of(study, name, own, CURIOUS, **site)
+    found = []
+    for verb, given, _ in calls:
+        if given[0] == "vocabulary":
+            continue
+        reply = getattr(door, verb)(*given)
+        if given[0] == function:
+            index = rows_of(reply).index
+            row = np.zeros(n, bool)
+            row[index[index < n]] = True
+            found.append(row)
+    return np.array(found)
+
+
+def vocabulary_of(calls: Sequence[tuple[str, tuple[Any, ...], Any]]) -> list[str]:
+    """Return the agreed words, which the client was told."""
+    return next(list(given[1]["words"]) for _, given, _ in calls if given[0] == "adopt")
+
+
+def rows_of(reply: Mapping[str, Any]) -> Rows:
+    """Return the rows of words that a reply has."""
+    found = reply.get("counts") or reply["weights"]["encoder_words"]
+    if isinstance(found, Rows):
+        return found
+    present = np.flatnonzero(np.abs(found).reshape(len(found), -1).any(1))
+    return Rows(present, np.asarray(found)[present], len(found))
+
+
+def bag_of(corpus: Corpus, words: Sequence[str], least: int = RARE) -> NDArray[np.float64]:
+    """Count the words that enough of a client's documents have: what there is to be found."""
+    column = {word: i for i, word in enumerate(words)}
+    bag = np.zeros((len(corpus), len(words)))
+    for row, document in enumerate(d for batch in corpus.batches() for d in batch):
+        for word in document:
+            if word in column:
+                bag[row, column[word]] += 1
+    bag[:, (bag > 0).sum(0) < least] = 0
+    return bag
+
+
+def documents_of(data: Path | None, n_clients: int, size: int, seed: int = 0) -> dict[str, Corpus]:
+    """Return clients' tokenised documents: 20ng's, or synthetic ones where there is no data."""
+    rng = np.random.default_rng(seed)
+    if data is not None:
+        import pyarrow.parquet as pq
+
+        texts = pq.read_table(data / "corpora" / "20ng.parquet")["tokens"].to_pylist()
+        texts = [texts[i] for i in rng.permutation(len(texts))[: n_clients * size]]
+    else:
+        texts = synthetic(n_clients * size, seed=seed)
+    return {f"client{i}": Corpus.of(texts[i * size : (i + 1) * size]) for i in range(n_clients)}
+
+
+def synthetic(n: int, n_words: int = 900, topics: int = 12, seed: int = 0) -> list[list[str]]:
+    """Draw documents of about sixty words, most of two topics; words are as skewed as in texts."""
+    rng = np.random.default_rng(seed)
+    skew = 1 / (np.arange(n_words) + 8.0)
+    beta = np.array([rng.permutation(skew) * rng.gamma(0.3, 1, n_words) for _ in range(topics)])
+    beta = 0.7 * beta / beta.sum(1, keepdims=True) + 0.3 * skew / skew.sum()
+    texts = []
+    for theta in rng.dirichlet(np.full(topics, 0.15), n):
+        drawn = rng.choice(n_words, rng.integers(30, 90), p=theta @ beta)
+        texts.append([f"w{word}" for word in drawn])
+    return texts
+
+
+def options(description: str | None) -> argparse.Namespace:
+    """Read what every attack takes."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of corpora; without it, synthetic ones")
+    parser.add_argument("--quick", action="store_true", help="small, in seconds")
+    return parser.parse_args()

@@ -1,0 +1,79 @@
+"""Attacks of docs/threat-model.md, small: those that find nothing, and those that still do.
+
+Who attacks has the study with its seed, the program, and all replies of a client or the totals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import blind
+import one_reply
+import pytest
+import rare_words
+import solving
+from tapped import Tap, bag_of, documents_of, federate, vocabulary_of
+
+from fedtopics.federation.study import Study
+from fedtopics.text.corpus import Corpus
+
+NETWORK = {"name": "gfedntm", "norm": "local", "hidden": [20, 20], "n_components": 10}
+Played = tuple[Study, dict[str, Corpus], dict[str, Tap]]
+
+
+@cache
+def played(size: int, rounds: int, batch: int, network: bool = False, clients: int = 3) -> Played:
+    """A study of clients with so many documents each, so many of which are in a minibatch."""
+    corpora = documents_of(None, clients, size)
+    study = solving.study_of(rounds, batch, clients, **(NETWORK if network else {}))
+    keys = {name: hashlib.sha256(name.encode()).digest() for name in corpora}
+    return study, corpora, federate(study, corpora, key=keys.__getitem__)[1]
+
+
+def test_rounds_and_the_seed_do_not_tell_documents() -> None:
+    """Minibatches were drawn from the study's seed: 120 of 120 documents, to the last count."""
+    found = solving.attack_lda(*played(120, 200, 16))
+    assert found.solved == 0
+    assert found.recall <= found.guessing
+
+
+def test_totals_and_the_seed_do_not_tell_documents() -> None:
+    """The same from the totals alone, of all clients' documents."""
+    found = solving.attack_lda_total(*played(24, 200, 10))
+    assert found.solved == 0
+    assert found.recall <= found.guessing
+
+
+def test_words_of_minibatches_do_not_tell_those_of_documents() -> None:
+    """A document's words are in all of its minibatches: recall was .85 of the words."""
+    found = solving.attack_gfedntm(*played(120, 200, 16, network=True))
+    assert found.solved == 0
+    assert found.recall <= found.guessing + 0.02, "frequent words are in the most minibatches"
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_no_word_leaves_that_its_client_did_not_name(network: bool) -> None:
+    """Rows of the first layer named words of one document that other clients' words agreed on."""
+    rare, left, single = rare_words.attack(*played(120, 10, 52, network=network))
+    assert rare > 20
+    assert (left, single) == (0, 0)
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_one_reply_tells_documents_of_its_minibatch(network: bool) -> None:
+    """This remains until replies are masked: who adds, sees the words of documents."""
+    study, corpora, taps = played(120, 5, 10, network=network)
+    told = one_reply.attack(study, corpora, taps)
+    assert told.some > 0.5 * told.documents
+
+
+def test_many_rounds_of_few_documents_tell_them_blindly() -> None:
+    """This remains: no minibatch is known, but there are many more rounds than documents."""
+    _, corpora, taps = played(40, 400, 10, clients=2)
+    name = next(iter(corpora))
+    counts = solving.minibatch_counts(taps[name])
+    actual = bag_of(corpora[name], vocabulary_of(taps[name].calls))
+    assert blind.attack(counts, actual, 10 / 40)[1] > 20
+    few = counts[:36]  # rounds than documents
+    assert blind.attack(few, actual, 10 / 40)[1] == 0
