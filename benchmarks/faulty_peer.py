@@ -127,7 +127,8 @@ def main() -> None:
     news = ClientNews(name)
 
     def tell(event: dict[str, Any]) -> None:
-        if event["event"] in TOLD and (text := sentence(event)):
+        of_others = event.keys() & {"client", "missing"} and event["event"] in TOLD
+        if of_others and (text := sentence(event)):
             sys.stdout.write(f"{name}: {text}\n")
             sys.stdout.flush()
         elif event["event"] != "round":

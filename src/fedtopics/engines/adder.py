@@ -297,6 +297,8 @@ class _Exchange:
             self._lose(name, f"sent a bad reply: {fault}", bad=True)
         else:
             self.signatures[name] = reply.signature
+            member = self._node.members[name]
+            member.turn = max(member.turn, attempt.turn)  # it may have told another adder so
             self.arrived(name, reply.reply)
 
     def arrived(self, name: str, reply: dict[str, Any]) -> None:

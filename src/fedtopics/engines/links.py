@@ -83,6 +83,10 @@ class Links:
         """Return who is at a link, or nothing."""
         return self._names.get(link, "")
 
+    def link_of(self, name: str) -> str:
+        """Return the link to somebody, or nothing."""
+        return next((link for link, who in self._names.items() if who == name), "")
+
     def open(self, link: str, opened: Opened) -> None:
         """Offer the study over a link, unless who is there cannot take part."""
         self._vouched[link] = opened.name
@@ -95,7 +99,7 @@ class Links:
 
     def send(self, name: str, message: Message) -> None:
         """Send somebody a message, if there is a link."""
-        if link := next((link for link, who in self._names.items() if who == name), ""):
+        if link := self.link_of(name):
             self._transport.send(link, message)
 
     def send_all(self, message: Message) -> None:

@@ -71,6 +71,7 @@ class Node:
         self._replica: Replica | None = None
         self._offers: deque[tuple[str, Offer]] = deque()
         self._said: tuple[Message, int, Message | None] | None = None
+        self._replied = "", ""  # to whom the last reply went, and over which link
         self._failure: FederationError | None = None
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
@@ -158,11 +159,12 @@ class Node:
     ) -> None:
         """Say something to the adder, whoever it is, until a decision is made.
 
-        What the adder knows without it is said, `quiet`, to the next one alone.
+        What the adder knows without it, `quiet`, is said to another one alone, or to this one when
+        it may have forgotten: when the last reply did not go to it, over the link that it has now.
         """
         with self._changed:
             self._said = message, index, when_granted
-            if not quiet:
+            if not (quiet and self._replied == self._way()):
                 self._repeat()
 
     def cut(self, before: int) -> None:
@@ -399,6 +401,13 @@ class Node:
             self._said = None
         elif adder is not None and adder != self.own:
             self.send(adder, message)
+            if isinstance(message, Reply):
+                self._replied = self._way()
+
+    def _way(self) -> tuple[str, str]:
+        """Return who adds, and the link to it."""
+        adder = str(self._open_replica.adder)
+        return adder, self._links.link_of(adder)
 
     def _flush(self) -> None:
         """Send what the log's replication has to say; the same to several as one message."""
