@@ -10,6 +10,9 @@ from pathlib import Path
 from faults_replay import Weights, finite, replay, same_bits, weights_of
 from faults_stage import DAMAGED, Process, Stage
 from faulty_client import CANARY
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.report import find_run, summarise
+from fedtopics.report.render import markdown
 
 MODEL = Path("model") / "model.safetensors"
 MOST_LINES = 8  # of a cell
@@ -57,7 +60,7 @@ def judge(stage: Stage) -> Verdict:
     if any(event["event"] == DAMAGED for event in stage.events):
         defects.append("events.jsonl has a damaged line")
     stage.remember()
-    defects += two_histories(stage)
+    defects += two_histories(stage) + silent(stage)
     servers = [process for process in stage.processes if process.name == stage.teller]
     said = told(line for server in servers for line in server.lines)
     lost, missed = rounds_lost(stage)
@@ -79,8 +82,29 @@ def two_histories(stage: Stage) -> list[str]:
     for name, events in stage.histories.items():
         done = {event["round"] for event in events if event["event"] == "round"}
         finished = (stage.out_of(name) / MODEL).exists()
+        finished &= all(event["event"] != "caught up" for event in events)
         if finished and (lost := set(range(1, stage.rounds + 1)) - done):
             found.append(f"{name} has no events of the rounds {ranges(lost)}")
+    return found
+
+
+def silent(stage: Stage) -> list[str]:
+    """Find reports of whoever has the model that do not name who was missing, as events do."""
+    found = []
+    missing = {name for event in stage.events for name in event.get("missing", ())
+               if event["event"] in ("round", "left out")}  # fmt: skip
+    for name in stage.histories:
+        if (stage.out_of(name) / MODEL).exists():
+            folder, facts = find_run(stage.out_of(name))
+            page = markdown(summarise(TopicModel.from_pretrained(folder), facts))
+            named = {row["client"] for row in facts.absences}
+            if facts.of_kind("caught up"):
+                missing = missing & named  # its own events begin with the state that it took
+            if named != missing or not all(f"\n| {name} | " in page for name in named):
+                found.append(f"the report of {name} names {sorted(named)} as missing")
+            adds = {event["client"] for event in facts.of_kind("adds")}
+            if not all(f"{client} added" in page for client in adds):
+                found.append(f"the report of {name} does not say who added")
     return found
 
 

@@ -31,7 +31,7 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.aggregation import Template, find_fault
 from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
-from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, RoundReport
+from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
 
 BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
 
@@ -116,6 +116,8 @@ class Exchange:
                 continue
             finally:
                 self._attempt = None
+            if number == 0 and attempt.missing:
+                self._notify(LeftOut(number, dict(attempt.missing)))
             return result, self._report(attempt, before)
         raise AssertionError
 

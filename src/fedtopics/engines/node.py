@@ -66,7 +66,7 @@ class Node:
             own, names, transport, introduction, self.inbox, self._linked, self._lost
         )
         self._transport = transport
-        self._notify = notify
+        self.notify = notify
         self._keeps = keeps
         self._replica: Replica | None = None
         self._offers: deque[tuple[str, Offer]] = deque()
@@ -299,7 +299,7 @@ class Node:
         """Say again to who adds now what the one before may not have passed on."""
         if replica.adder not in (None, self._adder):
             if self._adder is not None:
-                self._notify(Adds(str(replica.adder), replica.view))
+                self.notify(Adds(str(replica.adder), replica.view))
             self._adder = replica.adder
             self._repeat()
 
@@ -365,7 +365,7 @@ class Node:
         self._flush()
 
     def _refused(self, link: str, refusal: Refusal) -> None:
-        self._notify(Refused(refusal.reason, refusal.again))
+        self.notify(Refused(refusal.reason, refusal.again))
         self._links.leave(link)
         self._transport.close(link)
         if not refusal.again:

@@ -160,6 +160,7 @@ class Participation:
                     node, rules, run.event, self.name, door, position.index, position.turn
                 )
                 exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
+                node.notify = run.event
                 if not begun:
                     run.describe(study, start)
                     begin(run)
@@ -170,6 +171,7 @@ class Participation:
             except CaughtUpError:
                 node.go_on_from(None)
             finally:
+                node.notify = self.notify
                 run.close()
 
     def _begun(self, proposal: Proposal) -> WarmStart | None:
