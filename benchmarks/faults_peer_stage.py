@@ -17,6 +17,7 @@ from fedtopics import pki
 from fedtopics.federation.study import Study
 
 HOST = "127.0.0.1"
+PACE = 0.03  # seconds that each call waits, so that a run outlives a fault
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -80,7 +81,7 @@ class PeerStage(Stage):
             *self.prefixes.get(name, ()), sys.executable, str(script), "study.toml",
             "--identity", str(self._authority / "clients" / name), "--text", "text",
             "--data", str(self.ground.data(name)), "--out", str(self.folder / name),
-            "--secret-from-seed", *options,
+            "--secret-from-seed", "--pace", str(PACE), *options,
         ]  # fmt: skip
         code = None if "--die" in options else 0
         return self._start(name, command, code, self.folder / name, environment)

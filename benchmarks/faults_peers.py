@@ -15,7 +15,7 @@ from faults_stage import ROUNDS, fill, room
 
 PeerPlay = Callable[[PeerStage], None]
 PEER_ROWS: list[Row] = []
-LONGER = 300  # rounds of a study that outlives what happens
+LONGER = 150  # rounds of a study that outlives what happens
 HOUR = 3600
 
 

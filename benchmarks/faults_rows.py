@@ -53,7 +53,7 @@ def none(stage: Stage) -> None:
 # Processes that are killed, networks that fail.
 
 
-@row("client killed (SIGKILL) in a round")
+@row("client killed (SIGKILL) in a round", quick=True)
 def killed(stage: Stage) -> None:
     server = stage.begin()
     stage.until_round(EARLY)
@@ -86,8 +86,50 @@ def resumed(stage: Stage) -> None:
     stage.serve("--resume")
     stage.finish()
     stage.seen = stage["south"]
-    again = [number for number in set(stage.rounds_done) if stage.rounds_done.count(number) > 1]
-    stage.expect(not again or again == [done], f"rounds {again} were done twice")
+
+
+@row("server and a client killed, started again, killed again at once, started again")
+def twice(stage: Stage) -> None:
+    stage.study(checkpoint_every=1, rounds=2 * stage.rounds)
+    stage.begin()
+    for seconds in (1.0, 4.0):
+        stage.until_round(EARLY)
+        stage.remember()
+        stage["server"].kill()
+        stage["south"].kill()
+        stage.serve("--resume")
+        stage.join("south")
+        stage.rest(seconds)
+    stage.finish()
+    stage.seen = stage["south"]
+    stage.expect("south" in stage.last_round["clients"], "south is not in the last round")
+
+
+@row("server and all clients killed and started again", quick=True)
+def everybody(stage: Stage) -> None:
+    stage.study(rounds=2 * stage.rounds)
+    stage.begin()
+    stage.until_round(EARLY + 2)  # the last checkpoint is of the round before the last two
+    stage.remember()
+    for name in ("server", *SIZES):
+        stage[name].kill()
+    stage.serve("--resume")
+    for name in SIZES:
+        stage.join(name)
+    stage.finish()
+    stage.seen = stage["south"]
+
+
+@row("server killed and started anew, in another folder, without --resume")
+def anew(stage: Stage) -> None:
+    stage.begin()
+    stage.until_round(EARLY)
+    stage["server"].kill()
+    stage.did.append("a new run; the clients join it by themselves")
+    stage.run = stage.state = stage.folder / "run-2"
+    stage.serve()
+    stage.finish()
+    stage.seen = stage["south"]
 
 
 @row("network down for 20 s between one client and the server (two network namespaces)")
@@ -135,7 +177,7 @@ def error(stage: Stage) -> None:
     _three_times(stage, "raise")
 
 
-@row("client sends NaN, three times")
+@row("client sends NaN, three times", quick=True)
 def nan(stage: Stage) -> None:
     _three_times(stage, "nan")
 

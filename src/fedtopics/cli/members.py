@@ -25,6 +25,7 @@ _PROGRESS = {
 _NEWS = {
     "unreadable": "the documents cannot be read now: {reason}",
     "joined": "joined study {fingerprint}",
+    "refused": "the server says: {reason}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "allowed": "the policy allows this; nothing has left. Join with the same command without "
     "--dry-run.",

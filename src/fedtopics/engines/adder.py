@@ -274,7 +274,9 @@ class _Exchange:
             self._read(name, what)
 
     def _status(self, name: str, change: StatusChange) -> None:
-        if change.status == "lost":
+        if change.status == "lost" and change.reason:
+            self._lose(name, change.reason, bad=True)
+        elif change.status == "lost":
             self._gone[name] = time.perf_counter() + GRACE
         elif change.status == "joined":
             self._gone.pop(name, None)

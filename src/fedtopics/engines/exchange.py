@@ -150,8 +150,7 @@ class Exchange:
         decided = self._next(
             ADDED, lambda: self._adder.add(attempt, index, template, own, one_by_one)
         )
-        if self._door is not None:
-            self._door.came(function, moment, self.digest(), self._size)
+        self._guarded(lambda door: door.came(function, moment, self.digest(), self._size))
         self._check_signatures(decided, attempt)
         lost = decided["missing"]
         attempt.missing |= lost

@@ -165,15 +165,15 @@ class Links:
             self.members[adder].link = link
         self._linked(adder)
 
-    def leave(self, link: str) -> None:
-        """Note that a link is no more."""
+    def leave(self, link: str, fault: str = "") -> None:
+        """Note that a link is no more, maybe for a fault of who was there."""
         self._vouched.pop(link, None)
         name = self._names.pop(link, "")
         if not name:
             return
         if name in self.members and self.members[name].link == link:
             self.members[name].link = ""
-            self.news(StatusChange("lost", name))
+            self.news(StatusChange("lost", name, fault))
         self._lost(name)
 
     def refuse(self, link: str, reason: str, again: bool = False) -> None:

@@ -72,7 +72,7 @@ class Node:
         self._offers: deque[tuple[str, Offer]] = deque()
         self._said: tuple[Message, int, Message | None] | None = None
         self._replied = "", ""  # to whom the last reply went, and over which link
-        self._failure: FederationError | None = None
+        self._failure: FederationError | OSError | None = None
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
         self._adder: str | None = None
@@ -280,6 +280,14 @@ class Node:
     # In the node's thread
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except OSError as error:  # the log cannot be written: the program ends with that
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _serve(self) -> None:
         while not self._ended:
             for link, what in self._transport.receive(TICK):
                 with self._changed:
@@ -316,7 +324,7 @@ class Node:
         if isinstance(what, Opened):
             self._links.open(link, what)
         elif isinstance(what, Closed):
-            self._links.leave(link)
+            self._links.leave(link, what.reason)
             if not link:  # there is no other way to come back
                 self._failure = FederationError(what.reason)
         elif isinstance(what, Offer):
