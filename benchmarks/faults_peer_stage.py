@@ -66,13 +66,13 @@ class PeerStage(Stage):
         self.teller, self.run, self.state = name, self.folder / name, self.folder / name / "state"
 
     def begin(self, *without: str, **dies: str) -> Process:
-        """Start all, but for some; `dies` says when adders do. Return who adds."""
+        """Start all, but for some; `dies` says when adders do. Return one of them."""
         if not self.adders:
             self.study()
         for name in self.sizes:
             if name not in without:
                 self.peer(name, *(("--die", dies[name]) if name in dies else ()))
-        return self[self.adders[0]]
+        return self.processes[-1]
 
     def peer(self, name: str, *options: str, environment: Mapping[str, str] = NOTHING) -> Process:
         """Start a participant; whoever is to die has no code to end with."""

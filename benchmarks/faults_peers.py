@@ -130,7 +130,7 @@ def everybody(stage: PeerStage) -> None:
 
 @row("forty times somebody, drawn, is killed and started again")
 def storm(stage: PeerStage) -> None:
-    stage.study(rounds=20 * stage.rounds)
+    stage.study(rounds=6 * stage.rounds)
     stage.begin()
     rng, names = random.Random(0), list(stage.sizes)  # noqa: S311 - it draws who is killed
     kills = 0
@@ -168,7 +168,7 @@ def _parted(stage: PeerStage, adder_with_two: bool) -> None:
         rng = random.Random(shift)  # noqa: S311
         two = set(rng.sample(names, 2))
         stage.hosts = {n: spaces.CLIENT if n in two else spaces.SERVER for n in names}
-        stage.study(rounds=8 * ROUNDS, deadline=4)
+        stage.study(rounds=4 * ROUNDS, deadline=4)
         if (stage.adders[0] in two) == adder_with_two:
             break
     for name in names:
@@ -261,7 +261,7 @@ def clock(stage: PeerStage) -> None:
 
 @row("who adds is stopped for a minute (SIGSTOP), then goes on (SIGCONT)")
 def stopped(stage: PeerStage) -> None:
-    stage.study(rounds=20 * stage.rounds, deadline=5)
+    stage.study(rounds=5 * stage.rounds, deadline=5)
     first, second = stage.adders[:2]
     stage.judge_by(stage.adders[2])
     stage.begin()

@@ -376,6 +376,8 @@ class Node:
         self.notify(Refused(refusal.reason, refusal.again))
         self._links.leave(link)
         self._transport.close(link)
+        if refusal.said:
+            self._said = None
         if not refusal.again:
             self._failure = FederationError(f"The server says: {refusal.reason}")
 

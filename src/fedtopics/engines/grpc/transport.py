@@ -281,7 +281,7 @@ class GrpcTransport:
             f"A message of {size:,} bytes is over the limit of {self._largest:,}; raise "
             "largest_message in the study's [federation]"
         )
-        refusal = Outgoing.of(Refusal(reason, again=True))
+        refusal = Outgoing.of(Refusal(reason, again=True, said=True))
         await link.stream.send(refusal.frame, refusal.chunks(self._chunk, chunks))
 
 
