@@ -279,7 +279,9 @@ class _Exchange:
             self._read(name, what)
 
     def _status(self, name: str, change: StatusChange) -> None:
-        if change.status == "lost":
+        if change.status == "lost" and change.reason:
+            self._lose(name, change.reason, bad=True)
+        elif change.status == "lost":
             self._gone[name] = time.perf_counter() + GRACE
         elif change.status == "joined":
             self._gone.pop(name, None)
@@ -302,6 +304,8 @@ class _Exchange:
             self._lose(name, f"sent a bad reply: {fault}", bad=True)
         else:
             self.signatures[name] = reply.signature
+            member = self._node.members[name]
+            member.turn = max(member.turn, attempt.turn)  # it may have told another adder so
             self.arrived(name, reply.reply)
 
     def arrived(self, name: str, reply: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.aggregation import Named, SharedPayload, Template, find_fault
 from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
-from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, RoundReport
+from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
 
 BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
 FIELDS: dict[str, dict[str, Any]] = {
@@ -128,6 +128,8 @@ class Exchange:
                 continue
             finally:
                 self._attempt = None
+            if number == 0 and attempt.missing:
+                self._notify(LeftOut(number, dict(attempt.missing)))
             return result, self._report(attempt, before)
         raise AssertionError
 
@@ -164,8 +166,7 @@ class Exchange:
         index = self.index + 1
         add = lambda: self._adder.add(attempt, index, template, own, one_by_one)  # noqa: E731
         decided = self._next(ADDED, add, attempt.round)
-        if self._door is not None:
-            self._door.came(function, moment, self.digest(), self._size)
+        self._guarded(lambda door: door.came(function, moment, self.digest(), self._size))
         self._check_signatures(decided, attempt)
         lost, result = decided["missing"], "replies" if one_by_one else "total"
         if (
@@ -346,7 +347,7 @@ def implausible(total: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     Documents and counts only grow in a sum. Of other numbers an adder can say what it likes.
     """
     for name, mine in own.items():
-        found = total.get(name)
+        found: Any = total.get(name)
         less = f"its field {name!r} is less than the own reply"
         if isinstance(mine, Mapping) and isinstance(found, Mapping):
             if fault := implausible(found, mine):

@@ -72,6 +72,7 @@ class Welcome(Message, kind="welcome"):  # the answer to an acceptance
 class Refusal(Message, kind="refusal"):  # the last message to somebody: a sentence for people
     reason: str
     again: bool  # trying again later can help
+    said: bool = False  # it is of what was said last, which is not to be said again
 
 
 # While the program runs

@@ -73,11 +73,12 @@ class Node:
             own, names, transport, introduction, self.inbox, self._linked, self._lost
         )
         self._transport = transport
-        self._notify = notify
+        self.notify = notify
         self._keeps = keeps
         self._replica: Replica | None = None
         self._offers: deque[tuple[str, Offer]] = deque()
         self._said: tuple[Message, int, Message | None] | None = None
+        self._replied = "", ""  # to whom the last reply went, and over which link
         self._failure: Exception | None = None
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
@@ -185,11 +186,12 @@ class Node:
     ) -> None:
         """Say something to the adder, whoever it is, until a decision is made.
 
-        What the adder knows without it is said, `quiet`, to the next one alone.
+        What the adder knows without it, `quiet`, is said to another one alone, or to this one when
+        it may have forgotten: when the last reply did not go to it, over the link that it has now.
         """
         with self._changed:
             self._said = message, index, when_granted
-            if not quiet:
+            if not (quiet and self._replied == self._way()):
                 self._repeat()
 
     def cut(self, before: int) -> None:
@@ -314,8 +316,10 @@ class Node:
     def _run(self) -> None:
         try:
             self._work()
-        except Exception as error:  # a defect: the program's thread says so, and does not wait
-            self._failure = error
+        except Exception as error:  # a full disk or a defect: the program ends with that
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
 
     def _work(self) -> None:
         while not self._ended:
@@ -348,10 +352,10 @@ class Node:
         few = here if len(here) < replica.majority else []
         if few and few != self._few:
             away = sorted(self.members.keys() - set(few))
-            self._notify(NoMajority(few, away, replica.majority))
+            self.notify(NoMajority(few, away, replica.majority))
         elif not few and replica.adder not in (None, self._known):
             self._known = replica.adder
-            self._notify(Adds(str(replica.adder), replica.view))
+            self.notify(Adds(str(replica.adder), replica.view))
         self._few = few
 
     def _look_for_disagreements(self, replica: Replica) -> None:
@@ -367,7 +371,7 @@ class Node:
         if isinstance(what, Opened):
             self._links.open(link, what)
         elif isinstance(what, Closed):
-            self._links.leave(link)
+            self._links.leave(link, what.reason)
             if not link:  # there is no other way to come back
                 self._failure = FederationError(what.reason)
         elif isinstance(what, Offer):
@@ -397,7 +401,7 @@ class Node:
     def _accept(self, link: str, offer: Offer) -> None:
         objection = self.introduction.differs(offer, self._links.vouched(link))
         if objection and self._is_peer:
-            self._notify(Refused(objection, again=False))
+            self.notify(Refused(objection, again=False))
             self.decline(link)
         elif objection:
             self._failure = FederationError(objection)
@@ -420,9 +424,11 @@ class Node:
         self._flush()
 
     def _refused(self, link: str, refusal: Refusal) -> None:
-        self._notify(Refused(refusal.reason, refusal.again))
+        self.notify(Refused(refusal.reason, refusal.again))
         self._links.leave(link)
         self._transport.close(link)
+        if refusal.said:
+            self._said = None
         if not refusal.again and not self._is_peer:
             self._failure = FederationError(f"The server says: {refusal.reason}")
 
@@ -457,6 +463,13 @@ class Node:
             self._said = None
         elif adder is not None and adder != self.own:
             self.send(adder, message)
+            if isinstance(message, Reply):
+                self._replied = self._way()
+
+    def _way(self) -> tuple[str, str]:
+        """Return who adds, and the link to it."""
+        adder = str(self._open_replica.adder)
+        return adder, self._links.link_of(adder)
 
     def _flush(self) -> None:
         """Send what the log's replication has to say; the same to several as one message."""

@@ -31,6 +31,8 @@ from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki import Identity, Signer
 from fedtopics.pki.names import peer_host
 
+LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
+
 
 def run_of_peers(study: Study) -> bytes:
     """Return the run of a study without a server: there is one, which all know from the study."""
@@ -181,7 +183,7 @@ def _transport(
         Address(
             join_address(*split_address(addresses[name])), credentials_out, name,
             (("grpc.ssl_target_name_override", peer_host(name)),) if identity else (),
-            title=name,
+            title=name, longest_pause=LONGEST_PAUSE,
         )
         for name in before if name in addresses and name != part.name
     ]  # fmt: skip

@@ -30,7 +30,7 @@ from fedtopics.engines.grpc.frames import (
     chunk_size,
     chunks,
 )
-from fedtopics.engines.messages import Message, Outgoing, read_message
+from fedtopics.engines.messages import Message, Outgoing, Refusal, read_message
 from fedtopics.engines.transport import Arrived, Closed, Opened
 from fedtopics.engines.values import body_size
 from fedtopics.errors import FederationError
@@ -67,6 +67,7 @@ class Address:
     options: tuple[tuple[str, Any], ...] = ()
     diagnose: Callable[[], str] = lambda: ""
     title: str = "the server"
+    longest_pause: float = LONGEST_PAUSE
 
 
 @dataclass
@@ -75,6 +76,7 @@ class _Link:
     stream: Stream
     outbox: asyncio.Queue[Outgoing | None] = field(default_factory=asyncio.Queue)
     cut: asyncio.Event = field(default_factory=asyncio.Event)
+    fault: str = ""  # of the other side, which ends the link
 
 
 class GrpcTransport:
@@ -209,13 +211,13 @@ class GrpcTransport:
             except FederationError as error:
                 self._inbox.put(("", Closed(str(error))))
                 return
-            if time.monotonic() - before > LONGEST_PAUSE:
+            if time.monotonic() - before > address.longest_pause:
                 pause = FIRST_PAUSE  # it had been connected
             # Clients that lost the same server come back at different moments.
             seconds = pause * random.uniform(0.75, 1.25)  # noqa: S311
             self._notify(Reconnecting(reason, seconds))
             await asyncio.sleep(seconds)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, address.longest_pause)
 
     async def _connected(self, address: Address) -> str:
         """Hold one connection to its end; say why it ended."""
@@ -263,7 +265,7 @@ class GrpcTransport:
             del self._links[link.name]
             self._earlier[0] += stream.sent
             self._earlier[1] += stream.received
-            self._inbox.put((link.name, Closed()))
+            self._inbox.put((link.name, Closed(link.fault)))
 
     async def _read(self, link: _Link, frame: wire.Frame | None) -> None:
         stream = link.stream
@@ -271,18 +273,31 @@ class GrpcTransport:
             while True:
                 message = (frame or await stream.next()).message
                 frame = None
-                if body_size(message.body) > self._largest:
-                    raise FederationError("too large")
+                if (size := body_size(message.body)) > self._largest:
+                    await self._turn_down(link, size)
+                    return
                 buffer = await stream.body(message.body)
                 self._inbox.put((link.name, read_message(message, buffer, self._largest)))
         except (DisconnectedError, FederationError):
             return  # whoever sends what cannot be read is as good as gone
 
+    async def _turn_down(self, link: _Link, size: int) -> None:
+        """Say that a message is too large; nothing after it can be read."""
+        link.fault = f"its message has {size:,} bytes, more than {self._largest:,}"
+        reason = (
+            f"A message of {size:,} bytes is over the limit of {self._largest:,}; raise "
+            "largest_message in the study's [federation]"
+        )
+        refusal = Outgoing.of(Refusal(reason, again=True, said=True))
+        await link.stream.send(refusal.frame, refusal.chunks(self._chunk, chunks))
+
 
 async def _write(link: _Link, chunk: int) -> None:
-    with suppress(DisconnectedError):
+    try:
         while (message := await link.outbox.get()) is not None:
             await link.stream.send(message.frame, message.chunks(chunk, chunks))
+    except DisconnectedError:
+        await asyncio.sleep(GOODBYE)  # for what the other side said last
 
 
 async def _beat(stream: Stream) -> None:
