@@ -55,10 +55,12 @@ class CarriedParticipant:
             if side is None or side.identifier != identifier:
                 if not messages or not isinstance(messages[0], Offer):
                     return bundled(identifier, UNKNOWN, [])
-                if side is None or side.ended:
+                begins = side is None or side.ended
+                if side is None or begins:
                     self._side = side = _Side()
-                    threading.Thread(target=self._live, args=(side,), daemon=True).start()
                 side.open(identifier)
+                if begins:
+                    threading.Thread(target=self._live, args=(side,), daemon=True).start()
             side.feed(messages, len(bundle))
             return side.said(self._hold)
 
