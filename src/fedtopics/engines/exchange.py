@@ -181,6 +181,8 @@ class Exchange:
         self._counted = self._own in attempt.members
         if decided["again"]:
             raise _AgainError
+        if self._own in attempt.members:
+            self._guarded(lambda door: door.check_members(attempt.members))
         attempt.exchanges += 1
         found: dict[str, Any] = decided[result]
         counted = own if self._own in attempt.members else None

@@ -26,6 +26,7 @@ class Member:
     turn: int = 0  # it has come to, and waits for
     excluded: str = ""  # why it was sent away for good
     done: bool = False  # it has the model
+    least: int = 1  # clients of a sum that its policy asks for
 
     def ready(self, turn: int) -> bool:
         """Whether it can be in an attempt at a turn."""
@@ -142,7 +143,7 @@ class Links:
         if member.link:
             self.leave(member.link)
         restarted = bool(member.process) and member.process != accept.process
-        member.link, member.process = link, accept.process
+        member.link, member.process, member.least = link, accept.process, accept.least
         if restarted:
             member.turn = 0
         self._names[link] = member.name

@@ -56,6 +56,7 @@ class Accept(Message, kind="accept"):  # the answer to an offer
     name: str
     fingerprint: str  # as the participant computed it
     process: bytes  # random; the same when a process connects again
+    least: int  # clients that its policy wants its replies to be added up with, itself counted
     certificate: bytes  # PEM; nothing without certificates
     signature: bytes  # of study, run, challenge and name
 

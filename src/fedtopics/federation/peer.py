@@ -67,7 +67,8 @@ def take_part_with_peers(
     part.look(proposed, signed=identity is not None)
     door, state = part.consider(study, run)
     signatures: Signatures = Unsigned() if identity is None else Signer(identity)
-    introduction = Introduction(part.name, proposed, run, signatures)
+    least = part.policy.min_clients
+    introduction = Introduction(part.name, proposed, run, signatures, least)
     carrier = transport or _transport(part, study, identity, listen)
     node = Node(part.name, study.clients, carrier, introduction, part.notify)
     log = DiskLog(state / "log", origin(study, run))
