@@ -106,8 +106,11 @@ class Unsigned:
 class Introduction:
     """How a participant introduces itself in a run of a study, and knows the others."""
 
-    def __init__(self, own: str, proposal: Proposal, run: bytes, signatures: Signatures) -> None:
+    def __init__(
+        self, own: str, proposal: Proposal, run: bytes, signatures: Signatures, least: int = 1
+    ) -> None:
         self.run = run
+        self.least = least  # clients of a sum that this participant's policy asks for
         self._own = own
         self._proposal = proposal
         self._signatures = signatures
@@ -122,13 +125,13 @@ class Introduction:
             os.urandom(16),
         )  # fmt: skip
 
-    def differs(self, offer: Offer) -> str:
+    def differs(self, offer: Offer, who: str) -> str:
         """Say how an offer is not of this participant's study, if so."""
         mine, theirs = self._proposal.fingerprint, offer.fingerprint
         if mine == theirs:
             return ""
         return (
-            f"This client joined the study {mine}, the server now runs {theirs}; restart the "
+            f"This client joined the study {mine}, {who} now runs {theirs}; restart the "
             "client to take part in that."
         )
 
@@ -136,7 +139,7 @@ class Introduction:
         """Answer an offer."""
         signature = self._signatures.sign(self._introduced(self._own, offer.challenge))
         fingerprint, certificate = self._proposal.fingerprint, self._signatures.certificate
-        return Accept(self._own, fingerprint, self._process, certificate, signature)
+        return Accept(self._own, fingerprint, self._process, self.least, certificate, signature)
 
     def objection(self, accept: Accept, challenge: bytes, vouched: str) -> str:
         """Say why who accepts cannot take part, if so; `vouched` is its name by the transport."""
