@@ -44,6 +44,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     },
     SETTLED: {
         "index": int, "digest": bytes, "signatures": dict[str, bytes], "state": dict[str, Any],
+        "certificates": dict[str, bytes],
     },
 }  # fmt: skip
 
