@@ -1,7 +1,6 @@
 """A run's folder between machines: which run it is of, and what is left of another one."""
 
 from pathlib import Path
-
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 from fedtopics.engines.node import CaughtUpError
 from fedtopics.engines.states import digest_of
-
 from fedtopics.errors import RunError
 from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, run_to_resume
 from fedtopics.methods.base import Checkpoint
