@@ -24,6 +24,7 @@ _SENTENCES = {
     "continued with its words": _CONTINUED + "with its words",
     "listening": "listening on {address} for {clients}",
     "waiting": "waiting for {missing}",
+    "left out": "without {missing} in what is agreed on, or describes the model",
     "repeated": "round {round} is repeated without {missing}",
     "vocabulary": "agreed on {words:,} words of {documents:,} documents",
     "skipped": "round {round:,}: {client} skips it, with {documents:,} new documents of at least "

@@ -12,7 +12,8 @@ from rich.table import Table
 from fedtopics.cli.display import console, say, sentence, topic_news
 
 if TYPE_CHECKING:
-    from fedtopics.engines.node import Member, Node
+    from fedtopics.engines.links import Member
+    from fedtopics.engines.node import Node
 
 QUIET = 5.0  # seconds between two lines about rounds where there is no terminal
 
@@ -25,6 +26,7 @@ _PROGRESS = {
 _NEWS = {
     "unreadable": "the documents cannot be read now: {reason}",
     "joined": "joined study {fingerprint}",
+    "refused": "the server says: {reason}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "allowed": "the policy allows this; nothing has left. Join with the same command without "
     "--dry-run.",

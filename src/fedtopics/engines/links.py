@@ -26,6 +26,7 @@ class Member:
     turn: int = 0  # it has come to, and waits for
     excluded: str = ""  # why it was sent away for good
     done: bool = False  # it has the model
+    least: int = 1  # clients of a sum that its policy asks for
 
     def ready(self, turn: int) -> bool:
         """Whether it can be in an attempt at a turn."""
@@ -88,6 +89,10 @@ class Links:
         name = self._vouched.get(link, "")
         return "the server" if name in ("", SERVER) else name
 
+    def link_of(self, name: str) -> str:
+        """Return the link to somebody, or nothing."""
+        return next((link for link, who in self._names.items() if who == name), "")
+
     def open(self, link: str, opened: Opened) -> None:
         """Offer the study over a link, unless who is there cannot take part."""
         self._vouched[link] = opened.name
@@ -100,7 +105,7 @@ class Links:
 
     def send(self, name: str, message: Message) -> None:
         """Send somebody a message, if there is a link."""
-        if link := next((link for link, who in self._names.items() if who == name), ""):
+        if link := self.link_of(name):
             self._transport.send(link, message)
 
     def send_all(self, message: Message) -> None:
@@ -138,7 +143,7 @@ class Links:
         if member.link:
             self.leave(member.link)
         restarted = bool(member.process) and member.process != accept.process
-        member.link, member.process = link, accept.process
+        member.link, member.process, member.least = link, accept.process, accept.least
         if restarted:
             member.turn = 0
         self._names[link] = member.name
@@ -176,15 +181,15 @@ class Links:
         except IdentityError as error:
             raise FederationError(str(error)) from None
 
-    def leave(self, link: str) -> None:
-        """Note that a link is no more."""
+    def leave(self, link: str, fault: str = "") -> None:
+        """Note that a link is no more, maybe for a fault of who was there."""
         self._vouched.pop(link, None)
         name = self._names.pop(link, "")
         if not name:
             return
         if name in self.members and self.members[name].link == link:
             self.members[name].link = ""
-            self.news(StatusChange("lost", name))
+            self.news(StatusChange("lost", name, fault))
         self._lost(name)
 
     def refuse(self, link: str, reason: str, again: bool = False) -> None:

@@ -18,6 +18,7 @@ from fedtopics.engines.handshake import Introduction
 from fedtopics.engines.links import SERVER, Links, Member
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import (
+    FAILURES,
     Accept,
     Announced,
     Declined,
@@ -72,11 +73,12 @@ class Node:
             own, names, transport, introduction, self.inbox, self._linked, self._lost
         )
         self._transport = transport
-        self._notify = notify
+        self.notify = notify
         self._keeps = keeps
         self._replica: Replica | None = None
         self._offers: deque[tuple[str, Offer]] = deque()
         self._said: tuple[Message, int, Message | None] | None = None
+        self._replied = "", ""  # to whom the last reply went, and over which link
         self._failure: Exception | None = None
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
@@ -149,6 +151,11 @@ class Node:
         with self._changed:
             return self._open_replica.committed >= index
 
+    def is_decided(self, index: int) -> bool:
+        """Whether a decision is made, though it may still be on its way to this participant."""
+        with self._changed:
+            return self.has(index) or self._open_replica.announced >= index
+
     def may_decide(self, index: int) -> bool:
         """Whether this participant adds, and has all decisions before this one."""
         with self._changed:
@@ -179,11 +186,12 @@ class Node:
     ) -> None:
         """Say something to the adder, whoever it is, until a decision is made.
 
-        What the adder knows without it is said, `quiet`, to the next one alone.
+        What the adder knows without it, `quiet`, is said to another one alone, or to this one when
+        it may have forgotten: when the last reply did not go to it, over the link that it has now.
         """
         with self._changed:
             self._said = message, index, when_granted
-            if not quiet:
+            if not (quiet and self._replied == self._way()):
                 self._repeat()
 
     def cut(self, before: int) -> None:
@@ -308,8 +316,10 @@ class Node:
     def _run(self) -> None:
         try:
             self._work()
-        except Exception as error:  # a defect: the program's thread says so, and does not wait
-            self._failure = error
+        except Exception as error:  # a full disk or a defect: the program ends with that
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
 
     def _work(self) -> None:
         while not self._ended:
@@ -348,10 +358,10 @@ class Node:
         few = here if len(here) < replica.majority else []
         if few and few != self._few:
             away = sorted(self.members.keys() - set(few))
-            self._notify(NoMajority(few, away, replica.majority))
+            self.notify(NoMajority(few, away, replica.majority))
         elif not few and replica.adder not in (None, self._known):
             self._known = replica.adder
-            self._notify(Adds(str(replica.adder), replica.view))
+            self.notify(Adds(str(replica.adder), replica.view))
         self._few = few
 
     def _look_for_disagreements(self, replica: Replica) -> None:
@@ -367,7 +377,7 @@ class Node:
         if isinstance(what, Opened):
             self._links.open(link, what)
         elif isinstance(what, Closed):
-            self._links.leave(link)
+            self._links.leave(link, what.reason)
             if not link:  # there is no other way to come back
                 self._failure = FederationError(what.reason)
         elif isinstance(what, Offer):
@@ -397,7 +407,7 @@ class Node:
     def _accept(self, link: str, offer: Offer) -> None:
         objection = self.introduction.differs(offer, self._links.vouched(link))
         if objection and self._is_peer:
-            self._notify(Refused(objection, again=False))
+            self.notify(Refused(objection, again=False))
             self.decline(link)
         elif objection:
             self._failure = FederationError(objection)
@@ -420,9 +430,11 @@ class Node:
         self._flush()
 
     def _refused(self, link: str, refusal: Refusal) -> None:
-        self._notify(Refused(refusal.reason, refusal.again))
+        self.notify(Refused(refusal.reason, refusal.again))
         self._links.leave(link)
         self._transport.close(link)
+        if refusal.said:
+            self._said = None
         if not refusal.again and not self._is_peer:
             self._failure = FederationError(f"The server says: {refusal.reason}")
 
@@ -443,7 +455,8 @@ class Node:
             member.done = True
         elif isinstance(what, (Reply, Announced, Failure)):
             if isinstance(what, Failure) and what.leaves:
-                self._links.news(StatusChange("declined", name, "it ends"))
+                reason = FAILURES.get(what.reason, "it ends")
+                self._links.news(StatusChange("declined", name, reason))
             self.inbox.put((name, what))
 
     def _repeat(self) -> None:
@@ -456,6 +469,13 @@ class Node:
             self._said = None
         elif adder is not None and adder != self.own:
             self.send(adder, message)
+            if isinstance(message, Reply):
+                self._replied = self._way()
+
+    def _way(self) -> tuple[str, str]:
+        """Return who adds, and the link to it."""
+        adder = str(self._open_replica.adder)
+        return adder, self._links.link_of(adder)
 
     def _flush(self) -> None:
         """Send what the log's replication has to say; the same to several as one message."""

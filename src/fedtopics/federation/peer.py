@@ -31,6 +31,8 @@ from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki import Identity, Signer
 from fedtopics.pki.names import peer_host
 
+LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
+
 
 def run_of_peers(study: Study) -> bytes:
     """Return the run of a study without a server: there is one, which all know from the study."""
@@ -65,7 +67,8 @@ def take_part_with_peers(
     part.look(proposed, signed=identity is not None)
     door, state = part.consider(study, run)
     signatures: Signatures = Unsigned() if identity is None else Signer(identity)
-    introduction = Introduction(part.name, proposed, run, signatures)
+    least = part.policy.min_clients
+    introduction = Introduction(part.name, proposed, run, signatures, least)
     carrier = transport or _transport(part, study, identity, listen)
     node = Node(part.name, study.clients, carrier, introduction, part.notify)
     log = DiskLog(state / "log", origin(study, run))
@@ -181,7 +184,7 @@ def _transport(
         Address(
             join_address(*split_address(addresses[name])), credentials_out, name,
             (("grpc.ssl_target_name_override", peer_host(name)),) if identity else (),
-            title=name,
+            title=name, longest_pause=LONGEST_PAUSE,
         )
         for name in before if name in addresses and name != part.name
     ]  # fmt: skip

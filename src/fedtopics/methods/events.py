@@ -184,6 +184,16 @@ class Repeated(Event, kind="repeated"):  # a round is repeated without clients t
     missing: Mapping[str, str]  # client to why
 
 
+class LeftOut(Event, kind="left out"):
+    """Clients have no part in what comes before the first round (0), or in what describes a model.
+
+    Of the rounds between, `RoundEnded` says it.
+    """
+
+    round: int
+    missing: Mapping[str, str]  # client to why
+
+
 class BadReply(Event, kind="bad reply"):  # a client sent what cannot be used
     client: str
     round: int

@@ -42,9 +42,29 @@ class RunFacts:
         last = {event["round"]: event for event in self.of_kind("round")}
         return [self._round(last[number]) for number in sorted(last)]
 
+    @property
+    def absences(self) -> Rows:
+        """Who was missing in which rounds and why, a row each, in the order of the rounds."""
+        rows: dict[tuple[str, str], list[int]] = {}
+        last = {event["round"]: event for event in [*self.of_kind("left out"), *self.rounds]}
+        for number in sorted(last):
+            for client, why in last[number].get("missing", {}).items():
+                rows.setdefault((client, why), []).append(number)
+        return [{"client": c, "why": why, "rounds": of} for (c, why), of in rows.items()]
+
+    @property
+    def adders(self) -> Rows:
+        """Who added after whom, where there is no server: the name, and the round before it."""
+        found, done = [], 0
+        for event in self.events:
+            done = event["round"] if event.get("event") == "round" else done
+            if event.get("event") == "adds":
+                found.append({"client": event["client"], "after": done})
+        return found
+
     def _round(self, event: dict[str, Any]) -> dict[str, Any]:
-        sent = self.left.get(event["round"], event.get("bytes_received"))  # here, else to a server
-        size = {} if sent is None else {"bytes": sent}
+        left = self.left.get(event["round"], event.get("bytes_received"))
+        size = {} if left is None else {"bytes": left}
         return {**event, **size}
 
 
