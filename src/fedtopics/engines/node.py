@@ -343,6 +343,12 @@ class Node:
         if replica.adder not in (None, self._adder):
             self._adder = replica.adder
             self._repeat()
+        if self._is_peer and replica.adder not in (None, self.own):
+            with suppress(Empty):  # all that counts is said again to the next one who adds
+                while True:
+                    _, what = self.inbox.get_nowait()
+                    if isinstance(what, StatusChange):
+                        self._notify(what)
 
     def _look_for_majority(self, replica: Replica) -> None:
         """Say who adds, or that nothing can be decided as too few of equals are linked."""
