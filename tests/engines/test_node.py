@@ -1,11 +1,14 @@
 """What a participant says to who adds, and when it need not say it."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
 from fedtopics.engines.handshake import Introduction, Proposal, Unsigned
-from fedtopics.engines.messages import Message, Refusal, Reply, Waiting
+from fedtopics.engines.messages import Accept, Message, Refusal, Reply, Waiting
 from fedtopics.engines.node import Node
+from fedtopics.engines.transport import Opened
+from fedtopics.errors import IdentityError
 
 
 class Sent:
@@ -31,6 +34,45 @@ def linked(adder: str, links: dict[str, str]) -> tuple[Node, Sent]:
     node._replica = replica
     node._links._names = links
     return node, sent
+
+
+class Bringing(Sent):
+    """A transport that brings what it is given, and then nothing more."""
+
+    def __init__(self, *arriving: tuple[str, Any]) -> None:
+        super().__init__()
+        self.arriving = [list(arriving)]
+
+    def start(self) -> None:
+        """Nothing is to be opened."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+    def receive(self, seconds: float) -> list[tuple[str, Any]]:
+        time.sleep(seconds / 10)
+        return self.arriving.pop() if self.arriving else []
+
+
+class Strict(Unsigned):
+    """Certificates of which none is right."""
+
+    def learn(self, name: str, certificate: bytes) -> None:
+        raise IdentityError(f"The certificate of client {name!r} is not of this authority.")
+
+
+def test_who_shows_a_wrong_certificate_is_sent_away_and_nobody_else_notices() -> None:
+    accept = Accept("b", "", b"process", b"none", b"")
+    bringing: Any = Bringing(("1", Opened(offers=True, name="b")), ("1", accept))
+    introduction = Introduction("a", Proposal("", "", 0, {}, ""), b"", Strict())
+    node = Node("a", ["a", "b"], bringing, introduction, lambda _: None)
+    node.start()
+    ends = time.monotonic() + 10
+    while len(bringing.messages) < 2 and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert bringing.messages == [("1", "offer"), ("1", "refusal")]
+    node.check()
+    node.stop()
 
 
 def reply(index: int) -> Reply:

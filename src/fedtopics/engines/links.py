@@ -141,7 +141,8 @@ class Links:
         if restarted:
             member.turn = 0
         self._names[link] = member.name
-        self._transport.send(link, Welcome(self._own))
+        certificate = self.introduction.certificates([self._own])[self._own]
+        self._transport.send(link, Welcome(self._own, certificate))
         self._linked(member.name)
         reason = "it was restarted" if restarted else ""
         self.news(StatusChange("joined", member.name, reason))
@@ -154,12 +155,14 @@ class Links:
             reason = "its policy or its settings keep it from joining"
             self.news(StatusChange("declined", name, reason))
 
-    def welcomed(self, link: str, adder: str) -> None:
+    def welcomed(self, link: str, adder: str, certificate: bytes) -> None:
         """Note who offered what this participant has accepted."""
         known = {SERVER, *self.members} - {self._own}
         vouched = self._vouched.get(link, "")
         if adder not in known or (vouched and vouched != adder):
             raise FederationError("Who welcomes this participant is not of the study.")
+        if adder in self.members:
+            self.introduction.learn({adder: certificate})
         self._names[link] = adder
         if adder in self.members:
             self.members[adder].link = link

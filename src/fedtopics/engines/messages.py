@@ -66,6 +66,7 @@ class Declined(Message, kind="declined"):  # another one; why stays with who say
 
 class Welcome(Message, kind="welcome"):  # the answer to an acceptance
     adder: str  # who says it
+    certificate: bytes  # PEM, as of Accept: who adds next has to know the others'
 
 
 class Refusal(Message, kind="refusal"):  # the last message to somebody: a sentence for people

@@ -33,7 +33,7 @@ from fedtopics.engines.messages import (
 )
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Closed, Opened, Transport
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.methods.events import Adds, Event, Refused, StatusChange
 
 TICK = 0.25  # seconds between two looks at the time
@@ -72,7 +72,7 @@ class Node:
         self._offers: deque[tuple[str, Offer]] = deque()
         self._said: tuple[Message, int, Message | None] | None = None
         self._replied = "", ""  # to whom the last reply went, and over which link
-        self._failure: FederationError | OSError | None = None
+        self._failure: Exception | None = None
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
         self._adder: str | None = None
@@ -282,7 +282,7 @@ class Node:
     def _run(self) -> None:
         try:
             self._serve()
-        except OSError as error:  # the log cannot be written: the program ends with that
+        except Exception as error:  # of a full disk, say: the program ends
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
@@ -293,7 +293,7 @@ class Node:
                 with self._changed:
                     try:
                         self._take(link, what)
-                    except FederationError as error:
+                    except FedTopicsError as error:  # of what others sent
                         self._links.refuse(link, str(error), again=True)
             with self._changed:
                 if self._replica is not None:
@@ -334,7 +334,7 @@ class Node:
         elif isinstance(what, Declined):
             self._links.declined(link, what.name)
         elif isinstance(what, Welcome):
-            self._links.welcomed(link, what.adder)
+            self._links.welcomed(link, what.adder, what.certificate)
             self._repeat()
         elif isinstance(what, Refusal):
             self._refused(link, what)
