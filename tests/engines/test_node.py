@@ -4,11 +4,13 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from fedtopics.engines.adder import Adder, Attempt, Rules, _Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Unsigned
 from fedtopics.engines.messages import Accept, Message, Refusal, Reply, Waiting
 from fedtopics.engines.node import Node
 from fedtopics.engines.transport import Opened
 from fedtopics.errors import IdentityError
+from fedtopics.methods.events import StatusChange
 
 
 class Sent:
@@ -77,6 +79,16 @@ def test_who_shows_a_wrong_certificate_is_sent_away_and_nobody_else_notices() ->
 
 def reply(index: int) -> Reply:
     return Reply(index, b"", b"", 0.0, {})
+
+
+def test_who_is_refused_under_a_name_takes_nothing_from_who_has_it() -> None:
+    node, _ = linked("a", {"1": "b"})
+    adder = Adder(node, Rules(1, 1.0, 1.0, 1.0), lambda _: None, "")
+    exchange = _Exchange(adder, Attempt(1, 1, 1, ["b", "c"], {}), 1, None, False)
+    exchange._heard("b", StatusChange("refused", "b", "connected already"))
+    assert not exchange.lost
+    exchange._heard("b", StatusChange("declined", "b", "its policy"))
+    assert exchange.lost == {"b": "its policy"}
 
 
 def test_who_has_the_last_reply_knows_who_comes_along() -> None:

@@ -167,9 +167,7 @@ BOMB = wire.Value(tensor=wire.Tensor(dtype="float64", shape=[8, 2**40], present=
         pack({"index": 2, "reply": {}}).pieces[0],
     ],
 )
-def test_replies_that_cannot_be_read(
-    structure: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replies_that_cannot_be_read(structure: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its link ends, as if it were lost; it may come back."""
     monkeypatch.setattr(adder, "GRACE", 0.0)
     with federation() as f:
@@ -264,5 +262,3 @@ def test_a_client_that_comes_back_announces_again() -> None:
         f.hub.holds = lambda name, message: False
         f.hub.cut("b")  # with what was on its way
         assert work.result()[0][0] == 3 * BIG.sum()
-
-

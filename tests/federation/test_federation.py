@@ -423,7 +423,7 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
             with pytest.raises(FederationError) as error:
                 serve(plan, None, event["address"], tmp_path / "second")
             assert str(error.value) == (
-                f"The server cannot listen on {event['address']}: the port is in use or the "
+                f"This machine cannot listen on {event['address']}: the port is in use or the "
                 "address is not this machine's; name another with --listen."
             )
             busy.set()

@@ -1,6 +1,7 @@
 """A run's folder between machines: which run it is of, and what is left of another one."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from fedtopics.methods.base import Checkpoint
 
 class At:
     index, turn = 7, 3
+    settled: ClassVar[dict[str, bytes]] = {}
 
     @staticmethod
     def digest() -> bytes:

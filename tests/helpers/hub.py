@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from queue import Empty, SimpleQueue
 
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.messages import Message, Outgoing, read_bytes
-from fedtopics.engines.node import SERVER
 from fedtopics.engines.transport import Arrived, Closed, Opened
 from fedtopics.errors import FederationError
 

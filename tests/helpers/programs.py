@@ -14,9 +14,10 @@ from fedtopics import __version__
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import ADDED, BEGUN, Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Log
 from fedtopics.engines.messages import Failure, Reply, Waiting
-from fedtopics.engines.node import SERVER, Node
+from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.engines.values import loads
@@ -101,9 +102,7 @@ class Member:
 class Hand:
     """A client by hand: it has the log of decisions, and says what a test wants."""
 
-    def __init__(
-        self, name: str, names: str, transport: Transport, signatures: Signatures
-    ) -> None:
+    def __init__(self, name: str, names: str, transport: Transport, signatures: Signatures) -> None:
         self.notes = Notes()
         self.node = Node(name, (), transport, introduced(name, signatures, b""), self.notes)
         self.node.start()
@@ -210,10 +209,10 @@ class Federation:
 
 @contextmanager
 def federation(
-    names: str = "abc", rules: Rules = RULES, vouches: bool = False, **more: Any
+    names: str = "abc", rules: Rules = RULES, hub: Any = None, **more: Any
 ) -> Iterator[Federation]:
     """Start a server; end it, and all clients that were started."""
-    federation = Federation(Hub(vouches), names, rules, **more)
+    federation = Federation(hub or Hub(), names, rules, **more)
     try:
         yield federation
     finally:

@@ -31,6 +31,7 @@ _SENTENCES = {
     "{least:,}",
     "finished": "the model went to {received}",
     "joined": "{client} has joined",
+    "adds": "{client} adds up what all send",
     "lost": "{client} is not connected any more",
     "declined": "{client} does not take part: {reason}",
     "refused": "refused {client}: {reason}",

@@ -76,7 +76,8 @@ class Adder:
         self._gathered = False  # a round counted, so that later ones wait for `min_clients` only
         self._turn = _Turn()
         self._bad: Counter[str] = Counter()
-        self._present: set[str] = set()
+        self._there: set[str] = set()  # who could be in the attempt that is worked on
+        self._present: set[str] = set()  # and so is in the next turn without a word
 
     # Who is there
 
@@ -89,23 +90,42 @@ class Adder:
             self._turn = _Turn(turn)
         members, rules = self._node.members, self._rules
         names = list(members)
-        if not self._gathered:
+        taken_over = bool(self._own) and turn > 1
+        if not self._gathered and not taken_over:
             everyone = [name for name in names if not members[name].excluded]
             self._wait_for(number, len(everyone), rules.gather)
         self._wait_for(number, rules.min_clients, rules.wait)
-        present = draw.members(number, names, self._available())
+        available = self._available()
+        self._there = set(available)
+        present = self._enough(draw.members(number, names, available))
         if len(present) < rules.min_clients:
             raise self._too_few(number)
         return {
             "turn": turn, "attempt": attempt, "round": number, "members": present,
             "missing": {
-                name: self._turn.left_out.get(name, members[name].state(turn))
+                name: self._turn.left_out.get(name, self._why_not(name))
                 for name in draw.members(number, names, names)
                 if name not in present
             },
             "allowance": IN_FLIGHT // len(present),
             "certificates": self._node.introduction.certificates(present),
         }  # fmt: skip
+
+    def _least(self, name: str) -> int:
+        """Return the fewest clients that a member's own policy wants to be added up with."""
+        own = name == self._own
+        return self._node.introduction.least if own else self._node.members[name].least
+
+    def _enough(self, present: list[str]) -> list[str]:
+        """Leave out who would not answer, as its policy asks for more clients than are there."""
+        while few := [name for name in present if self._least(name) > len(present)]:
+            present = [name for name in present if name not in few]
+        return present
+
+    def _why_not(self, name: str) -> str:
+        state = self._node.members[name].state(self._turn.number)
+        few = f"its policy asks for {self._least(name)} clients"
+        return few if state == "ready" or name == self._own else state
 
     def _too_few(self, number: int) -> FederationError:
         turn = self._turn.number
@@ -119,7 +139,7 @@ class Adder:
     def _available(self) -> list[str]:
         turn, left_out = self._turn.number, self._turn.left_out
         members = self._node.members
-        for name in self._present:  # who was added up last comes to the next turn without a word
+        for name in self._present:
             members[name].turn = turn if members[name].turn else 0
         ready = {n for n, m in members.items() if n == self._own or m.ready(turn)}
         return [name for name in members if name in ready - left_out.keys()]
@@ -152,6 +172,7 @@ class Adder:
             self._notify(what)
             if what.status != "ready":
                 self._present.discard(name)
+                self._there.discard(name)
         return name, what
 
     # What they say
@@ -171,10 +192,11 @@ class Adder:
             exchange.signatures[self._own] = self._node.sign(index)[1]
             exchange.arrived(self._own, own)
         exchange.collect()
-        self._present = set(attempt.members) - exchange.lost.keys()
+        self._present = (self._there | set(attempt.members)) - exchange.lost.keys()
         lost = exchange.lost
-        left = len(attempt.members) - len(lost)
-        again = bool(lost and attempt.exchanges) or left < self._rules.min_clients
+        left = [name for name in attempt.members if name not in lost]
+        least = max([self._rules.min_clients, *map(self._least, left)])
+        again = bool(lost and attempt.exchanges) or len(left) < least
         entry = {"index": index, "missing": lost, "again": again, "signatures": exchange.signatures}
         if again:
             self._again(attempt, lost)
@@ -282,8 +304,9 @@ class _Exchange:
             self._gone.pop(name, None)
             if change.reason:
                 self._lose(name, change.reason)
-        elif change.status in ("declined", "refused"):
+        elif change.status == "declined":
             self._lose(name, change.reason)
+        # Who is refused only says that it is of that name.
 
     def _read(self, name: str, reply: Reply) -> None:
         attempt = self._attempt
@@ -307,6 +330,7 @@ class _Exchange:
         """Take a reply."""
         self._waiting.discard(name)
         self._gone.pop(name, None)
+        self._node.members[name].turn = self._attempt.turn  # who adds since now has not heard it
         self._add(name, reply)
 
     def _lose(self, name: str, reason: str, bad: bool = False) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedtopics.engines.adder import Adder, Attempt, Rules
-from fedtopics.engines.messages import Announced, Failure, Reply, Waiting
+from fedtopics.engines.messages import Announced, Failure, Reply, Waiting, fits
 from fedtopics.engines.node import Node
 from fedtopics.engines.states import (
     EVERY,
@@ -28,12 +28,24 @@ from fedtopics.engines.states import (
 )
 from fedtopics.engines.values import dumps, loads, pack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.methods.aggregation import Template, find_fault
+from fedtopics.methods.aggregation import Named, SharedPayload, Template, find_fault
 from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
 from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
 
 BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
+FIELDS: dict[str, dict[str, Any]] = {
+    BEGUN: {
+        "turn": int, "attempt": int, "round": int, "members": list[str], "missing": dict[str, str],
+        "allowance": int, "certificates": dict[str, bytes],
+    },
+    ADDED: {
+        "index": int, "missing": dict[str, str], "again": bool, "signatures": dict[str, bytes],
+    },
+    SETTLED: {
+        "index": int, "digest": bytes, "signatures": dict[str, bytes], "state": dict[str, Any],
+    },
+}  # fmt: skip
 
 
 class Door(BaseDoor, Protocol):
@@ -125,16 +137,21 @@ class Exchange:
         """Take the decision who is in an attempt, or make it."""
         turn = self.turn
         self._node.say(Waiting(turn), self.index + 1, quiet=self._counted)
-        begun = self._next(BEGUN, lambda: self._adder.begin(turn, number, attempt, draw))
+        begin = lambda: self._adder.begin(turn, number, attempt, draw)  # noqa: E731
+        begun = self._next(BEGUN, begin, number)
+        members, certificates = begun["members"], begun["certificates"]
         if (begun["turn"], begun["attempt"], begun["round"]) != (turn, attempt, number):
             raise self._node.disagreement(number, "another round was begun than the program's")
-        self._node.introduction.learn(begun["certificates"])
-        members = list(begun["members"])
-        if self._own in members and self._door is not None:
-            self._guarded(lambda door: door.check_members(members))
+        if members != draw.members(number, self.names, members) or not members:
+            raise self._node.disagreement(number, "its members are not those of the study")
+        if certificates.keys() != set(members):
+            raise self._node.disagreement(number, "not all members have a certificate")
+        try:
+            self._node.introduction.learn(certificates)
+        except FedTopicsError as error:
+            raise self._node.disagreement(number, str(error).rstrip(".")) from None
         self._skipped.clear()
-        missing, allowance = dict(begun["missing"]), int(begun["allowance"])
-        return Attempt(turn, attempt, number, members, missing, allowance)
+        return Attempt(turn, attempt, number, members, begun["missing"], begun["allowance"])
 
     def _exchanged(
         self, function: str, template: Template | None, payload: Mapping[str, Any], one_by_one: bool
@@ -147,19 +164,27 @@ class Exchange:
         moment = Moment(attempt.turn, attempt.number, attempt.exchanges + 1)
         own = self._own_reply(function, payload, moment, attempt)
         index = self.index + 1
-        decided = self._next(
-            ADDED, lambda: self._adder.add(attempt, index, template, own, one_by_one)
-        )
+        add = lambda: self._adder.add(attempt, index, template, own, one_by_one)  # noqa: E731
+        decided = self._next(ADDED, add, attempt.round)
         self._guarded(lambda door: door.came(function, moment, self.digest(), self._size))
         self._check_signatures(decided, attempt)
-        lost = decided["missing"]
+        lost, result = decided["missing"], "replies" if one_by_one else "total"
+        if (
+            not lost.keys() <= set(attempt.members)
+            or (lost and attempt.exchanges and not decided["again"])
+            or (result in decided) == decided["again"]
+        ):
+            what = "others are said to be lost than can be, or there is no total"
+            raise self._node.disagreement(attempt.round, what)
         attempt.missing |= lost
         attempt.members = [name for name in attempt.members if name not in lost]
         self._counted = self._own in attempt.members
         if decided["again"]:
             raise _AgainError
+        if self._own in attempt.members:
+            self._guarded(lambda door: door.check_members(attempt.members))
         attempt.exchanges += 1
-        found: dict[str, Any] = decided["replies" if one_by_one else "total"]
+        found: dict[str, Any] = decided[result]
         counted = own if self._own in attempt.members else None
         if one_by_one:
             faults = (find_fault(reply, template) for reply in found.values())
@@ -179,22 +204,20 @@ class Exchange:
             return None
         digest = digest_of(mine, self.kept())
         index, signature = self.index + 1, self._node.introduction.sign_state(digest)
-        if self._own and not self._node.has(index):
+        if self._own and not self._node.is_decided(index):
             said = {"digest": digest, "signature": signature}
             agreed, signed = self._node.sign(index)
             short = Reply(index, agreed, signed, 0.0, said)
             whole = Reply(index, agreed, signed, 0.0, {**said, "state": written(mine)})
             self._node.say(short, index, when_granted=whole)
         collect = Comparison(self._node, index, (mine, digest), signature).decide
-        decided = self._next(SETTLED, collect)
+        decided = self._next(SETTLED, collect, round_)
         signed = decided["signatures"]
-        fits = [
-            self._node.introduction.has_signed_state(n, decided["digest"], s)
-            for n, s in signed.items()
-        ]
-        if not all(fits):
+        self._node.introduction.learn(decided["certificates"])
+        known = self._node.introduction.has_signed_state
+        if not all(n in self.names and known(n, decided["digest"], s) for n, s in signed.items()):
             raise self._node.disagreement(round_, "somebody has not signed the state that it has")
-        if len(fits) >= majority(self._node):
+        if len(signed) >= majority(self._node):
             self.settled = signed
         if decided["digest"] == digest or not self.settled:
             return None
@@ -220,15 +243,19 @@ class Exchange:
         """Compute and offer the own reply, if it is not decided already what it comes to."""
         if self._door is None or self._own not in attempt.members:
             return None
-        if self._node.has(self.index + 1):
+        if self._node.is_decided(self.index + 1):
             self._skipped.append((function, payload, moment))
             return None
         for skipped in self._skipped:  # a process before this one answered: for the half's state
             self._door.repeat(*skipped)
         self._skipped.clear()
         before = time.perf_counter()
+        self._guarded(lambda door: door.check_members(attempt.members))
         self._notify(CallStarted(function, attempt.round, attempt.number))
-        call = lambda door: door.call(function, payload, moment)  # noqa: E731
+        # What the program computes follows from the decisions so far: their digest is the payload's.
+        asked = SharedPayload(payload)
+        asked.digest = self.digest().hex()
+        call = lambda door: door.call(function, asked, moment)  # noqa: E731
         reply: dict[str, Any] | None = self._guarded(call)
         if reply is None:
             return None
@@ -270,22 +297,26 @@ class Exchange:
 
     # Decisions
 
-    def _next(self, kind: str, decide: Callable[[], dict[str, Any]]) -> Any:
+    def _next(self, kind: str, decide: Callable[[], dict[str, Any]], round_: int) -> Any:
         """Return the next decision; make it where this participant is the adder."""
         index = self.index + 1
         while (entry := self._node.decided(index)) is None:
-            if self._node.may_decide(index):
-                self._node.propose(kind, dumps(decide()))
+            self._node.decide(index, kind, lambda: dumps(decide()))
         self.index, self._size = index, len(entry.content)
         self._node.applied(index)
-        if entry.kind != kind:
-            raise self._node.disagreement(0, f"a decision is {entry.kind!r} instead of {kind!r}")
         try:
             content = loads(entry.content)
         except FederationError:
             content = None
-        if not isinstance(content, dict) or content.get("index", index) != index:
-            raise self._node.disagreement(0, "a decision is damaged")
+        known = {**FIELDS[kind], "total": Any, "replies": Any}
+        if (
+            entry.kind != kind
+            or not isinstance(content, dict)
+            or not FIELDS[kind].keys() <= content.keys() <= known.keys()
+            or not all(fits(content[name], known[name]) for name in content)
+            or content.get("index", index) != index
+        ):
+            raise self._node.disagreement(round_, "a decision is damaged, or of another kind")
         return content
 
     def _check_signatures(self, decided: Mapping[str, Any], attempt: Attempt) -> None:
@@ -318,12 +349,20 @@ def implausible(total: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     Documents and counts only grow in a sum. Of other numbers an adder can say what it likes.
     """
     for name, mine in own.items():
-        found = total.get(name)
+        found: Any = total.get(name)
+        less = f"its field {name!r} is less than the own reply"
         if isinstance(mine, Mapping) and isinstance(found, Mapping):
             if fault := implausible(found, mine):
                 return fault
+        elif isinstance(mine, Named):
+            place = {word: number for number, word in enumerate(found.names)}
+            if not place.keys() >= set(mine.names):
+                return less
+            rows = [place[word] for word in mine.names]
+            if (found.values[rows] < mine.values).any():
+                return less
         elif isinstance(mine, (int, np.ndarray)) and np.asarray(mine).dtype.kind in "iu":
             sums, part = np.asarray(found), np.asarray(mine)
-            if sums.shape != part.shape or (sums < part).any():
-                return f"its field {name!r} is less than the own reply"
+            if sums.shape != part.shape or sums.dtype.kind not in "iu" or (sums < part).any():
+                return less
     return ""

@@ -56,6 +56,7 @@ class Accept(Message, kind="accept"):  # the answer to an offer
     name: str
     fingerprint: str  # as the participant computed it
     process: bytes  # random; the same when a process connects again
+    least: int  # clients that its policy wants its replies to be added up with, itself counted
     certificate: bytes  # PEM; nothing without certificates
     signature: bytes  # of study, run, challenge and name
 
@@ -66,7 +67,7 @@ class Declined(Message, kind="declined"):  # another one; why stays with who say
 
 class Welcome(Message, kind="welcome"):  # the answer to an acceptance
     adder: str  # who says it
-    certificate: bytes  # PEM, as of Accept: who adds next has to know the others'
+    certificate: bytes = b""  # its own, PEM, where participants sign
 
 
 class Refusal(Message, kind="refusal"):  # the last message to somebody: a sentence for people
@@ -186,7 +187,7 @@ def read_message(frame: wire.Message, buffer: memoryview, largest: int = 1 << 31
         raise FederationError("A message is of no kind that this version knows.")
     hints = _hints(kind)
     if content.keys() != hints.keys() or not all(
-        _fits(value, hints[name]) for name, value in content.items()
+        fits(value, hints[name]) for name, value in content.items()
     ):
         raise FederationError(f"A message has other fields than one of the kind {frame.kind!r}.")
     return kind(**content)
@@ -241,7 +242,7 @@ def _made(hint: Any, plain: Any) -> Any:
         return hint(**made)
     if get_origin(hint) is tuple:
         return tuple(_made(get_args(hint)[0], each) for each in plain)
-    if not _fits(plain, hint):
+    if not fits(plain, hint):
         raise TypeError
     return plain
 
@@ -252,17 +253,17 @@ def _content(array: Any) -> memoryview:
     return array.data
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether plain data is of a type: of numbers, texts, lists, maps, or these of each other."""
     origin, inner = get_origin(hint) or hint, get_args(hint)
     if origin is Any:
         return True
     if origin is types.UnionType:
-        return any(_fits(value, each) for each in inner)
+        return any(fits(value, each) for each in inner)
     if origin is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if origin in (list, tuple):
-        return isinstance(value, list) and all(_fits(each, inner[0]) for each in value)
+        return isinstance(value, list) and all(fits(each, inner[0]) for each in value)
     if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(_fits(each, inner[1]) for each in value.values())
+        return isinstance(value, dict) and all(fits(each, inner[1]) for each in value.values())
     return isinstance(value, origin)

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.engines.messages import Granted, Reply
+from fedtopics.engines.messages import Granted, Reply, fits
 from fedtopics.engines.node import Node
 from fedtopics.methods.base import Checkpoint
 
 EVERY = 50  # rounds between two comparisons
+SAID = {"digest": bytes, "signature": bytes}
 PATIENCE = 10.0  # seconds that the adder waits for the states of those who are there
 TOLERANCE = 1e-4  # of an array's largest number, by which the same state may differ
 
@@ -66,7 +67,10 @@ class Comparison:
         ranking = Counter(self.digests.values()).most_common()
         chosen = ranking[0][0] if ranking else self.own[1]
         signed = {n: s for n, s in self.signatures.items() if self.digests[n] == chosen}
-        decided = {"index": self.index, "digest": chosen, "signatures": signed, "state": {}}
+        decided = {
+            "index": self.index, "digest": chosen, "signatures": signed, "state": {},
+            "certificates": self.node.introduction.certificates(signed),
+        }  # fmt: skip
         if len(ranking) > 1 or chosen != self.own[1]:
             decided["state"] = self._state(chosen)
         return decided
@@ -90,10 +94,12 @@ class Comparison:
             name, what = self.node.heard(min(left, 1.0))
             if not isinstance(what, Reply) or what.index != self.index:
                 continue
-            digest, signature = what.reply.get("digest", b""), what.reply.get("signature", b"")
+            if not all(fits(what.reply.get(name), of) for name, of in SAID.items()):
+                continue
+            digest, signature = what.reply["digest"], what.reply["signature"]
             if self.node.introduction.has_signed_state(name, digest, signature):
                 self.digests[name], self.signatures[name] = digest, signature
-            if what.reply.get("state"):
+            if fits(what.reply.get("state"), dict[str, Any]):
                 self.states[name] = what.reply["state"]
 
 

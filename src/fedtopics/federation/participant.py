@@ -132,7 +132,8 @@ class Participation:
                 self.name, [SERVER], names, log, nonce=nonce(), now=node.now(),
                 install=lambda state: run.install(state.content, node),
             )  # fmt: skip
-            introduction = Introduction(self.name, proposal, offer.run, signatures)
+            least = self.policy.min_clients
+            introduction = Introduction(self.name, proposal, offer.run, signatures, least)
             node.join(link, offer, names, introduction, replica)
 
         self.train(study, start, (door, state), node, log, ALONE, begin)

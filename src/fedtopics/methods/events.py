@@ -158,9 +158,15 @@ class StatusChange(Event, kind=""):  # a client comes, goes, or does not take pa
         return {"event": self.status, "client": self.client, "reason": self.reason}
 
 
-class Adds(Event, kind="adds"):  # another participant adds, as the one before was lost
+class Adds(Event, kind="adds"):  # who adds where there is no server; again when another one does
     client: str
     view: int
+
+
+class NoMajority(Event, kind="no majority"):  # where there is no server: nothing can be decided
+    clients: Sequence[str]  # who is linked, with this participant
+    missing: Sequence[str]
+    majority: int  # clients that are needed
 
 
 class Drifted(Event, kind="drifted"):  # most others' state differs in the last bits, and is taken

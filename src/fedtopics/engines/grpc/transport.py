@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import random
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -37,10 +38,7 @@ from fedtopics.methods.events import Event, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the first message of the other side
 GOODBYE = 2.0  # seconds for the other side to read the last message
-GONE = (  # what a stream raises whose other side is gone, or says nothing that can be read
-    grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError, TimeoutError, DisconnectedError,
-    FederationError,
-)  # fmt: skip
+SWITCH = 5e-4  # seconds that a busy thread may keep others waiting who hand a message on
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
 # M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
@@ -59,7 +57,8 @@ class Listening:
 class Address:
     """Where somebody listens, and who: `name` is what its certificate vouches for.
 
-    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use.
+    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use. `title`
+    is what to call who listens in a sentence.
     """
 
     address: str
@@ -67,6 +66,7 @@ class Address:
     name: str
     options: tuple[tuple[str, Any], ...] = ()
     diagnose: Callable[[], str] = lambda: ""
+    title: str = "the server"
     longest_pause: float = LONGEST_PAUSE
 
 
@@ -109,6 +109,7 @@ class GrpcTransport:
     def start(self) -> None:
         """Listen and connect; a `FederationError` if the address cannot be listened on."""
         _return_freed_memory()
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH))
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
@@ -188,7 +189,7 @@ class GrpcTransport:
             self.port = 0
         if not self.port:
             raise FederationError(
-                f"The server cannot listen on {at.address}: the port is in use or the address "
+                f"This machine cannot listen on {at.address}: the port is in use or the address "
                 "is not this machine's; name another with --listen."
             )
 
@@ -231,16 +232,19 @@ class GrpcTransport:
             try:
                 first = await asyncio.wait_for(stream.next(), CONNECT)
             except (DisconnectedError, TimeoutError, FederationError):
-                return "the server does not answer"
-            await self._live(stream, Opened(offers=False, name=address.name), first)
-            with suppress(*GONE):
-                await rpc.done_writing()
-                async with asyncio.timeout(GOODBYE):
-                    await stream.next()
-            return "connection lost"
+                return f"{address.title} does not answer"
+            opened = Opened(offers=False, name=address.name)
+            await self._live(stream, opened, first, rpc.done_writing)
+            return f"the connection to {address.title} is lost"
 
-    async def _live(self, stream: Stream, opened: Opened, first: wire.Frame | None = None) -> None:
-        """Bring messages out of a stream and into it, until one side ends it."""
+    async def _live(
+        self, stream: Stream, opened: Opened, first: wire.Frame | None = None,
+        end: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:  # fmt: skip
+        """Bring messages out of a stream and into it, until one side ends it.
+
+        `end` says that no more is written: then the other side reads all, and ends the stream.
+        """
         link = _Link(f"{next(self._numbers)}", stream)
         self._links[link.name] = link
         self._inbox.put((link.name, opened))
@@ -250,6 +254,10 @@ class GrpcTransport:
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if end is not None and not tasks[0].done():
+                with suppress(grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                    await end()
+                await asyncio.wait(tasks[:1], timeout=GOODBYE)
         finally:
             for task in tasks:
                 task.cancel()
@@ -272,7 +280,6 @@ class GrpcTransport:
                 self._inbox.put((link.name, read_message(message, buffer, self._largest)))
         except (DisconnectedError, FederationError):
             return  # whoever sends what cannot be read is as good as gone
-
 
     async def _turn_down(self, link: _Link, size: int) -> None:
         """Say that a message is too large; nothing after it can be read."""

@@ -1,0 +1,193 @@
+"""An adder that lies to clients that sign, were restarted, or read frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.exchange import ADDED, BEGUN
+from fedtopics.engines.grpc.transport import GrpcTransport, Listening
+from fedtopics.engines.messages import Outgoing, Reply
+from fedtopics.engines.values import loads, pack
+from fedtopics.pki import Identity, Signer
+from tests.helpers.background import HOST, until
+from tests.helpers.federation import subjects
+from tests.helpers.grpc_federation import authority, partner
+from tests.helpers.liars import POLICY, SIZES, Liar, Scene, planned, stops, times
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    found = Scene(planned(), tmp_path)
+    yield found
+    for client in found.clients:
+        found.hub.kill(client.part.name)
+
+
+@pytest.fixture(scope="module")
+def signers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return authority(tmp_path_factory.mktemp("pki") / "pki", *SIZES, "east")
+
+
+@pytest.fixture
+def signed(scene: Scene, signers: Path) -> Scene:
+    """The same with certificates."""
+    for name in SIZES:
+        scene.identities[name] = Signer(Identity.load(signers / "clients" / name))
+    return scene
+
+
+# With certificates
+
+
+def test_honest_words_are_believed(signed: Scene) -> None:
+    """The liar's friends sign; as long as it does not lie, the client goes on."""
+    liar, client = signed.liar("north"), signed.client()
+    liar.agree("north")
+    for turn in (2, 3, 4):
+        liar.begin(turn, "north")
+        liar.exchange("north")
+    assert client.work.running
+    until(lambda: len(client.left) == 5)
+
+
+def test_different_totals_to_two_clients(signed: Scene) -> None:
+    """Each signs what came; the next exchange has both signatures."""
+    names = "north", "south"
+    liar = signed.liar(*names)
+    clients = [signed.client(name) for name in names]
+    liar.agree(*names)
+    liar.begin(2, *names)
+    replies = {name: liar.hear(name, Reply) for name in names}
+    added = liar.added("north", replies)
+    other = added["total"] | {"bound": added["total"]["bound"] * 1.5}
+    liar.decide("north", ADDED, added)
+    liar.decide("south", ADDED, added | {"total": other})
+    liar.begin(3, *names)
+    liar.exchange(*names)
+    for client, other in zip(clients, reversed(names), strict=True):
+        message = stops(client, liar, 2, left=4)
+        assert f"{other!r} has signed other totals than those that came here" in message
+
+
+@pytest.mark.parametrize("forged", [b"", b"forged", "of north", "of another time", 7])
+def test_a_forged_signature(signed: Scene, forged: Any) -> None:
+    liar, client = signed.liar("north"), signed.client()
+    liar.agree("north")
+    liar.begin(2, "north")
+    added = liar.added("north", {"north": liar.hear("north", Reply)})
+    if forged == "of north":
+        forged = added["signatures"]["north"]
+    elif forged == "of another time":
+        forged = loads(liar.logs["north"].entry(3).content)["signatures"]["south"]
+    added["signatures"]["south"] = forged
+    liar.decide("north", ADDED, added)
+    stops(client, liar, 1, left=3)
+
+
+@pytest.mark.parametrize("whose", ["east", "nobody", "theirs"])
+def test_anothers_certificate(signed: Scene, signers: Path, whose: str, tmp_path: Path) -> None:
+    """Members are clients of the study by certificates of the authority, or nothing leaves."""
+    liar, client = signed.liar("north"), signed.client()
+    shown = {"east": (signers / "clients/east/client.crt"), "nobody": None}
+    if whose == "theirs":
+        shown["theirs"] = authority(tmp_path / "theirs", "west") / "clients/west/client.crt"
+    path = shown[whose]
+    liar.joined("north")
+    begun = liar.begun(1)
+    begun["certificates"]["west"] = b"" if path is None else path.read_bytes()
+    liar.decide("north", BEGUN, begun)
+    stops(client, liar, 0, left=0)
+
+
+# A client that was restarted
+
+
+def test_an_old_log_after_a_restart(scene: Scene) -> None:
+    """The ledger knows what was answered: nothing older is answered, and nothing else instead."""
+    liar, first = scene.liar("north"), scene.client()
+    liar.agree("north")
+    liar.begin(2, "north")
+    liar.exchange("north")
+    liar.begin(3, "north")
+    liar.hear("north", Reply)
+    scene.hub.kill("north")
+    first.work.error()
+    before = len(first.left)
+
+    liar.logs["north"].truncate(3)  # as if nothing had been decided since
+    second = scene.client()
+    liar.joined("north")
+    liar.decide("north", BEGUN, liar.begun(2))
+    message = stops(second, liar, 1, left=before, calls=1)
+    assert "is past; a run does not go back" in message
+
+
+def test_another_total_after_a_restart(scene: Scene) -> None:
+    """The same exchange is asked again, from another state: it would be another question."""
+    liar, first = scene.liar("north"), scene.client()
+    liar.agree("north")
+    liar.begin(2, "north")
+    liar.exchange("north")
+    liar.begin(3, "north")
+    liar.hear("north", Reply)
+    scene.hub.kill("north")
+    first.work.error()
+    before = len(first.left)
+
+    log = liar.logs["north"]
+    other = loads(log.entry(5).content)
+    other["total"]["counts"] = times(other["total"]["counts"], 2)
+    log.truncate(4)
+    second = scene.client()
+    liar.joined("north")
+    liar.decide("north", ADDED, other)
+    liar.decide("north", BEGUN, liar.begun(3))
+    stops(second, liar, 2, left=before, calls=1)
+
+
+# Frames
+
+
+def test_no_frame_asks_for_anything(scene: Scene, tmp_path: Path) -> None:
+    """Kinds that do not exist, or other fields of those that do, end the connection."""
+    plan = scene.plan
+    transport = GrpcTransport(Listening(f"{HOST}:0", None), (), 3, lambda _: None)
+    liar = Liar(plan, transport)
+    client = partner(f"{HOST}:{transport.port}", "north", subjects(SIZES)["north"],
+                     tmp_path / "north", POLICY, secret_from_seed=False)  # fmt: skip
+    liar.agree("north")
+    for kind, body in (
+        ("call", {"function": "vocabulary", "payload": {}}),
+        ("prepare", {"function": "adopt", "words": ["oak"], "total": 1, "length": 1.0}),
+        ("function", {}),
+        ("waiting", {"turn": 1, "function": "vocabulary"}),
+        ("reply", {"index": 1}),
+        ("granted", {"index": "1"}),
+        ("replicated", {"what": "Call", "content": {}, "more": 1}),
+        ("offer", {"study": {}}),
+        ("begun", {"turn": 2}),
+    ):
+        liar.gone.clear()
+        packed = pack(body)
+        frame = wire.Frame(message=wire.Message(kind=kind, body=packed.header))
+        link = liar.links["north"]
+        transport._loop.call_soon_threadsafe(transport._put, link, Outgoing(frame, packed))
+
+        def back(link: str = link) -> bool:
+            liar.take()
+            return liar.links["north"] != link
+
+        until(back)
+    assert len(client.events.of("call")) == 2
+    for turn in (2, 3):  # and it goes on
+        liar.begin(turn, "north")
+        liar.exchange("north")
+    client.kill()
+    transport.stop()
+    ledger = (tmp_path / "north/ledger.jsonl").read_text()
+    assert ledger.count('"what": "left"') == 4

@@ -1,0 +1,106 @@
+"""Every method over gRPC: each of three participants, and the server, ends with the local bits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.model.topic_model import TopicModel
+from tests.helpers.clusters import blobs, spread
+from tests.helpers.clusters import planned as clustered
+from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.grpc_federation import Notes, authority, federated
+from tests.helpers.ledgers import left
+from tests.helpers.streams import DRIFT, flda, stream
+from tests.methods.test_exactness import assert_same_bits
+
+SIZES = {"east": 60, "north": 40, "south": 25}
+GFEDNTM: dict[str, dict[str, Any]] = {
+    "sync": {"norm": "sync"},
+    "sync, float64": {"norm": "sync", "precision": "float64"},
+    "sync, validated": {"norm": "sync", "validation_share": 0.25, "validate_every": 2},
+    "server": {"norm": "server"},
+    "local": {"norm": "local"},
+    "local steps": {"norm": "server", "optimizer": "fedadam", "local_steps": 3},
+    "local steps and norms": {"norm": "local", "optimizer": "fedavg", "local_steps": 2},
+    "neurallda": {"network": "neurallda"},
+    "combinedtm": {"network": "combinedtm"},
+    "zeroshottm": {"network": "zeroshottm", "coherence": "nothing"},
+    "some clients a round": {"norm": "server", "clients_per_round": 2},
+}
+LDA: dict[str, dict[str, Any]] = {
+    "stochastic": {"learning": "stochastic", "initialisation": "random", "batch_size": 20},
+    "batch": {"learning": "batch", "initialisation": "random"},
+    "anchors": {"learning": "stochastic", "initialisation": "anchors"},
+}
+FSCCL = {"n_components": 3, "hidden": 8, "deletion": 0, "local_steps": 5, "batch_size": 30}
+CLUSTERED: dict[str, tuple[str, dict[str, Any]]] = {
+    "kmeans": ("kmeans", {"max_rounds": 4}),
+    "kmeans, fbow": ("kmeans", {"preset": "fbow"}),
+    "kmeans, ftfidf": ("kmeans", {"preset": "ftfidf"}),
+    "kmeans, fsbert": ("kmeans", {"preset": "fsbert", "max_rounds": 4}),
+    "discriminative": ("discriminative", {"max_rounds": 4}),
+    "fstc": ("fstc", {"max_rounds": 2}),
+    "fsccl": ("fsccl", {**FSCCL, "max_rounds": 2}),
+}
+
+
+def events_of(plan: Study, corpora: Any, folder: Path, authority: Path | None = None) -> None:
+    """Hold a study over gRPC against the same in one process: models, ledgers, rounds."""
+    before = Notes()
+    policies = dict.fromkeys(corpora, OPEN_POLICY)
+    here = train(plan, corpora, out=folder / "local", policies=policies, on_event=before.append)
+    there = federated(plan, corpora, folder, authority)
+    assert_same_bits(there.model, here)
+    assert there.model.topics() == here.topics()
+    assert there.model.info == here.info
+    assert_same(dict(there.model.shares), dict(here.shares))
+    rounds = there.events.of("round")
+    assert [event.get("loss") for event in rounds] == [
+        event.get("loss") for event in before.of("round")
+    ]
+    assert all(event["missing"] == {} and event["attempts"] == 1 for event in rounds)
+    for name in corpora:
+        assert_same_bits(TopicModel.from_pretrained(folder / name / "model"), here)
+        path = folder / name / "ledger.jsonl"
+        assert left(path) == left(folder / "local/clients" / name / "ledger.jsonl")
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        asked = [tuple(line["moment"]) for line in lines if line["what"] == "left"]
+        came = [tuple(line["moment"]) for line in lines if line["what"] == "came"]
+        assert set(asked) <= set(came)
+        assert came == sorted(set(came))
+
+
+@pytest.mark.parametrize("case", GFEDNTM)
+def test_gfedntm(case: str, tmp_path: Path) -> None:
+    plan = study(max_rounds=5, **GFEDNTM[case])
+    signed = authority(tmp_path / "pki", *SIZES) if case == "sync" else None
+    events_of(plan, embedded(subjects(SIZES)), tmp_path, signed)
+
+
+@pytest.mark.parametrize("case", LDA)
+def test_lda(case: str, tmp_path: Path) -> None:
+    method = {"name": "lda", "n_components": 4, "max_rounds": 4, **LDA[case]}
+    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1})
+    events_of(plan, subjects(SIZES), tmp_path)
+
+
+def test_flda(tmp_path: Path) -> None:
+    pytest.importorskip("tomotopy")
+    events_of(flda(), dict(zip(SIZES, stream(DRIFT).values(), strict=True)), tmp_path)
+
+
+@pytest.mark.parametrize("case", CLUSTERED)
+def test_methods_of_embeddings(case: str, tmp_path: Path) -> None:
+    name, method = CLUSTERED[case]
+    corpora = spread(blobs(120, n_clusters=3, spread=0.3), 3, alpha=5.0)
+    plan = clustered(name, **{"n_components": 3} | method)
+    if name == "fsccl":
+        plan = clustered(name, **method, embedding={"model": "x", "dimension": 16})
+    events_of(plan, corpora, tmp_path)
