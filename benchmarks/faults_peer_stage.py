@@ -57,9 +57,7 @@ class PeerStage(Stage):
                 self._ports[name] = free.getsockname()[1]
         return f'[clients.{name}]\naddress = "{self.hosts[name]}:{self._ports[name]}"\n'
 
-    def study(self, rounds: int = 60, **more: Any) -> None:
-        """As of `Stage`; the order of adders follows from the study."""
-        super().study(rounds, **more)
+    def _read_study(self) -> None:
         self.adders = Study.read(self.folder / "study.toml").adders
 
     def judge_by(self, name: str) -> None:

@@ -77,7 +77,7 @@ def judge(stage: Stage) -> Verdict:
 def two_histories(stage: Stage) -> list[str]:
     """Find rounds that somebody completed and others completed otherwise, or not at all."""
     found = [
-        f"round {number} has two histories: {', '.join(map(str, ways))} of {', '.join(ways.values())}"
+        f"round {number} has two histories, at {' and at '.join(ways.values())}"
         for number, ways in sorted(stage.completed.items())
         if len(ways) > 1
     ]

@@ -64,7 +64,7 @@ class Strict(Unsigned):
 
 
 def test_who_shows_a_wrong_certificate_is_sent_away_and_nobody_else_notices() -> None:
-    accept = Accept("b", "", b"process", b"none", b"")
+    accept = Accept("b", "", b"process", b"none", b"", 1)
     bringing: Any = Bringing(("1", Opened(offers=True, name="b")), ("1", accept))
     introduction = Introduction("a", Proposal("", "", 0, {}, ""), b"", Strict())
     node = Node("a", ["a", "b"], bringing, introduction, lambda _: None)
