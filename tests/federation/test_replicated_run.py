@@ -1,7 +1,7 @@
 """A run's folder between machines: which run it is of, and what is left of another one."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from fedtopics.methods.base import Checkpoint
 
 class At:
     index, turn = 7, 3
-    settled: dict[str, bytes] = {}  # noqa: RUF012
+    settled: ClassVar[dict[str, bytes]] = {}
 
     @staticmethod
     def digest() -> bytes:

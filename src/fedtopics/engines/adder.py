@@ -309,8 +309,9 @@ class _Exchange:
             self._gone.pop(name, None)
             if change.reason:
                 self._lose(name, change.reason)
-        elif change.status in ("declined", "refused"):
+        elif change.status == "declined":
             self._lose(name, change.reason)
+        # Who is refused only says that it is of that name.
 
     def _read(self, name: str, reply: Reply) -> None:
         attempt = self._attempt
