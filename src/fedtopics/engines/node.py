@@ -344,11 +344,11 @@ class Node:
             self._accept(link, offer)
 
     def _accept(self, link: str, offer: Offer) -> None:
-        if offer.run != self.introduction.run:
+        if objection := self.introduction.differs(offer):
+            self._failure = FederationError(objection)
+        elif offer.run != self.introduction.run:
             self._failure = NewRunError("The server has begun another run; join again.")
             self._offers.append((link, offer))
-        elif objection := self.introduction.differs(offer):
-            self._failure = FederationError(objection)
         else:
             self._transport.send(link, self.introduction.accept(offer))
 
