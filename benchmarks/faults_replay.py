@@ -105,9 +105,10 @@ def replay(
 
 
 def weights_of(model: Path) -> Weights:
-    """Read a model's weights from its folder."""
+    """Read a model's weights from its folder, without what describes its topics."""
     found: Weights = load_file(model / "model.safetensors")
-    return found
+    kinds = ("weights/", "shared/")
+    return {name: array for name, array in found.items() if name.startswith(kinds)}
 
 
 def same_bits(one: Weights, other: Weights) -> bool:

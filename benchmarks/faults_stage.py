@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from numpy.typing import NDArray
 BIN = Path(sys.executable).parent
 SOURCES = Path(__file__).resolve().parents[1] / "src"  # of these very files, wherever BIN is of
 SIZES = {"north": 300, "south": 240, "west": 200}  # documents of the clients
+ALL_SIZES = SIZES | {"east": 180, "centre": 160}
 HOSTS = ("localhost", "127.0.0.1", "192.0.2.1")  # the last one between network namespaces
 ROUNDS = 60
 DAMAGED = "damaged line"
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCES)}
 TICK = 0.02  # seconds between two looks at a file
 
 
@@ -45,8 +48,8 @@ class Ground:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pki = folder / "pki"
-        self.faultless: dict[int, dict[str, NDArray[Any]]] = {}  # weights after so many rounds
-        for seed, (name, size) in enumerate(SIZES.items()):
+        self.faultless: dict[Any, dict[str, NDArray[Any]]] = {}  # weights, by clients and rounds
+        for seed, (name, size) in enumerate(ALL_SIZES.items()):
             self.data(name).write_text(documents(name, size, seed), encoding="utf-8")
         servers = [word for host in HOSTS for word in ("--server", host)]
         for authority in ("pki", "other"):
@@ -58,7 +61,7 @@ class Ground:
 
     def data(self, name: str) -> Path:
         """Return the file of a client's documents; whoever is no client has those of south."""
-        return self.folder / f"{name if name in SIZES else 'south'}.jsonl"
+        return self.folder / f"{name if name in ALL_SIZES else 'south'}.jsonl"
 
     def identity(self, name: str, authority: str = "pki") -> Path:
         """Return a client's identity folder."""
@@ -97,7 +100,13 @@ class Process:
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], folder: Path, code: int | None, out: Path | None
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        code: int | None,
+        out: Path | None,
+        environment: Mapping[str, str],
     ) -> None:
         self.name = name
         self.code = code
@@ -111,7 +120,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCES)},
+                env=os.environ | ENVIRONMENT | environment,
             )
 
     @property
@@ -133,6 +142,10 @@ class Process:
         self.popen.kill()
         self.popen.wait()
 
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self.popen.send_signal(number)
+
 
 class Stage:
     """A row's processes.
@@ -149,14 +162,18 @@ class Stage:
     def __init__(self, ground: Ground, folder: Path, limit: float) -> None:
         self.ground = ground
         self.folder = folder
-        self.run = folder / "run"
+        self.run = folder / "run"  # whose model and events the row is judged by
+        self.state = self.run  # where these events are
+        self.sizes: Mapping[str, int] = SIZES  # of the study's clients
         self.rounds = ROUNDS
         self.processes: list[Process] = []
+        self.teller = "server"  # whose output the column of the others shows
         self.seen: Process | None = None  # whose output the column "the client" shows
         self.also: list[str] = []  # what was seen otherwise
         self.did: list[str] = []  # the same of the server
         self.defects: list[str] = []
         self.cleanup: list[Callable[[], None]] = []
+        self.completed: dict[int, dict[tuple[tuple[str, ...], int], str]] = {}  # see `remember`
         self._ends = time.monotonic() + limit
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
@@ -173,13 +190,16 @@ class Stage:
     ) -> None:
         """Write the study; without a call, `serve` writes the usual one."""
         self.rounds = rounds
-        clients = "".join(f"[clients.{name}]\n" for name in SIZES)
+        clients = "".join(self._table(name) for name in self.sizes)
         (self.folder / "study.toml").write_text(
             f"checkpoint_every = {checkpoint_every}\n"
             f"[method]\nn_components = 6\nhidden = [16, 12]\nmax_rounds = {rounds}\n"
             f"[federation]\ndeadline = {deadline}\ngather = {gather}\nwait = 30\n"
             f"largest_message = {megabytes}\n{clients}"
         )
+
+    def _table(self, name: str) -> str:
+        return f"[clients.{name}]\n"
 
     def begin(self, *without: str) -> Process:
         """Start the server and the clients, but for some; return the server."""
@@ -235,8 +255,15 @@ class Stage:
         program = (sys.executable, str(script), fault)
         return self.join(name, *options, code=code, program=program, prefix=prefix)
 
-    def _start(self, name: str, command: Sequence[str], code: int | None, out: Path) -> Process:
-        process = Process(name, command, self.folder, code, out)
+    def _start(
+        self,
+        name: str,
+        command: Sequence[str],
+        code: int | None,
+        out: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> Process:
+        process = Process(name, command, self.folder, code, out, environment)
         self.processes.append(process)
         return process
 
@@ -267,6 +294,7 @@ class Stage:
 
     def finish(self) -> None:
         """Wait until all have ended."""
+        self.remember()
         for process in self.processes:
             self.until(lambda p=process: not p.running, f"the end of {process.name}")  # type: ignore[misc]
 
@@ -288,19 +316,42 @@ class Stage:
         ends, server = time.monotonic() + seconds, self["server"]
         self.until(lambda: time.monotonic() > ends or not server.running, "time")
 
+    def rest(self, seconds: float) -> None:
+        """Let time pass, whoever runs."""
+        ends = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() > ends, "time")
+
     def expect(self, true: bool, otherwise: str) -> None:
         """Note a defect unless something is true."""
         if not true:
             self.defects.append(otherwise)
 
     @property
+    def histories(self) -> dict[str, list[dict[str, Any]]]:
+        """What everybody's events say, complete lines only, by the name of its folder."""
+        places = [self.run, *sorted(self.folder.glob("*/state"))]
+        found = {self._owner(place): _events(place / "events.jsonl") for place in places}
+        return {name: events for name, events in found.items() if events}
+
+    def _owner(self, place: Path) -> str:
+        return "server" if place == self.run else place.parent.name
+
+    def out_of(self, name: str) -> Path:
+        """Return somebody's folder."""
+        return self.run if name == "server" else self.folder / name
+
+    @property
     def events(self) -> list[dict[str, Any]]:
-        """What the run's events say, complete lines only."""
-        path = self.run / "events.jsonl"
-        if not path.exists():
-            return []
-        whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-        return [event for event in map(_event, whole.splitlines()) if event]
+        """What the run's events say."""
+        return self.histories.get("server", [])
+
+    def remember(self) -> None:
+        """Note which rounds somebody has completed, and with whom; none may ever be another one."""
+        for name, events in self.histories.items():
+            for event in events:
+                if event["event"] == "round":
+                    counted = tuple(event["clients"]), event["attempts"]
+                    self.completed.setdefault(event["round"], {}).setdefault(counted, name)
 
     @property
     def last_round(self) -> dict[str, Any]:
@@ -311,6 +362,13 @@ class Stage:
     def rounds_done(self) -> list[int]:
         """Numbers of the rounds, as often as they were done."""
         return [event["round"] for event in self.events if event["event"] == "round"]
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    return [_event(line) for line in whole.splitlines()]
 
 
 def _event(line: str) -> dict[str, Any]:

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faults_replay import Weights, finite, replay, same_bits, weights_of
-from faults_stage import DAMAGED, SIZES, Process, Stage
+from faults_stage import DAMAGED, Process, Stage
 from faulty_client import CANARY
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.report import find_run, summarise
+from fedtopics.report.render import markdown
 
 MODEL = Path("model") / "model.safetensors"
 MOST_LINES = 8  # of a cell
@@ -53,10 +56,12 @@ class Verdict:
 
 def judge(stage: Stage) -> Verdict:
     """Look at everything that a row left behind."""
-    defects = stage.defects + [flaw for process in stage.processes for flaw in _flaws(process)]
+    defects = stage.defects + [flaw for process in stage.processes for flaw in _flaws(process, stage.run)]
     if any(event["event"] == DAMAGED for event in stage.events):
         defects.append("events.jsonl has a damaged line")
-    servers = [process for process in stage.processes if process.name == "server"]
+    stage.remember()
+    defects += two_histories(stage) + silent(stage)
+    servers = [process for process in stage.processes if process.name == stage.teller]
     said = told(line for server in servers for line in server.lines)
     lost, missed = rounds_lost(stage)
     model = ""
@@ -65,6 +70,42 @@ def judge(stage: Stage) -> Verdict:
         defects += wrong
     did = "; ".join([*stage.did, said]) if said or stage.did else "printed nothing and went on"
     return Verdict(did.removesuffix("; "), _client(stage), lost, model, defects)
+
+
+def two_histories(stage: Stage) -> list[str]:
+    """Find rounds that somebody completed and others completed otherwise, or not at all."""
+    found = [
+        f"round {number} has two histories: {', '.join(map(str, ways))} of {', '.join(ways.values())}"
+        for number, ways in sorted(stage.completed.items())
+        if len(ways) > 1
+    ]
+    for name, events in stage.histories.items():
+        done = {event["round"] for event in events if event["event"] == "round"}
+        finished = (stage.out_of(name) / MODEL).exists()
+        finished &= all(event["event"] != "caught up" for event in events)
+        if finished and (lost := set(range(1, stage.rounds + 1)) - done):
+            found.append(f"{name} has no events of the rounds {ranges(lost)}")
+    return found
+
+
+def silent(stage: Stage) -> list[str]:
+    """Find reports of whoever has the model that do not name who was missing, as events do."""
+    found = []
+    missing = {name for event in stage.events for name in event.get("missing", ())
+               if event["event"] in ("round", "left out")}  # fmt: skip
+    for name in stage.histories:
+        if (stage.out_of(name) / MODEL).exists():
+            folder, facts = find_run(stage.out_of(name))
+            page = markdown(summarise(TopicModel.from_pretrained(folder), facts))
+            named = {row["client"] for row in facts.absences}
+            if facts.of_kind("caught up"):
+                missing = missing & named  # its own events begin with the state that it took
+            if named != missing or not all(f"\n| {name} | " in page for name in named):
+                found.append(f"the report of {name} names {sorted(named)} as missing")
+            adds = {event["client"] for event in facts.of_kind("adds")}
+            if not all(f"{client} added" in page for client in adds):
+                found.append(f"the report of {name} does not say who added")
+    return found
 
 
 def _client(stage: Stage) -> str:
@@ -78,7 +119,7 @@ def _client(stage: Stage) -> str:
     return "; ".join(part for part in cell if part)
 
 
-def _flaws(process: Process) -> list[str]:
+def _flaws(process: Process, reference: Path) -> list[str]:
     code = process.popen.returncode
     flaws = [
         f"{process.name} printed {line.strip()!r:.100}"
@@ -91,8 +132,10 @@ def _flaws(process: Process) -> list[str]:
         kept = process.out / MODEL
         if not kept.exists():
             flaws.append(f"{process.name} has no model")
-        elif kept.read_bytes() != (process.out.parent / "run" / MODEL).read_bytes():
-            flaws.append(f"{process.name} has another model than the server")
+        elif (reference / MODEL).exists() and kept.read_bytes() != (
+            reference / MODEL
+        ).read_bytes():
+            flaws.append(f"{process.name} has another model than {reference.name}")
     return flaws
 
 
@@ -169,12 +212,12 @@ def _model(stage: Stage, missed: dict[str, list[int]]) -> tuple[str, list[str]]:
     members = {event["round"]: (tuple(event["clients"]), event["attempts"]) for event in events}
     if sorted(members) != list(range(1, stage.rounds + 1)):
         return "", [*wrong, f"events.jsonl has the rounds {ranges(members) or 'none'}"]
-    data = {name: stage.ground.data(name) for name in SIZES}
+    data = {name: stage.ground.data(name) for name in stage.sizes}
     if same_bits(found, _faultless(stage)):
         if missed:
             wrong.append("the weights do not show who was missing")
         return "same bits as without the fault", wrong
-    if not same_bits(found, replay(stage.run / "study.toml", data, members)):
+    if not same_bits(found, replay(stage.state / "study.toml", data, members)):
         return "", [*wrong, "the weights are not those of the rounds' clients"]
     if not missed:
         return "", [*wrong, "the weights are not those without the fault, yet nobody was missing"]
@@ -184,8 +227,8 @@ def _model(stage: Stage, missed: dict[str, list[int]]) -> tuple[str, list[str]]:
 
 def _faultless(stage: Stage) -> Weights:
     """Return the weights that the study has without a fault; worked once for a study."""
-    known = stage.ground.faultless
-    if stage.rounds not in known:
-        data = {name: stage.ground.data(name) for name in SIZES}
-        known[stage.rounds] = replay(stage.run / "study.toml", data)
-    return known[stage.rounds]
+    known, case = stage.ground.faultless, (tuple(stage.sizes), stage.rounds)
+    if case not in known:
+        data = {name: stage.ground.data(name) for name in stage.sizes}
+        known[case] = replay(stage.state / "study.toml", data)
+    return known[case]

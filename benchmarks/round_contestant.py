@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-
-from echo import PROPOSAL, VERSIONS, Participant, echo, name_of
 from fedtopics.engines.attendance import Rules
 from fedtopics.engines.grpc.client import Client
-from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
-from fedtopics.engines.grpc.frames import CHUNK
 from fedtopics.engines.grpc.server import Server
 from fedtopics.engines.rounds import RemoteClients
+
+from echo import PROPOSAL, VERSIONS, Participant, echo, name_of
+from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
+from fedtopics.engines.grpc.frames import CHUNK
 from fedtopics.pki import Identity
 
 A_PROCESS = 10  # clients

@@ -6,85 +6,11 @@
 #
 # Every command is printed, with a + before it, and runs in the folder of the organisation that
 # would type it. README.md has the same commands for four machines.
-set -euo pipefail
-
-# Four processes share this machine's cores. With a thread a core each, they would wait for each
-# other's threads at every small operation, and be many times slower.
-export OMP_NUM_THREADS=1
-# gRPC goes through the proxy that the environment names, unless this says for whom it does not.
-export no_proxy="localhost,127.0.0.1${no_proxy:+,$no_proxy}"
-export COLUMNS=100 # of the tables
-
-ROUNDS=300
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/steps.sh"
+ROUNDS=300
+begin "${1:-}" federation
 
-complain() {
-  printf '%s\n' "$1" >&2
-  exit 2
-}
-command -v fedtopics >/dev/null || complain "There is no fedtopics here; type: make federation"
-
-new_folder() { # the wished folder, or its first numbered neighbour that is not there yet
-  local wished=$1 candidate=$1 number=1
-  mkdir -p "$(dirname "$wished")"
-  until mkdir "$candidate" 2>/dev/null; do
-    [ -e "$candidate" ] || complain "The folder $candidate cannot be made."
-    number=$((number + 1)) candidate=$wished-$number
-  done
-  (cd "$candidate" && pwd)
-}
-[ ! -e "${1:-}" ] || complain "$1 is there already; name a new folder."
-folder=$(new_folder "${1:-runs/federation}")
-
-processes=()
-finish() { # stop what still runs; after a failure, show what the processes said
-  local status=$? process log
-  trap - EXIT
-  for process in ${processes[@]+"${processes[@]}"}; do kill "$process" 2>/dev/null || true; done
-  wait
-  case $status in
-    0) ;;
-    130 | 143) printf '\nInterrupted; all files are in %s\n' "$folder" ;;
-    *)
-      for log in "$folder"/*/output.txt; do
-        [ -e "$log" ] || continue
-        printf '\n%s said:\n' "$(basename "$(dirname "$log")")"
-        grep '^[[:alpha:][:space:]]' "$log" | tail -n 20 || true # without the frames of tables
-      done
-      printf '\nFailed with exit code %s; all files are in %s\n' "$status" "$folder"
-      ;;
-  esac >&2
-  exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-at() { # go to an organisation
-  mkdir -p "$folder/$1"
-  cd "$folder/$1"
-  printf '\n=== %s: %s ===\n' "$1" "$2"
-}
-run() { # print a command, then run it
-  printf '+ %s\n' "$*"
-  "$@"
-}
-start() { # print a command, then run it beside the others
-  printf '+ %s > output.txt &\n' "$*"
-  "$@" >output.txt 2>&1 &
-  processes+=($!)
-}
-all_end() { # wait for processes; the first that fails ends the script
-  local process left
-  while [ $# -gt 0 ]; do
-    left=()
-    for process; do
-      if kill -0 "$process" 2>/dev/null; then left+=("$process"); else wait "$process"; fi
-    done
-    set -- ${left[@]+"${left[@]}"}
-    sleep 0.5
-  done
-}
 study() { # a study; with "documents", it also says where they are, for one machine
   cat <<END
 name = "three-organisations"
@@ -157,8 +83,16 @@ run fedtopics client --server "localhost:$port" --identity networkx --data docum
 for name in networkx scipy sklearn; do
   at "$name" "takes part, within its own policy"
   start fedtopics client --server "localhost:$port" --identity "$name" --data documents.jsonl \
-    --policy policy.toml
+    --policy policy.toml --secret-from-seed
 done
+
+cat <<'END'
+
+--secret-from-seed: minibatches, noise and dropout follow from the study's seed, so that one process
+can train the same model below, bit by bit. Everybody who has the study could tell what was drawn:
+without the flag, which is how to take part in earnest, they follow from 32 random bytes that each
+client keeps for itself.
+END
 
 printf '\n%s rounds; this takes a minute or so ...\n' "$ROUNDS"
 all_end "${processes[@]}"

@@ -1,4 +1,4 @@
-"""Write the demo's documents, a folder an organisation: python write_documents.py FOLDER."""
+"""Write the demo's documents, a folder an organisation: write_documents.py FOLDER [NUMBER]."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fedtopics.datasets import package_documentation
 
-for name, corpus in package_documentation(3).items():
+number = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+for name, corpus in package_documentation(number).items():
     folder = Path(sys.argv[1], name)
     folder.mkdir(parents=True, exist_ok=True)
     texts = (text for batch in corpus.batches() for text in batch)

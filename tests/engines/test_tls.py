@@ -13,10 +13,10 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from fedtopics.engines.grpc.client import look
 
 from fedtopics import pki
 from fedtopics.engines.grpc import client
-from fedtopics.engines.grpc.client import look
 from fedtopics.errors import FederationError, IdentityError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import GrpcParticipation

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedtopics.engines.call_handler import proposed
 
 import fedtopics
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.call_handler import proposed
 from fedtopics.engines.grpc import frames
 from fedtopics.engines.grpc.connection import check_loopback, join_address, split_address
 from fedtopics.engines.grpc.frames import DisconnectedError, Stream, chunks

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedtopics.engines.carried import CarriedParticipant, CarriedTransport
+from fedtopics.engines.answering import CarriedParticipant
+from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.handshake import Signatures
 from fedtopics.engines.transport import Transport
 from fedtopics.federation.participant import Participation
@@ -15,8 +16,32 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from tests.helpers.federation import study
 
 Answer = Callable[[bytes], bytes | None]
+SIZES = {"east": 60, "north": 40, "south": 25}
+POLICIES = dict.fromkeys(SIZES, OPEN_POLICY)
+CLUSTERS = {"n_components": 3, "max_rounds": 4, "embedding": {"dimension": 7}}
+METHODS: dict[str, dict[str, Any]] = {
+    "sync": {"max_rounds": 6, "norm": "sync", "validation_share": 0.25, "validate_every": 2},
+    "local steps": {"max_rounds": 6, "norm": "server", "optimizer": "fedavg", "local_steps": 3},
+    "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
+    "kmeans": {"name": "kmeans", **CLUSTERS},
+    "discriminative": {"name": "discriminative", **CLUSTERS},
+    "fstc": {"name": "fstc", **CLUSTERS},
+}
+
+
+def planned(case: str, **federation: Any) -> Study:
+    method = METHODS[case]
+    if "name" not in method:
+        return study(**method).model_copy(
+            update={"federation": Study.make(federation=federation).federation}
+        )
+    return Study.make(
+        method=method, vocabulary={"min_document_frequency": 1}, checkpoint_every=2,
+        federation=federation,
+    )  # fmt: skip
 
 
 class Notes(list[dict[str, Any]]):
@@ -81,13 +106,16 @@ class Client:
 
     def __call__(self, message: bytes) -> bytes | None:
         self.bundles += 1
-        return self.participant.answer(message)
+        asked = self.participant
+        said = asked.answer(message)
+        return said if asked is self.participant else None
 
     def restart(self) -> None:
-        self.participant.close()
-        while not self.participant.ended:
-            time.sleep(0.01)
+        killed = self.participant
         self._begin()
+        killed.close()
+        while not killed.ended:
+            time.sleep(0.01)
 
 
 def clients(

@@ -214,8 +214,9 @@ class Machine:
 
     # Runs
 
-    def begin(self, name: str, text: str, more: str = "") -> str:
+    def begin(self, name: str, text: str) -> str:
         """Write a study, make its app, begin its run; return the run's id."""
+        more = f"""--run-config 'identity="{self.folder}/pki/server"'"""
         (self.folder / f"{name}.toml").write_text(text)
         self.run(f"fedtopics flower init app-{name} --study {name}.toml")
         said = self.run(f"flwr run app-{name} ours --format json {more}")

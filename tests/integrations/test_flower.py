@@ -7,6 +7,7 @@ FEDTOPICS_ENGINE is flower.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from tests.helpers.federation import assert_same_bits
 from tests.helpers.flower_federation import (
     METHODS,
     NAMES,
@@ -35,7 +37,6 @@ from tests.helpers.flower_federation import (
     write_documents,
 )
 from tests.helpers.ledgers import left
-from tests.methods.test_exactness import assert_same_bits
 
 REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
 if importlib.util.find_spec("flwr") is None and not REQUIRED:
@@ -72,7 +73,9 @@ def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]
     }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=pytest.mark.quick if m == "gfedntm" else ()) for m in METHODS]
+)
 def test_resident_processes_end_with_the_bits_of_one(
     method: str, documents: Path, tmp_path: Path
 ) -> None:
@@ -95,6 +98,27 @@ def carried(grid: Any) -> CarriedTransport:
     return CarriedTransport(GridCarrier(grid), linger=0.0)
 
 
+@pytest.mark.quick
+def test_a_killed_resident_process_goes_on(documents: Path, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(study_text("lda", "killed").replace("max_rounds = 2", "max_rounds = 4"))
+    grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
+    events: list[dict[str, Any]] = []
+
+    def follow(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "round" and event["round"] == 2:
+            (note,) = (tmp_path / "north").rglob("resident_process.json")
+            os.kill(json.loads(note.read_text())["process"], signal.SIGKILL)
+
+    model = lead(Study.read(path), carried(grid), tmp_path / "run", on_event=follow)
+    joined = [event for event in events if event["event"] == "joined"]
+    assert ("north", "it was restarted") in [(each["client"], each["reason"]) for each in joined]
+    assert [each["clients"] for each in events if each["event"] == "round"][-1] == list(NAMES)
+    for name in NAMES:
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "killed/model"), model)
+
+
 def asked_once(
     documents: Path, tmp_path: Path, wait: float = 0, **given: Any
 ) -> tuple[FakeGrid, list[dict[str, Any]]]:
@@ -114,6 +138,7 @@ def asked_once(
     return grid, events
 
 
+@pytest.mark.quick
 def test_a_policy_that_forbids_the_method(
     documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,6 +179,7 @@ def test_unknown_settings_are_named() -> None:
         client_data({"data": "north.csv", "colour": "red"})
 
 
+@pytest.mark.quick
 def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
     grid.deaf = {11, 12}
@@ -166,6 +192,7 @@ def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     assert time.monotonic() - before < 1
 
 
+@pytest.mark.quick
 def test_a_restarted_supernode_has_lost_its_message(documents: Path, tmp_path: Path) -> None:
     grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
     grid.slow = {11}
@@ -267,6 +294,8 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         for client in NAMES:  # CSV has no embeddings, which one of the methods needs
             data = f'data = "{client}.parquet"\nembedding = "embedding"\nsecret_from_seed = true'
             text = text.replace(f'data = "{client}.csv"', data)
+        if name == "policy.toml":  # for one that goes on when the other is dead
+            text += "min_clients = 1\n"
         folder = machine.folder / "flwr" if name == "config.toml" else machine.folder
         (folder / name).write_text(text)
     try:
@@ -278,7 +307,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 def step(machine: Machine, command: str) -> None:
-    command = command.replace("localhost", "127.0.0.1")
+    command = command.replace("localhost", "127.0.0.1").replace("/home/me", str(machine.folder))
     if command.startswith("flower-superlink"):
         machine.start("superlink", command, "Uvicorn running")
     elif command.startswith("flower-supernode"):
@@ -298,6 +327,7 @@ def test_the_walk_through(walked: Machine) -> None:
     assert "round 2 of 2" in said
     for name in NAMES:
         folder = walked.folder / f"at-{name}/walk"
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
         ledger = walked.folder / f"local/walk/clients/{name}/ledger.jsonl"
         assert left(folder / "ledger.jsonl") == left(ledger)
         assert (folder / "theta.parquet").exists()
@@ -344,6 +374,7 @@ def test_a_supernode_dies_and_the_run_goes_on(walked: Machine) -> None:
 # Simulated
 
 
+@pytest.mark.quick
 def test_the_simulation(tmp_path: Path) -> None:
     names = (*NAMES, "west")
     write_documents(tmp_path, names)
@@ -368,3 +399,6 @@ def test_the_simulation(tmp_path: Path) -> None:
     plan = Study.read(tmp_path / "study.toml")
     model = TopicModel.from_pretrained(tmp_path / "run/model")
     assert_same_bits(model, local(plan, tmp_path, tmp_path / "local"))
+    for name in names:
+        found = TopicModel.from_pretrained(tmp_path / "run/clients" / name / "model")
+        assert_same_bits(found, model)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedtopics.engines.grpc.server import Server
 
 from fedtopics.engines.grpc import client, roster
-from fedtopics.engines.grpc.server import Server
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import GrpcParticipation, serve

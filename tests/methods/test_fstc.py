@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fedtopics.engines.grpc.server import Server
 from numpy.typing import NDArray
 
 from fedtopics.engines.grpc import client, roster
-from fedtopics.engines.grpc.server import Server
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.door import Door

@@ -25,6 +25,7 @@ COMMANDS = {
     "sweep": "fedtopics.cli.sweep:sweep",
     "server": "fedtopics.cli.federation:server",
     "client": "fedtopics.cli.federation:client",
+    "peer": "fedtopics.cli.peer:peer",
     "doctor": "fedtopics.cli.federation:doctor",
     "pki": "fedtopics.cli.pki:group",
     "flda": "fedtopics.cli.flda:group",

@@ -12,6 +12,7 @@ from rich.table import Table
 from fedtopics.cli.display import console, say, sentence, topic_news
 
 if TYPE_CHECKING:
+    from fedtopics.engines.links import Member
     from fedtopics.engines.node import Node
 
 QUIET = 5.0  # seconds between two lines about rounds where there is no terminal
@@ -25,6 +26,7 @@ _PROGRESS = {
 _NEWS = {
     "unreadable": "the documents cannot be read now: {reason}",
     "joined": "joined study {fingerprint}",
+    "refused": "the server says: {reason}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "allowed": "the policy allows this; nothing has left. Join with the same command without "
     "--dry-run.",
@@ -95,8 +97,11 @@ class ServerNews:
         table = Table("client", "state", title=progress, title_justify="left")
         table.add_column("rounds", justify="right")
         for member in [] if self._node is None else list(self._node.members.values()):
-            table.add_row(member.name, member.status, f"{self._counted[member.name]:,}")
+            table.add_row(member.name, self._state(member), f"{self._counted[member.name]:,}")
         return table
+
+    def _state(self, member: Member) -> str:
+        return member.status
 
 
 class ClientNews:
@@ -119,7 +124,7 @@ class ClientNews:
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}
         if kind == "offer":
-            self._offer(event)
+            show_offer(event, "The server's study")
         elif kind == "skipped":
             say(sentence(event))
         elif kind in _PROGRESS:
@@ -127,17 +132,57 @@ class ClientNews:
         elif kind in _NEWS:
             say(f"{self._name}: {_NEWS[kind].format_map(event)}")
 
-    def _offer(self, event: dict[str, Any]) -> None:
-        study = event["study"]
-        network = f" with {study.method.network}" if hasattr(study.method, "network") else ""
-        say(
-            f"The server's study {study.fingerprint}: {study.registration.name}{network}, "
-            f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
-        )
-        columns = "function", "how often", "what leaves"
-        table = Table(*columns, title="What it asks for", title_justify="left", show_lines=True)
-        for function, row in event["leaves"].items():
-            table.add_row(function, row["often"], row["what"])
-        console.print(table)
-        if "unsigned" in event:
-            say(event["unsigned"])
+
+class PeerNews(ServerNews):
+    """What a participant shows where there is no server: the study, who is linked, who adds."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self._adder = ""
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "adds":
+            self._adder = event["client"]
+        if kind == "offer":
+            show_offer(event, "The study")
+        elif kind == "reconnecting":
+            return  # said once by who is linked, and by the table
+        elif kind == "joined" and "client" in event:
+            say(f"{event['client']} is linked")
+        elif kind == "refused" and "client" not in event:
+            say(f"{self._name} is refused: {event['reason']}")
+        elif kind == "no majority":
+            clients, missing = event["clients"], ", ".join(event["missing"])
+            say(
+                f"waits for a majority: {len(clients)} of {len(clients) + len(event['missing'])} "
+                f"are linked, {event['majority']} are needed; not {missing}"
+            )
+        elif kind in _NEWS:
+            say(f"{self._name}: {_NEWS[kind].format_map(event)}")
+        else:
+            super().__call__(event)
+
+    def _state(self, member: Member) -> str:
+        there = "linked" if member.link else "not linked"
+        place = "this one" if member.name == self._name else there
+        adds = ", adds" if member.name == self._adder else ""
+        return f"{place}{adds}{', has the model' if member.done else ''}"
+
+
+def show_offer(event: dict[str, Any], what: str) -> None:
+    """Show which study it is, and what it asks for."""
+    study = event["study"]
+    network = f" with {study.method.network}" if hasattr(study.method, "network") else ""
+    say(
+        f"{what} {study.fingerprint}: {study.registration.name}{network}, "
+        f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
+    )
+    columns = "function", "how often", "what leaves"
+    table = Table(*columns, title="What it asks for", title_justify="left", show_lines=True)
+    for function, row in event["leaves"].items():
+        table.add_row(function, row["often"], row["what"])
+    console.print(table)
+    if "unsigned" in event:
+        say(event["unsigned"])

@@ -43,12 +43,19 @@ def group() -> None:
 )
 @days
 @click.option("--renew", is_flag=True, help="Only a new certificate for the server there.")
-def create(folder: Path, servers: tuple[str, ...], days: int, renew: bool) -> None:
+@click.option("--peers", is_flag=True, help="No server's identity: the study is without one.")
+def create(folder: Path, servers: tuple[str, ...], days: int, renew: bool, peers: bool) -> None:
     """Make an authority in DIR (default: pki), and the identity of the server."""
     from fedtopics import pki
     from fedtopics.pki.files import read_certificate
     from fedtopics.pki.identity import hosts_of
 
+    if peers and (servers or renew):
+        raise click.UsageError("--peers goes without --server and --renew: there is no server.")
+    if peers:
+        pki.create_authority(folder)
+        _say_how_to_go_on(f"The authority is in {folder}.", folder, " --peer")
+        return
     make = pki.renew_server if renew else pki.create
     target = make(folder, servers, days)
     certificate = target / "server.crt"
@@ -61,13 +68,22 @@ def create(folder: Path, servers: tuple[str, ...], days: int, renew: bool) -> No
             "beside its server.key; restart the server then. It is not secret."
         )
         return
-    option = pki.pki_option(folder)
-    say(
+    _say_how_to_go_on(
         f"The authority is in {folder}, the identity of the server in {target}, {until}.\n\n"
-        f"{folder}/ca.key stays with you and goes to nobody: who has it can make identities. Keep "
-        "it offline between signings.\n"
         f"{target} goes to the machine that runs the server, over a safe way: it holds a private "
-        "key.\n\n"
+        "key.",
+        folder,
+    )
+
+
+def _say_how_to_go_on(made: str, folder: Path, option: str = "") -> None:
+    from fedtopics import pki
+
+    option += pki.pki_option(folder)
+    say(
+        f"{made}\n\n"
+        f"{folder}/ca.key stays with you and goes to nobody: who has it can make identities. Keep "
+        "it offline between signings.\n\n"
         f"For each client, make its identity:  fedtopics pki issue NAME{option}\n"
         "Or let it make its own key, which then never travels:  fedtopics pki request NAME\n"
         f"and sign what it sends you:  fedtopics pki sign request.csr{option}"

@@ -90,25 +90,42 @@ class Adder:
             self._turn = _Turn(turn)
         members, rules = self._node.members, self._rules
         names = list(members)
-        if not self._gathered:
+        taken_over = bool(self._own) and turn > 1
+        if not self._gathered and not taken_over:
             everyone = [name for name in names if not members[name].excluded]
             self._wait_for(number, len(everyone), rules.gather)
         self._wait_for(number, rules.min_clients, rules.wait)
         available = self._available()
         self._there = set(available)
-        present = draw.members(number, names, available)
+        present = self._enough(draw.members(number, names, available))
         if len(present) < rules.min_clients:
             raise self._too_few(number)
         return {
             "turn": turn, "attempt": attempt, "round": number, "members": present,
             "missing": {
-                name: self._turn.left_out.get(name, members[name].state(turn))
+                name: self._turn.left_out.get(name, self._why_not(name))
                 for name in draw.members(number, names, names)
                 if name not in present
             },
             "allowance": IN_FLIGHT // len(present),
             "certificates": self._node.introduction.certificates(present),
         }  # fmt: skip
+
+    def _least(self, name: str) -> int:
+        """Return the fewest clients that a member's own policy wants to be added up with."""
+        own = name == self._own
+        return self._node.introduction.least if own else self._node.members[name].least
+
+    def _enough(self, present: list[str]) -> list[str]:
+        """Leave out who would not answer, as its policy asks for more clients than are there."""
+        while few := [name for name in present if self._least(name) > len(present)]:
+            present = [name for name in present if name not in few]
+        return present
+
+    def _why_not(self, name: str) -> str:
+        state = self._node.members[name].state(self._turn.number)
+        few = f"its policy asks for {self._least(name)} clients"
+        return few if state == "ready" or name == self._own else state
 
     def _too_few(self, number: int) -> FederationError:
         turn = self._turn.number
@@ -177,8 +194,9 @@ class Adder:
         exchange.collect()
         self._present = (self._there | set(attempt.members)) - exchange.lost.keys()
         lost = exchange.lost
-        left = len(attempt.members) - len(lost)
-        again = bool(lost and attempt.exchanges) or left < self._rules.min_clients
+        left = [name for name in attempt.members if name not in lost]
+        least = max([self._rules.min_clients, *map(self._least, left)])
+        again = bool(lost and attempt.exchanges) or len(left) < least
         entry = {"index": index, "missing": lost, "again": again, "signatures": exchange.signatures}
         if again:
             self._again(attempt, lost)
@@ -278,7 +296,9 @@ class _Exchange:
             self._read(name, what)
 
     def _status(self, name: str, change: StatusChange) -> None:
-        if change.status == "lost":
+        if change.status == "lost" and change.reason:
+            self._lose(name, change.reason, bad=True)
+        elif change.status == "lost":
             self._gone[name] = time.perf_counter() + GRACE
         elif change.status == "joined":
             self._gone.pop(name, None)
@@ -301,12 +321,15 @@ class _Exchange:
             self._lose(name, f"sent a bad reply: {fault}", bad=True)
         else:
             self.signatures[name] = reply.signature
+            member = self._node.members[name]
+            member.turn = max(member.turn, attempt.turn)  # it may have told another adder so
             self.arrived(name, reply.reply)
 
     def arrived(self, name: str, reply: dict[str, Any]) -> None:
         """Take a reply."""
         self._waiting.discard(name)
         self._gone.pop(name, None)
+        self._node.members[name].turn = self._attempt.turn  # who adds since now has not heard it
         self._add(name, reply)
 
     def _lose(self, name: str, reason: str, bad: bool = False) -> None:

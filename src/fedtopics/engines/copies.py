@@ -18,6 +18,9 @@ from fedtopics.engines.log_messages import (
 )
 from fedtopics.engines.views import Views
 
+# A learner acknowledges so many small entries together, far fewer than the window, or a larger one.
+LEARNED, SMALL_ENTRY = 4, 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
@@ -34,8 +37,10 @@ class Copies(Views):
 
     disagreements: list[Disagreement]
     halted: bool
+    announced: int = 0  # index that is committed, as others say; its entry may be on its way
     _install: Callable[[State], bool]
     _number: int  # of the last beat that asked for an answer
+    _unsaid = 0  # bytes of entries since the last acknowledgement
     _owed: tuple[str, int] | None  # to whom an Ack is to be sent, for which beat
 
     def _advance(self) -> None:
@@ -149,12 +154,16 @@ class Copies(Views):
             self._feeder = None
             self._ask()
             return
-        self._owe(sender)
+        self._unsaid += len(message.entries) * SMALL_ENTRY
+        self._unsaid += sum(len(entry.content) for entry in message.entries)
+        if self.name in self._voters or self._unsaid >= LEARNED * SMALL_ENTRY:
+            self._owe(sender)
         self._learn(message.committed)
 
     def _learn(self, committed: int) -> None:
         """Note how far the log is committed, and whether it is that of the view as a whole."""
         log = self.log
+        self.announced = max(self.announced, committed)
         log.committed = max(log.committed, min(committed, log.last))
         if log.last < self._start or self._normal:
             return
@@ -167,7 +176,7 @@ class Copies(Views):
     def _owe(self, to: str, beat: int = 0) -> None:
         if self._owed is not None and self._owed[0] == to:
             beat = max(beat, self._owed[1])
-        self._owed = (to, beat)
+        self._owed, self._unsaid = (to, beat), 0
 
     def _on_ack(self, sender: str, message: Ack) -> None:
         feed = self._feeds.get(sender)

@@ -28,10 +28,10 @@ from fedtopics.engines.states import (
 )
 from fedtopics.engines.values import dumps, loads, pack
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.methods.aggregation import Named, Template, find_fault
+from fedtopics.methods.aggregation import Named, SharedPayload, Template, find_fault
 from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
-from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, RoundReport
+from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
 
 BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
 FIELDS: dict[str, dict[str, Any]] = {
@@ -44,6 +44,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     },
     SETTLED: {
         "index": int, "digest": bytes, "signatures": dict[str, bytes], "state": dict[str, Any],
+        "certificates": dict[str, bytes],
     },
 }  # fmt: skip
 
@@ -128,6 +129,8 @@ class Exchange:
                 continue
             finally:
                 self._attempt = None
+            if number == 0 and attempt.missing:
+                self._notify(LeftOut(number, dict(attempt.missing)))
             return result, self._report(attempt, before)
         raise AssertionError
 
@@ -164,8 +167,7 @@ class Exchange:
         index = self.index + 1
         add = lambda: self._adder.add(attempt, index, template, own, one_by_one)  # noqa: E731
         decided = self._next(ADDED, add, attempt.round)
-        if self._door is not None:
-            self._door.came(function, moment, self.digest(), self._size)
+        self._guarded(lambda door: door.came(function, moment, self.digest(), self._size))
         self._check_signatures(decided, attempt)
         lost, result = decided["missing"], "replies" if one_by_one else "total"
         if (
@@ -177,9 +179,11 @@ class Exchange:
             raise self._node.disagreement(attempt.round, what)
         attempt.missing |= lost
         attempt.members = [name for name in attempt.members if name not in lost]
-        self._counted = self._own in attempt.members
+        self._counted = own is not None and self._own in attempt.members
         if decided["again"]:
             raise _AgainError
+        if self._own in attempt.members:
+            self._guarded(lambda door: door.check_members(attempt.members))
         attempt.exchanges += 1
         found: dict[str, Any] = decided[result]
         counted = own if self._own in attempt.members else None
@@ -201,7 +205,7 @@ class Exchange:
             return None
         digest = digest_of(mine, self.kept())
         index, signature = self.index + 1, self._node.introduction.sign_state(digest)
-        if self._own and not self._node.has(index):
+        if self._own and not self._node.is_decided(index):
             said = {"digest": digest, "signature": signature}
             agreed, signed = self._node.sign(index)
             short = Reply(index, agreed, signed, 0.0, said)
@@ -210,6 +214,7 @@ class Exchange:
         collect = Comparison(self._node, index, (mine, digest), signature).decide
         decided = self._next(SETTLED, collect, round_)
         signed = decided["signatures"]
+        self._node.introduction.learn(decided["certificates"])
         known = self._node.introduction.has_signed_state
         if not all(n in self.names and known(n, decided["digest"], s) for n, s in signed.items()):
             raise self._node.disagreement(round_, "somebody has not signed the state that it has")
@@ -239,7 +244,7 @@ class Exchange:
         """Compute and offer the own reply, if it is not decided already what it comes to."""
         if self._door is None or self._own not in attempt.members:
             return None
-        if self._node.has(self.index + 1):
+        if self._node.is_decided(self.index + 1):
             self._skipped.append((function, payload, moment))
             return None
         for skipped in self._skipped:  # a process before this one answered: for the half's state
@@ -248,7 +253,10 @@ class Exchange:
         before = time.perf_counter()
         self._guarded(lambda door: door.check_members(attempt.members))
         self._notify(CallStarted(function, attempt.round, attempt.number))
-        call = lambda door: door.call(function, payload, moment)  # noqa: E731
+        # What the program computes follows from the decisions so far: their digest is the payload's.
+        asked = SharedPayload(payload)
+        asked.digest = self.digest().hex()
+        call = lambda door: door.call(function, asked, moment)  # noqa: E731
         reply: dict[str, Any] | None = self._guarded(call)
         if reply is None:
             return None
@@ -294,8 +302,7 @@ class Exchange:
         """Return the next decision; make it where this participant is the adder."""
         index = self.index + 1
         while (entry := self._node.decided(index)) is None:
-            if self._node.may_decide(index):
-                self._node.propose(kind, dumps(decide()))
+            self._node.decide(index, kind, lambda: dumps(decide()))
         self.index, self._size = index, len(entry.content)
         self._node.applied(index)
         try:
@@ -343,7 +350,7 @@ def implausible(total: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     Documents and counts only grow in a sum. Of other numbers an adder can say what it likes.
     """
     for name, mine in own.items():
-        found = total.get(name)
+        found: Any = total.get(name)
         less = f"its field {name!r} is less than the own reply"
         if isinstance(mine, Mapping) and isinstance(found, Mapping):
             if fault := implausible(found, mine):

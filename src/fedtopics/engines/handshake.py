@@ -71,6 +71,9 @@ class Signatures(Protocol):
     def fits(self, name: str, content: bytes, signature: bytes) -> bool:
         """Whether a participant whose certificate is known has signed this."""
 
+    def ended(self, name: str) -> str:
+        """Say that a participant's certificate is not valid now, if so."""
+
     def known(self, name: str) -> bytes:
         """Return a participant's certificate, or nothing."""
 
@@ -91,6 +94,10 @@ class Unsigned:
         """Believe everybody."""
         return True
 
+    def ended(self, name: str) -> str:
+        """Say nothing."""
+        return ""
+
     def known(self, name: str) -> bytes:
         """Return nothing."""
         return b""
@@ -99,8 +106,11 @@ class Unsigned:
 class Introduction:
     """How a participant introduces itself in a run of a study, and knows the others."""
 
-    def __init__(self, own: str, proposal: Proposal, run: bytes, signatures: Signatures) -> None:
+    def __init__(
+        self, own: str, proposal: Proposal, run: bytes, signatures: Signatures, least: int = 1
+    ) -> None:
         self.run = run
+        self.least = least  # clients of a sum that this participant's policy asks for
         self._own = own
         self._proposal = proposal
         self._signatures = signatures
@@ -115,13 +125,13 @@ class Introduction:
             os.urandom(16),
         )  # fmt: skip
 
-    def differs(self, offer: Offer) -> str:
+    def differs(self, offer: Offer, who: str) -> str:
         """Say how an offer is not of this participant's study, if so."""
         mine, theirs = self._proposal.fingerprint, offer.fingerprint
         if mine == theirs:
             return ""
         return (
-            f"This client joined the study {mine}, the server now runs {theirs}; restart the "
+            f"This client joined the study {mine}, {who} now runs {theirs}; restart the "
             "client to take part in that."
         )
 
@@ -129,7 +139,7 @@ class Introduction:
         """Answer an offer."""
         signature = self._signatures.sign(self._introduced(self._own, offer.challenge))
         fingerprint, certificate = self._proposal.fingerprint, self._signatures.certificate
-        return Accept(self._own, fingerprint, self._process, certificate, signature)
+        return Accept(self._own, fingerprint, self._process, self.least, certificate, signature)
 
     def objection(self, accept: Accept, challenge: bytes, vouched: str) -> str:
         """Say why who accepts cannot take part, if so; `vouched` is its name by the transport."""
@@ -147,7 +157,7 @@ class Introduction:
             return str(error)
         if not self._signatures.fits(name, self._introduced(name, challenge), accept.signature):
             return f"The client {name!r} has not signed with the key of its certificate."
-        return ""
+        return self._signatures.ended(name)
 
     def sign_digest(self, index: int, digest: bytes) -> bytes:
         """Sign what was decided before a decision."""

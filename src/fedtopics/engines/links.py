@@ -10,7 +10,7 @@ from typing import Any
 from fedtopics.engines.handshake import Introduction
 from fedtopics.engines.messages import Accept, Message, Refusal, Welcome
 from fedtopics.engines.transport import Opened, Transport
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, IdentityError
 from fedtopics.methods.events import StatusChange
 
 SERVER = "@server"  # what clients call who offers them a study and takes no part in it
@@ -26,6 +26,7 @@ class Member:
     turn: int = 0  # it has come to, and waits for
     excluded: str = ""  # why it was sent away for good
     done: bool = False  # it has the model
+    least: int = 1  # clients of a sum that its policy asks for
 
     def ready(self, turn: int) -> bool:
         """Whether it can be in an attempt at a turn."""
@@ -83,6 +84,15 @@ class Links:
         """Return who is at a link, or nothing."""
         return self._names.get(link, "")
 
+    def vouched(self, link: str) -> str:
+        """Return who is at a link, by the transport, or the server."""
+        name = self._vouched.get(link, "")
+        return "the server" if name in ("", SERVER) else name
+
+    def link_of(self, name: str) -> str:
+        """Return the link to somebody, or nothing."""
+        return next((link for link, who in self._names.items() if who == name), "")
+
     def open(self, link: str, opened: Opened) -> None:
         """Offer the study over a link, unless who is there cannot take part."""
         self._vouched[link] = opened.name
@@ -95,7 +105,7 @@ class Links:
 
     def send(self, name: str, message: Message) -> None:
         """Send somebody a message, if there is a link."""
-        if link := next((link for link, who in self._names.items() if who == name), ""):
+        if link := self.link_of(name):
             self._transport.send(link, message)
 
     def send_all(self, message: Message) -> None:
@@ -133,11 +143,12 @@ class Links:
         if member.link:
             self.leave(member.link)
         restarted = bool(member.process) and member.process != accept.process
-        member.link, member.process = link, accept.process
+        member.link, member.process, member.least = link, accept.process, accept.least
         if restarted:
             member.turn = 0
         self._names[link] = member.name
-        self._transport.send(link, Welcome(self._own))
+        certificate = self.introduction.certificates([self._own])[self._own]
+        self._transport.send(link, Welcome(self._own, certificate))
         self._linked(member.name)
         reason = "it was restarted" if restarted else ""
         self.news(StatusChange("joined", member.name, reason))
@@ -150,26 +161,35 @@ class Links:
             reason = "its policy or its settings keep it from joining"
             self.news(StatusChange("declined", name, reason))
 
-    def welcomed(self, link: str, adder: str) -> None:
+    def welcomed(self, link: str, welcome: Welcome) -> None:
         """Note who offered what this participant has accepted."""
+        adder = welcome.adder
         known = {SERVER, *self.members} - {self._own}
         vouched = self._vouched.get(link, "")
         if adder not in known or (vouched and vouched != adder):
             raise FederationError("Who welcomes this participant is not of the study.")
-        self._names[link] = adder
         if adder in self.members:
+            self._learn(adder, welcome.certificate)
             self.members[adder].link = link
+            self.news(StatusChange("joined", adder))
+        self._names[link] = adder
         self._linked(adder)
 
-    def leave(self, link: str) -> None:
-        """Note that a link is no more."""
+    def _learn(self, name: str, certificate: bytes) -> None:
+        try:
+            self.introduction.learn({name: certificate})
+        except IdentityError as error:
+            raise FederationError(str(error)) from None
+
+    def leave(self, link: str, fault: str = "") -> None:
+        """Note that a link is no more, maybe for a fault of who was there."""
         self._vouched.pop(link, None)
         name = self._names.pop(link, "")
         if not name:
             return
         if name in self.members and self.members[name].link == link:
             self.members[name].link = ""
-            self.news(StatusChange("lost", name))
+            self.news(StatusChange("lost", name, fault))
         self._lost(name)
 
     def refuse(self, link: str, reason: str, again: bool = False) -> None:

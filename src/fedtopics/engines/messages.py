@@ -56,6 +56,7 @@ class Accept(Message, kind="accept"):  # the answer to an offer
     name: str
     fingerprint: str  # as the participant computed it
     process: bytes  # random; the same when a process connects again
+    least: int  # clients that its policy wants its replies to be added up with, itself counted
     certificate: bytes  # PEM; nothing without certificates
     signature: bytes  # of study, run, challenge and name
 
@@ -66,11 +67,13 @@ class Declined(Message, kind="declined"):  # another one; why stays with who say
 
 class Welcome(Message, kind="welcome"):  # the answer to an acceptance
     adder: str  # who says it
+    certificate: bytes = b""  # its own, PEM, where participants sign
 
 
 class Refusal(Message, kind="refusal"):  # the last message to somebody: a sentence for people
     reason: str
     again: bool  # trying again later can help
+    said: bool = False  # it is of what was said last, which is not to be said again
 
 
 # While the program runs

@@ -10,11 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from fedtopics.engines.handshake import Introduction
-from fedtopics.engines.links import Links, Member
+from fedtopics.engines.links import SERVER, Links, Member
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import (
     FAILURES,
@@ -35,15 +36,20 @@ from fedtopics.engines.messages import (
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Closed, Opened, Transport
 from fedtopics.errors import FederationError
-from fedtopics.methods.events import Adds, Event, Refused, StatusChange
+from fedtopics.methods.events import Adds, Event, NoMajority, Refused, StatusChange
 
 TICK = 0.25  # seconds between two looks at the time
+LOOK = 1.0  # seconds after which who adds looks whether it still does
 GOODBYE = 2.0  # seconds to send the last message
 LAST = 1 << 62  # a decision that is never made
 
 
 class CaughtUpError(FederationError):
     """A state has come in place of decisions that this participant lacks: go on from it."""
+
+
+class OvertakenError(Exception):
+    """Another participant is to add, or this one anew."""
 
 
 class NewRunError(FederationError):
@@ -67,15 +73,19 @@ class Node:
             own, names, transport, introduction, self.inbox, self._linked, self._lost
         )
         self._transport = transport
-        self._notify = notify
+        self.notify = notify
         self._keeps = keeps
         self._replica: Replica | None = None
         self._offers: deque[tuple[str, Offer]] = deque()
         self._said: tuple[Message, int, Message | None] | None = None
-        self._failure: FederationError | None = None
+        self._replied = "", ""  # to whom the last reply went, and over which link
+        self._failure: Exception | None = None
         self._changed = threading.Condition(threading.RLock())
         self._ended = self._has_model = False
+        self._view = 0  # in which a decision is made
         self._adder: str | None = None
+        self._known: str | None = None  # who adds, as was said to people
+        self._few: list[str] = []  # who is linked, while they are no majority
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     # For the program's thread
@@ -141,29 +151,47 @@ class Node:
         with self._changed:
             return self._open_replica.committed >= index
 
+    def is_decided(self, index: int) -> bool:
+        """Whether a decision is made, though it may still be on its way to this participant."""
+        with self._changed:
+            return self.has(index) or self._open_replica.announced >= index
+
     def may_decide(self, index: int) -> bool:
         """Whether this participant adds, and has all decisions before this one."""
         with self._changed:
             replica = self._open_replica
             return replica.settled and replica.log.last + 1 == index == replica.committed + 1
 
-    def propose(self, kind: str, content: bytes) -> None:
-        """Make the next decision, if this participant still adds."""
+    def decide(self, index: int, kind: str, content: Callable[[], bytes]) -> None:
+        """Make a decision, if it is this participant's; not, if another one comes to add meanwhile.
+
+        `content` asks what is heard of the others.
+        """
         with self._changed:
-            if self._open_replica.is_adder:
-                self._open_replica.propose(Entry(kind, content))
-                self._flush()
+            if not self.may_decide(index):
+                return
+            self._view = self._open_replica.view
+        with suppress(OvertakenError):
+            made = Entry(kind, content())
+            with self._changed:
+                while self._open_replica.view == self._view and not self.may_decide(index):
+                    self.check()  # a majority is away for a moment
+                    self._changed.wait(TICK)
+                if self._open_replica.view == self._view:
+                    self._open_replica.propose(made)
+                    self._flush()
 
     def say(
         self, message: Message, index: int, when_granted: Message | None = None, quiet: bool = False
     ) -> None:
         """Say something to the adder, whoever it is, until a decision is made.
 
-        What the adder knows without it is said, `quiet`, to the next one alone.
+        What the adder knows without it, `quiet`, is said to another one alone, or to this one when
+        it may have forgotten: when the last reply did not go to it, over the link that it has now.
         """
         with self._changed:
             self._said = message, index, when_granted
-            if not quiet:
+            if not (quiet and self._replied == self._way()):
                 self._repeat()
 
     def cut(self, before: int) -> None:
@@ -237,6 +265,11 @@ class Node:
         return self._links.introduction
 
     @property
+    def _is_peer(self) -> bool:
+        """Whether there is no server: nobody can end the study for others."""
+        return self._keeps and self.own != SERVER
+
+    @property
     def _open_replica(self) -> Replica:
         if self._replica is None:
             raise FederationError("This participant has not joined a study.")
@@ -263,8 +296,10 @@ class Node:
     def heard(self, seconds: float) -> tuple[str, Any]:
         """Take what came next for who adds; nothing if nothing comes."""
         self.check()
+        if self._open_replica.view != self._view:
+            raise OvertakenError
         try:
-            return self.inbox.get(timeout=max(0.0, seconds))
+            return self.inbox.get(timeout=min(max(0.0, seconds), LOOK))
         except Empty:
             return "", None
 
@@ -279,6 +314,14 @@ class Node:
     # In the node's thread
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # a full disk or a defect: the program ends with that
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _work(self) -> None:
         while not self._ended:
             for link, what in self._transport.receive(TICK):
                 with self._changed:
@@ -292,15 +335,28 @@ class Node:
                     self._flush()
                     self._look_for_disagreements(self._replica)
                     self._look_for_adder(self._replica)
+                    self._look_for_majority(self._replica)
                 self._changed.notify_all()
 
     def _look_for_adder(self, replica: Replica) -> None:
         """Say again to who adds now what the one before may not have passed on."""
         if replica.adder not in (None, self._adder):
-            if self._adder is not None:
-                self._notify(Adds(str(replica.adder), replica.view))
             self._adder = replica.adder
             self._repeat()
+
+    def _look_for_majority(self, replica: Replica) -> None:
+        """Say who adds, or that nothing can be decided as too few of equals are linked."""
+        if not self._is_peer or self._has_model:
+            return
+        here = [name for name, each in self.members.items() if each.link or name == self.own]
+        few = here if len(here) < replica.majority else []
+        if few and few != self._few:
+            away = sorted(self.members.keys() - set(few))
+            self.notify(NoMajority(few, away, replica.majority))
+        elif not few and replica.adder not in (None, self._known):
+            self._known = replica.adder
+            self.notify(Adds(str(replica.adder), replica.view))
+        self._few = few
 
     def _look_for_disagreements(self, replica: Replica) -> None:
         if replica.halted and self._failure is None:
@@ -315,7 +371,7 @@ class Node:
         if isinstance(what, Opened):
             self._links.open(link, what)
         elif isinstance(what, Closed):
-            self._links.leave(link)
+            self._links.leave(link, what.reason)
             if not link:  # there is no other way to come back
                 self._failure = FederationError(what.reason)
         elif isinstance(what, Offer):
@@ -325,8 +381,7 @@ class Node:
         elif isinstance(what, Declined):
             self._links.declined(link, what.name)
         elif isinstance(what, Welcome):
-            self._links.welcomed(link, what.adder)
-            self._repeat()
+            self._links.welcomed(link, what)
         elif isinstance(what, Refusal):
             self._refused(link, what)
         elif not name:
@@ -344,7 +399,11 @@ class Node:
             self._accept(link, offer)
 
     def _accept(self, link: str, offer: Offer) -> None:
-        if objection := self.introduction.differs(offer):
+        objection = self.introduction.differs(offer, self._links.vouched(link))
+        if objection and self._is_peer:
+            self.notify(Refused(objection, again=False))
+            self.decline(link)
+        elif objection:
             self._failure = FederationError(objection)
         elif offer.run != self.introduction.run:
             self._failure = NewRunError("The server has begun another run; join again.")
@@ -356,6 +415,7 @@ class Node:
         """Let the log go on with somebody."""
         self._open_replica.connected(name, self.now())
         self._flush()
+        self._repeat()
         if self._has_model:
             self.send(name, Done())
 
@@ -364,10 +424,12 @@ class Node:
         self._flush()
 
     def _refused(self, link: str, refusal: Refusal) -> None:
-        self._notify(Refused(refusal.reason, refusal.again))
+        self.notify(Refused(refusal.reason, refusal.again))
         self._links.leave(link)
         self._transport.close(link)
-        if not refusal.again:
+        if refusal.said:
+            self._said = None
+        if not refusal.again and not self._is_peer:
             self._failure = FederationError(f"The server says: {refusal.reason}")
 
     def _heard(self, name: str, what: Message) -> None:
@@ -401,6 +463,13 @@ class Node:
             self._said = None
         elif adder is not None and adder != self.own:
             self.send(adder, message)
+            if isinstance(message, Reply):
+                self._replied = self._way()
+
+    def _way(self) -> tuple[str, str]:
+        """Return who adds, and the link to it."""
+        adder = str(self._open_replica.adder)
+        return adder, self._links.link_of(adder)
 
     def _flush(self) -> None:
         """Send what the log's replication has to say; the same to several as one message."""

@@ -1,7 +1,7 @@
 """A resident process that answers messages, for engines that start a process with each message.
 
-A participant's program runs longer than an answer takes. The engine's process asks the resident one,
-and starts it if need be.
+A participant's program runs longer than an answer takes. The engine's process asks the resident
+one, and starts it if need be.
 """
 
 from __future__ import annotations

@@ -67,7 +67,10 @@ class Comparison:
         ranking = Counter(self.digests.values()).most_common()
         chosen = ranking[0][0] if ranking else self.own[1]
         signed = {n: s for n, s in self.signatures.items() if self.digests[n] == chosen}
-        decided = {"index": self.index, "digest": chosen, "signatures": signed, "state": {}}
+        decided = {
+            "index": self.index, "digest": chosen, "signatures": signed, "state": {},
+            "certificates": self.node.introduction.certificates(signed),
+        }  # fmt: skip
         if len(ranking) > 1 or chosen != self.own[1]:
             decided["state"] = self._state(chosen)
         return decided

@@ -54,7 +54,7 @@ class Door:
             raise PolicyError(f"Client {self.client!r} publishes no function {function!r}.")
         digest = digest_of(payload) if self._ledger.is_kept else ""
         self._check_moment(function, digest, moment)
-        self._count_round(payload)
+        self._count_round(payload, moment)
         reply = self._execute(function, payload, moment)
         self._check(function, reply)
         if not self._ledger.write(self.client, function, payload, digest, moment, reply):
@@ -106,12 +106,13 @@ class Door:
             f"{moment.attempt}, exchange {moment.exchange}"
         )
 
-    def _count_round(self, payload: Payload) -> None:
+    def _count_round(self, payload: Payload, moment: Moment) -> None:
         """Refuse one training round more than the policy allows, whatever its number.
 
-        Rounds are counted, not compared: those of a model that goes on begin behind its own.
+        Rounds are counted, not compared: those of a model that goes on begin behind its own. A
+        round that is worked again counts again, as it tells as much.
         """
-        round_ = self._ledger.run, payload.get("round", 0)
+        round_ = self._ledger.run, payload.get("round", 0), moment.attempt
         if not round_[1] or round_ in self._rounds:
             return
         if len(self._rounds) >= self._policy.max_rounds:

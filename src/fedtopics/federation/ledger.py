@@ -37,8 +37,8 @@ class Answer:
 class Ledger:
     """What left one client of a study with this fingerprint, and came; no path keeps nothing.
 
-    `rounds` are the training rounds that earlier processes answered, each with its run; `last` is
-    the last answer in this run. RunError if the file that is there is damaged.
+    `rounds` are the training rounds that earlier processes answered, with their run and attempt;
+    `last` is the last answer in this run. RunError if the file that is there is damaged.
     """
 
     def __init__(self, method: str, study: str, path: Path | None = None, run: str = "") -> None:
@@ -46,7 +46,7 @@ class Ledger:
         self._study = study
         self._file: IO[str] | None = None
         self.run = run
-        self.rounds: set[tuple[str, int]] = set()
+        self.rounds: set[tuple[str, int, int]] = set()
         self.last = Answer(Moment(0))
         if path is not None:
             if path.exists():
@@ -115,7 +115,7 @@ class Ledger:
         if line["what"] != "left":
             return
         if line["round"]:
-            self.rounds.add((line["run"], line["round"]))
+            self.rounds.add((line["run"], line["round"], line["moment"][1]))
         if line["run"] == self.run:
             moment = Moment(*line["moment"])
             self.last = Answer(moment, line["function"], line["payload"], line["sha256"])

@@ -17,7 +17,7 @@ from fedtopics.engines.messages import Offer
 from fedtopics.engines.node import CaughtUpError, NewRunError, Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
-from fedtopics.errors import FederationError, RunError
+from fedtopics.errors import FederationError, FedTopicsError, RunError
 from fedtopics.extras import VERSION
 from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.door import Door
@@ -132,7 +132,8 @@ class Participation:
                 self.name, [SERVER], names, log, nonce=nonce(), now=node.now(),
                 install=lambda state: run.install(state.content, node),
             )  # fmt: skip
-            introduction = Introduction(self.name, proposal, offer.run, signatures)
+            least = self.policy.min_clients
+            introduction = Introduction(self.name, proposal, offer.run, signatures, least)
             node.join(link, offer, names, introduction, replica)
 
         self.train(study, start, (door, state), node, log, ALONE, begin)
@@ -160,6 +161,7 @@ class Participation:
                     node, rules, run.event, self.name, door, position.index, position.turn
                 )
                 exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
+                node.notify = run.event
                 if not begun:
                     run.describe(study, start)
                     begin(run)
@@ -169,7 +171,13 @@ class Participation:
                 return self.receive(model if start is None else start.credited(model))
             except CaughtUpError:
                 node.go_on_from(None)
+            except OSError as error:
+                raise FedTopicsError(
+                    f"What this participant keeps in {self.out} cannot be written: "
+                    f"{error.strerror}. Make room or mend the disk, then start it again."
+                ) from None
             finally:
+                node.notify = self.notify
                 run.close()
 
     def _begun(self, proposal: Proposal) -> WarmStart | None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from fedtopics.engines.disk_log import DiskLog
 from fedtopics.engines.grpc.connection import (
@@ -17,16 +20,18 @@ from fedtopics.engines.handshake import Introduction, Signatures, Unsigned
 from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
-from fedtopics.errors import StudyError
+from fedtopics.errors import IdentityError, StudyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.replicated_run import ReplicatedRun
 from fedtopics.federation.server import MODEL_PATIENCE, nonce, origin, proposal, rules
 from fedtopics.federation.study import Study
-from fedtopics.methods.events import Finished
+from fedtopics.methods.events import Allowed, Finished
 from fedtopics.methods.events import Listening as Listens
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki import Identity, Signer
 from fedtopics.pki.names import peer_host
+
+LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
 
 
 def run_of_peers(study: Study) -> bytes:
@@ -40,31 +45,30 @@ def take_part_with_peers(
     identity: Identity | None = None,
     listen: str = "",
     transport: Transport | None = None,
+    opened: Callable[[Node], None] = lambda node: None,
 ) -> None:
     """Take part in a study without a server, until the model is there and all others have it.
 
     It listens where the study says that others reach it, unless `listen` names another HOST:PORT,
     and connects to those before it in the order of adders. Without an identity it speaks no TLS, on
-    this machine alone. With a `transport`, it uses that.
+    this machine alone. With a `transport`, it uses that. `opened` gets the node, for a display of
+    who is linked.
 
     Raises
     ------
     StudyError
-        If the study does not name this participant, or nobody has an address.
+        As `check_place`.
     FedTopicsError
         As `Participation.take_part`.
     """
-    if part.name not in study.clients or not study.addresses:
-        raise StudyError(
-            f"The study has no participant {part.name!r}, or no addresses; each is a table "
-            '[clients.NAME], with address = "HOST:PORT" for those that others can reach.'
-        )
+    check_place(part.name, study, listen)
     start = None if part.start is None else WarmStart.of(part.start)
     proposed, run = proposal(study, start), run_of_peers(study)
     part.look(proposed, signed=identity is not None)
     door, state = part.consider(study, run)
     signatures: Signatures = Unsigned() if identity is None else Signer(identity)
-    introduction = Introduction(part.name, proposed, run, signatures)
+    least = part.policy.min_clients
+    introduction = Introduction(part.name, proposed, run, signatures, least)
     carrier = transport or _transport(part, study, identity, listen)
     node = Node(part.name, study.clients, carrier, introduction, part.notify)
     log = DiskLog(state / "log", origin(study, run))
@@ -76,6 +80,7 @@ def take_part_with_peers(
             install=lambda state: run.install(state.content, node),
         )  # fmt: skip
         node.start(replica)
+        opened(node)
         if isinstance(carrier, GrpcTransport) and carrier.port:
             part.notify(Listens(study.addresses[part.name], list(study.clients)))
 
@@ -87,6 +92,76 @@ def take_part_with_peers(
         node.stop()
         log.close()
         part.close()
+
+
+def check_place(name: str, study: Study, listen: str = "") -> None:
+    """Raise a StudyError if a study has no place for a participant of this name without a server.
+
+    Who is to `listen` needs an address, which is what the others connect to.
+    """
+    if not study.addresses:
+        raise StudyError(
+            "The study has no addresses, so it needs a server; for one without, give an "
+            'address = "HOST:PORT" in [clients.NAME] to those that others can reach.'
+        )
+    if name not in study.clients:
+        raise StudyError(
+            f"The study has no participant {name!r}, only {', '.join(study.clients)}; each is a "
+            "table [clients.NAME], by the name in its certificate."
+        )
+    if listen and name not in study.addresses:
+        raise StudyError(
+            f"The study has no address of {name!r}, so nobody connects to it; leave out --listen, "
+            f"or add the address to [clients.{name}], in everybody's study file."
+        )
+
+
+class PeerParticipation(Participation):
+    """A participant of a study without a server; else as `Participation`."""
+
+    def __init__(
+        self,
+        study: Study,
+        identity: Path | None,  # folder; None speaks without TLS, on this machine alone
+        listen: str,  # HOST:PORT, if not where the others connect to
+        *,
+        out: Path | None,
+        name: str = "",  # with an identity, that of its certificate
+        dry_run: bool = False,  # look at the study, do not join
+        opened: Callable[[Node], None] = lambda node: None,  # gets the node, to show who is linked
+        **more: Any,  # as of `Participation`
+    ) -> None:
+        self._identity = None if identity is None else Identity.load(identity, "client")
+        name = name if self._identity is None else self._identity.name
+        check_place(name, study, listen)
+        if self._identity is not None and name in study.addresses:
+            _check_peer(self._identity, Path(identity or ""))
+        super().__init__(name, out=None if dry_run else out, **more)
+        self._study = study
+        self._listen = listen
+        self._dry_run = dry_run
+        self._opened = opened
+
+    def run(self) -> None:
+        """Take part until the model is here; see `take_part_with_peers` for what it raises."""
+        if self._dry_run:
+            start = None if self.start is None else WarmStart.of(self.start)
+            self.look(proposal(self._study, start), signed=self._identity is not None)
+            self.notify(Allowed())
+        else:
+            take_part_with_peers(
+                self, self._study, self._identity, self._listen, opened=self._opened
+            )
+
+
+def _check_peer(identity: Identity, folder: Path) -> None:
+    """Raise an IdentityError if others could not connect to who has an identity."""
+    if peer_host(identity.name) not in identity.hosts:
+        raise IdentityError(
+            f"With the identity in {folder} others cannot connect to {identity.name!r}, whose "
+            "address the study has; have its certificate made for that: fedtopics pki issue "
+            f"{identity.name} --renew --peer"
+        )
 
 
 def _transport(
@@ -109,6 +184,7 @@ def _transport(
         Address(
             join_address(*split_address(addresses[name])), credentials_out, name,
             (("grpc.ssl_target_name_override", peer_host(name)),) if identity else (),
+            title=name, longest_pause=LONGEST_PAUSE,
         )
         for name in before if name in addresses and name != part.name
     ]  # fmt: skip

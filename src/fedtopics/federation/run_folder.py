@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -65,6 +66,7 @@ class RunFolder:
         self._study = study
         self._events: FileIO | None = None
         self._unwritten = b""
+        self._lock = threading.Lock()
         self._last = self._saved = time.perf_counter()
         if folder is not None:
             self._open(folder)
@@ -215,8 +217,9 @@ class RunFolder:
         if isinstance(event, RoundEnded):
             self._last = now
         if self.folder is not None:
-            self._unwritten += json.dumps(plain).encode() + b"\n"
-            self._write()
+            with self._lock:  # a server's, and a peer's, come from two threads
+                self._unwritten += json.dumps(plain).encode() + b"\n"
+                self._write()
         if self._on_event is not None:
             self._on_event(plain)
 
@@ -228,6 +231,8 @@ class RunFolder:
 
     def close(self) -> None:
         """Close the files."""
-        self._write()
-        if self._events is not None:
-            self._events.close()
+        with self._lock:
+            self._write()
+            if self._events is not None:
+                self._events.close()
+                self._events = None

@@ -15,7 +15,8 @@ from typing import Any
 
 from pydantic import Field
 
-from fedtopics.engines.carried import CarriedParticipant, CarriedTransport
+from fedtopics.engines.answering import CarriedParticipant
+from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.federation.client_data import ClientData

@@ -1,8 +1,8 @@
 """Fedtopics as an app of Flower: what the two files of `fedtopics flower init` make of a study.
 
 The ServerApp runs where the SuperLink is, a ClientApp where a SuperNode is. Flower starts a
-new process with each message, which passes it on: the client's program runs in a resident process of
-ours beside it. When that is killed the next one goes on from the client's last checkpoint.
+new process with each message, which passes it on: the client's program runs in a resident process
+of ours beside it. When that is killed the next one goes on from the client's last checkpoint.
 """
 
 from __future__ import annotations
@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
 ENDED = 5.0  # seconds that a resident process stays when its client has the model
 SEED = "secret_from_seed"
-_OWN = (
-    "name",
-    "out",
-    "stay",
-    "identity",
-    SEED,
-)  # keys of a node configuration that are not of the documents
+_OWN = "name", "out", "stay", "identity", SEED  # keys of a node configuration beside the data's
 LINGER = 0.5  # seconds for what is said next: a message costs seconds, whatever is in it
 FAILED = "its settings or its documents cannot be used; its own log says more"
 
@@ -173,7 +167,7 @@ def main(given: str, folder: str) -> None:
     `given` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it may
     have read other settings, and two cannot write one ledger.
     """
-    from fedtopics.engines.carried import CarriedParticipant
+    from fedtopics.engines.answering import CarriedParticipant
 
     settings = json.loads(given)
     node = _Node(**settings | {"out": Path(settings["out"])})
@@ -218,8 +212,8 @@ def _node(config: Mapping[str, Any], folder: str) -> _Node:
     if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
         raise StudyError(
             "The SuperNode's node configuration needs the client's name in the study, as in "
-            'name = "north". If they are there, stay is a number of seconds, identity a folder, and '
-            f"{SEED} true or false."
+            'name = "north". If they are there, stay is a number of seconds, identity a folder, '
+            f"and {SEED} true or false."
         )
     check_client_name(name)
     out = Path(str(config.get("out", f"runs/{name}"))).absolute() / folder

@@ -1,7 +1,7 @@
 """Messages through a Flower federation: over its Grid to SuperNodes and back.
 
-Flower's own `send_and_receive` sleeps three seconds between two looks for answers; this carrier looks
-after a few hundredths of a second, and less often the longer nothing comes.
+Flower's own `send_and_receive` sleeps three seconds between two looks for answers; this carrier
+looks after a few hundredths of a second, and less often the longer nothing comes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class ClusterSettings(TopicSettings, ClusterShape):
     """Settings of all methods that find clusters of documents."""
 
     n_components: int = Field(20, ge=2, description="number of clusters")
-    starts: int = Field(8, ge=1, description="k-means starts, of which the best goes on")
+    starts: int = Field(8, ge=1, le=20, description="k-means starts, of which the best goes on")
     start_rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
 
     @property

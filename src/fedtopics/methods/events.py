@@ -158,9 +158,15 @@ class StatusChange(Event, kind=""):  # a client comes, goes, or does not take pa
         return {"event": self.status, "client": self.client, "reason": self.reason}
 
 
-class Adds(Event, kind="adds"):  # another participant adds, as the one before was lost
+class Adds(Event, kind="adds"):  # who adds where there is no server; again when another one does
     client: str
     view: int
+
+
+class NoMajority(Event, kind="no majority"):  # where there is no server: nothing can be decided
+    clients: Sequence[str]  # who is linked, with this participant
+    missing: Sequence[str]
+    majority: int  # clients that are needed
 
 
 class Drifted(Event, kind="drifted"):  # most others' state differs in the last bits, and is taken
@@ -174,6 +180,16 @@ class CaughtUp(Event, kind="caught up"):
 
 
 class Repeated(Event, kind="repeated"):  # a round is repeated without clients that were lost
+    round: int
+    missing: Mapping[str, str]  # client to why
+
+
+class LeftOut(Event, kind="left out"):
+    """Clients have no part in what comes before the first round (0), or in what describes a model.
+
+    Of the rounds between, `RoundEnded` says it.
+    """
+
     round: int
     missing: Mapping[str, str]  # client to why
 

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Checkpoint, Clients, Run
-from fedtopics.methods.events import RoundEnded, RoundFacts, RoundReport, Stopped, Validation
+from fedtopics.methods.events import (
+    LeftOut,
+    RoundEnded,
+    RoundFacts,
+    RoundReport,
+    Stopped,
+    Validation,
+)
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.stop_rules import Progress, why_stop
@@ -208,7 +215,10 @@ class Program(ABC, Generic[Settings, State]):
             state = self.with_best(state, status.best)
         # One more round, so that all of the model's descriptions are by the same clients.
         work = partial(self.model, agreement, state, status.round, run)
-        return clients.round(status.round + 1, work)[0]
+        model, report = clients.round(status.round + 1, work)
+        if missing := report.get("missing"):
+            run.event(LeftOut(status.round + 1, missing))
+        return model
 
     def _ends(
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: Step[State],

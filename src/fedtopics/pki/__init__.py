@@ -19,7 +19,15 @@ From the bottom up: `files` keeps keys and certificates, `identity` reads and ch
 people do.
 """
 
-from fedtopics.pki.authority import create, issue, pki_option, renew_server, request, sign
+from fedtopics.pki.authority import (
+    create,
+    create_authority,
+    issue,
+    pki_option,
+    renew_server,
+    request,
+    sign,
+)
 from fedtopics.pki.identity import Identity, Request
 from fedtopics.pki.signing import Signer
 
@@ -28,6 +36,7 @@ __all__ = [
     "Request",
     "Signer",
     "create",
+    "create_authority",
     "issue",
     "pki_option",
     "renew_server",

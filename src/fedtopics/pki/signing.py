@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -29,7 +30,7 @@ class Signer:
 
     @classmethod
     def load(cls, folder: str | Path, role: Role, name: str = "") -> Signer:
-        """Read an identity folder as `Identity.load`; an `IdentityError` if it is of another name."""
+        """Read an identity folder as `Identity.load`; an `IdentityError` if its name is another."""
         identity = Identity.load(folder, role)
         if name not in ("", identity.name):
             raise IdentityError(
@@ -50,6 +51,11 @@ class Signer:
         """
         if name in self._known and self._known[name][0] == certificate:
             return
+        if not certificate:
+            raise IdentityError(
+                f"Client {name!r} has shown no certificate; where one participant has an identity, "
+                "the server and all others need one as well."
+            )
         try:
             read = x509.load_pem_x509_certificate(certificate)
             read.verify_directly_issued_by(self._authority)
@@ -61,6 +67,17 @@ class Signer:
         if common_name(read.subject) != name or not isinstance(key, ec.EllipticCurvePublicKey):
             raise IdentityError(f"The certificate that was shown for {name!r} is another's.")
         self._known[name] = certificate, key
+
+    def ended(self, name: str) -> str:
+        """Say that the certificate of who has a name has ended, or not begun, if so."""
+        read = x509.load_pem_x509_certificate(self.known(name))
+        begins, ends = read.not_valid_before_utc, read.not_valid_after_utc
+        if begins <= datetime.now(UTC) < ends:
+            return ""
+        return (
+            f"Certificate of client {name!r} is of {begins:%Y-%m-%d} and ended on {ends:%Y-%m-%d}. "
+            f"Renew it with: fedtopics pki issue {name} --renew"
+        )
 
     def known(self, name: str) -> bytes:
         """Return the certificate of who has a name, or nothing."""

@@ -36,9 +36,29 @@ class RunFacts:
         last = {event["round"]: event for event in self.of_kind("round")}
         return [self._round(last[number]) for number in sorted(last)]
 
+    @property
+    def absences(self) -> Rows:
+        """Who was missing in which rounds and why, a row each, in the order of the rounds."""
+        rows: dict[tuple[str, str], list[int]] = {}
+        last = {event["round"]: event for event in [*self.of_kind("left out"), *self.rounds]}
+        for number in sorted(last):
+            for client, why in last[number].get("missing", {}).items():
+                rows.setdefault((client, why), []).append(number)
+        return [{"client": c, "why": why, "rounds": of} for (c, why), of in rows.items()]
+
+    @property
+    def adders(self) -> Rows:
+        """Who added after whom, where there is no server: the name, and the round before it."""
+        found, done = [], 0
+        for event in self.events:
+            done = event["round"] if event.get("event") == "round" else done
+            if event.get("event") == "adds":
+                found.append({"client": event["client"], "after": done})
+        return found
+
     def _round(self, event: dict[str, Any]) -> dict[str, Any]:
-        received = event.get("bytes_received", self.left.get(event["round"]))
-        size = {} if received is None else {"bytes": received}
+        left = self.left.get(event["round"], event.get("bytes_received"))
+        size = {} if left is None else {"bytes": left}
         return {**event, **size}
 
 
@@ -72,7 +92,7 @@ def read(folder: Path) -> RunFacts:
     return RunFacts(
         name=folder.resolve().name,
         study=_study(folder / "study.toml"),
-        events=_events(folder / "events.jsonl"),
+        events=_events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl"),
         ledgers={client: summarise_ledger(path) for client, path in paths.items()},
         left=dict(left),
     )

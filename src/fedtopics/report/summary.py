@@ -102,6 +102,8 @@ def summarise(
         "similarity": client_similarity(model).tolist(),
         "clusters": _clusters(model) if clusters else None,
         "rounds": _rounds(run),
+        "absences": [row | {"rounds": ranges(row["rounds"])} for row in run.absences],
+        "adders": run.adders,
         "over_rounds": _over_rounds(model.info.get("history", [])),
         "scores": _scores(model),
         "left": _left(run),
@@ -218,6 +220,17 @@ def _rounds(run: RunFacts) -> list[dict[str, Any]]:
         | ({"clients": len(event["clients"])} if "clients" in event else {})
         for event in run.rounds
     ]
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Write numbers that grow as ranges: 3 to 5, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]:,}" + (f" to {run[-1]:,}" if run[1:] else "") for run in runs)
 
 
 def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import random
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,7 +30,7 @@ from fedtopics.engines.grpc.frames import (
     chunk_size,
     chunks,
 )
-from fedtopics.engines.messages import Message, Outgoing, read_message
+from fedtopics.engines.messages import Message, Outgoing, Refusal, read_message
 from fedtopics.engines.transport import Arrived, Closed, Opened
 from fedtopics.engines.values import body_size
 from fedtopics.errors import FederationError
@@ -37,6 +38,7 @@ from fedtopics.methods.events import Event, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the first message of the other side
 GOODBYE = 2.0  # seconds for the other side to read the last message
+SWITCH = 5e-4  # seconds that a busy thread may keep others waiting who hand a message on
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
 # M_TRIM_THRESHOLD (free memory that is kept for the smaller ones).
@@ -55,7 +57,8 @@ class Listening:
 class Address:
     """Where somebody listens, and who: `name` is what its certificate vouches for.
 
-    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use.
+    `diagnose` says why there is no connection, or nothing; it raises if waiting is no use. `title`
+    is what to call who listens in a sentence.
     """
 
     address: str
@@ -63,6 +66,8 @@ class Address:
     name: str
     options: tuple[tuple[str, Any], ...] = ()
     diagnose: Callable[[], str] = lambda: ""
+    title: str = "the server"
+    longest_pause: float = LONGEST_PAUSE
 
 
 @dataclass
@@ -71,6 +76,7 @@ class _Link:
     stream: Stream
     outbox: asyncio.Queue[Outgoing | None] = field(default_factory=asyncio.Queue)
     cut: asyncio.Event = field(default_factory=asyncio.Event)
+    fault: str = ""  # of the other side, which ends the link
 
 
 class GrpcTransport:
@@ -104,6 +110,7 @@ class GrpcTransport:
     def start(self) -> None:
         """Listen and connect; a `FederationError` if the address cannot be listened on."""
         _return_freed_memory()
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH))
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
@@ -184,7 +191,7 @@ class GrpcTransport:
             self.port = 0
         if not self.port:
             raise FederationError(
-                f"The server cannot listen on {at.address}: the port is in use or the address "
+                f"This machine cannot listen on {at.address}: the port is in use or the address "
                 "is not this machine's; name another with --listen."
             )
 
@@ -208,13 +215,13 @@ class GrpcTransport:
             except FederationError as error:
                 self._inbox.put(("", Closed(str(error))))
                 return
-            if time.monotonic() - before > LONGEST_PAUSE:
+            if time.monotonic() - before > address.longest_pause:
                 pause = FIRST_PAUSE  # it had been connected
             # Clients that lost the same server come back at different moments.
             seconds = pause * random.uniform(0.75, 1.25)  # noqa: S311
             self._notify(Reconnecting(reason, seconds))
             await asyncio.sleep(seconds)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, address.longest_pause)
 
     async def _connected(self, address: Address) -> str:
         """Hold one connection to its end; say why it ended."""
@@ -229,10 +236,10 @@ class GrpcTransport:
             try:
                 first = await asyncio.wait_for(stream.next(), CONNECT)
             except (DisconnectedError, TimeoutError, FederationError):
-                return "the server does not answer"
+                return f"{address.title} does not answer"
             opened = Opened(offers=False, name=address.name)
             await self._live(stream, opened, first, rpc.done_writing)
-            return "connection lost"
+            return f"the connection to {address.title} is lost"
 
     async def _live(
         self, stream: Stream, opened: Opened, first: wire.Frame | None = None,
@@ -262,7 +269,7 @@ class GrpcTransport:
             del self._links[link.name]
             self._earlier[0] += stream.sent
             self._earlier[1] += stream.received
-            self._inbox.put((link.name, Closed()))
+            self._inbox.put((link.name, Closed(link.fault)))
 
     async def _read(self, link: _Link, frame: wire.Frame | None) -> None:
         stream = link.stream
@@ -270,18 +277,31 @@ class GrpcTransport:
             while True:
                 message = (frame or await stream.next()).message
                 frame = None
-                if body_size(message.body) > self._largest:
-                    raise FederationError("too large")
+                if (size := body_size(message.body)) > self._largest:
+                    await self._turn_down(link, size)
+                    return
                 buffer = await stream.body(message.body)
                 self._inbox.put((link.name, read_message(message, buffer, self._largest)))
         except (DisconnectedError, FederationError):
             return  # whoever sends what cannot be read is as good as gone
 
+    async def _turn_down(self, link: _Link, size: int) -> None:
+        """Say that a message is too large; nothing after it can be read."""
+        link.fault = f"its message has {size:,} bytes, more than {self._largest:,}"
+        reason = (
+            f"A message of {size:,} bytes is over the limit of {self._largest:,}; raise "
+            "largest_message in the study's [federation]"
+        )
+        refusal = Outgoing.of(Refusal(reason, again=True, said=True))
+        await link.stream.send(refusal.frame, refusal.chunks(self._chunk, chunks))
+
 
 async def _write(link: _Link, chunk: int) -> None:
-    with suppress(DisconnectedError):
+    try:
         while (message := await link.outbox.get()) is not None:
             await link.stream.send(message.frame, message.chunks(chunk, chunks))
+    except DisconnectedError:
+        await asyncio.sleep(GOODBYE)  # for what the other side said last
 
 
 async def _beat(stream: Stream) -> None:

@@ -1,0 +1,9 @@
+"""Print ports of this machine that are free now: python free_ports.py NUMBER."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+listening = [socket.create_server(("localhost", 0)) for _ in range(int(sys.argv[1]))]
+print(*(each.getsockname()[1] for each in listening))

@@ -1,0 +1,411 @@
+"""What fails between a server and clients that answer: answers, processes, names, signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtopics.engines import carried
+from fedtopics.engines.answering import CarriedParticipant
+from fedtopics.engines.carried import (
+    ASKS,
+    UNKNOWN,
+    WAITS,
+    bundled,
+    unbundled,
+)
+from fedtopics.engines.messages import Accept, Declined, Done, Outgoing, Reply, Waiting
+from fedtopics.errors import FederationError
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.methods.events import OnEvent
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.pki import Identity, Signer, create, issue
+from tests.helpers.carriers import (
+    POLICIES,
+    SIZES,
+    Client,
+    FakeCarrier,
+    Notes,
+    clients,
+    planned,
+    run,
+)
+from tests.helpers.federation import assert_same_bits, subjects
+from tests.helpers.ledgers import left
+
+CORPORA = subjects(SIZES)
+LINK = b"the link"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look and offer again at once."""
+    monkeypatch.setattr(carried, "LOOK", 0.01)
+    monkeypatch.setattr(carried, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(carried, "LONGEST_PAUSE", 0.02)
+
+
+def small(**federation: Any) -> Study:
+    return planned("lda", **federation).with_clients(CORPORA)
+
+
+def after(events: Notes, number: int, work: Callable[[], None]) -> OnEvent:
+    """Follow a run; do something after a round."""
+
+    def follow(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "round" and event["round"] == number:
+            work()
+
+    return follow
+
+
+def assert_all_have(model: TopicModel, folder: Path, names: Any = SIZES) -> None:
+    for name in names:
+        assert_same_bits(TopicModel.from_pretrained(folder / name / "model"), model)
+
+
+def test_lost_answers_change_no_bit(tmp_path: Path) -> None:
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    for name, client in carrier.answers.items():
+        carrier.answers[name] = losing(client, 4)
+    model = run(small(), carrier, tmp_path / "server", on_event=events.append)
+    assert_same_bits(model, train(small(), CORPORA, policies=POLICIES))
+    assert_all_have(model, tmp_path)
+    assert events.of("lost")
+    assert all(event["clients"] == sorted(SIZES) for event in events.of("round"))
+
+
+def losing(client: Any, every: int) -> Callable[[bytes], bytes | None]:
+    def answer(message: bytes) -> bytes | None:
+        said: bytes | None = client(message)
+        return None if client.bundles % every == 0 else said
+
+    return answer
+
+
+def test_a_program_that_computes_for_long_is_asked_again(tmp_path: Path) -> None:
+    carrier = clients(CORPORA, tmp_path, hold=0.001)
+    model = run(small(), carrier, tmp_path / "server")
+    assert_same_bits(model, train(small(), CORPORA, policies=POLICIES))
+    assert_all_have(model, tmp_path)
+
+
+@pytest.mark.parametrize("number", range(1, 13, 2))
+def test_a_killed_process_goes_on(number: int, tmp_path: Path) -> None:
+    """Whenever it is: the next one is offered the study, and gets the decisions that it missed."""
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    client: Any = carrier.answers["north"]
+
+    def killed(message: bytes) -> bytes | None:
+        if client.bundles == number:
+            client.restart()
+        said: bytes | None = client(message)
+        return said
+
+    carrier.answers["north"] = killed
+    plan = small(gather=10, pause=0.15)
+    model = run(plan, carrier, tmp_path / "server", on_event=events.append)
+    assert_all_have(model, tmp_path)
+    assert client.bundles > number
+    assert events.of("round")[-1]["clients"] == sorted(SIZES)
+    replies = {row[2:] for row in left(tmp_path / "north/ledger.jsonl")}
+    assert len({moment for moment, *_ in replies}) == len(replies), "one reply for each moment"
+
+
+def test_a_killed_process_answers_nothing_while_decisions_are_on_their_way(tmp_path: Path) -> None:
+    """There are more than go in one message, and it has no checkpoint."""
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    plan = planned("local steps", gather=10, pause=0.02).with_clients(CORPORA)
+    settings = plan.method.model_copy(update={"max_rounds": 40})
+    plan = plan.model_copy(update={"checkpoint_every": 100, "method": settings})
+    client: Any = carrier.answers["north"]
+    follow = after(events, 20, client.restart)
+    model = run(plan, carrier, tmp_path / "server", on_event=follow)
+    assert "it was restarted" in [event["reason"] for event in events.of("joined")]
+    assert events.of("round")[-1]["clients"] == sorted(SIZES)
+    assert_all_have(model, tmp_path)
+
+
+def test_a_client_that_is_killed_with_each_message_is_left_out(tmp_path: Path) -> None:
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    client: Any = carrier.answers["north"]
+
+    def killed(message: bytes) -> bytes | None:
+        client.restart()
+        said: bytes | None = client(message)
+        return said
+
+    carrier.answers["north"] = killed
+    model = run(small(gather=1), carrier, tmp_path / "server", on_event=events.append)
+    assert list(model.shares) == ["east", "south"]
+    assert_all_have(model, tmp_path, ["east", "south"])
+    assert all("north" in event["missing"] for event in events.of("round"))
+
+
+def test_a_client_that_is_away_is_left_out_and_comes_back(tmp_path: Path) -> None:
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+
+    def follow(event: dict[str, Any]) -> None:
+        after(events, 2, lambda: carrier.away.add("north"))(event)
+        if event["event"] == "round" and event["round"] == 4:
+            carrier.away.clear()
+
+    model = run(small(pause=0.1), carrier, tmp_path / "server", on_event=follow)
+    rounds = {event["round"]: event for event in events.of("round")}
+    assert rounds[2]["clients"] == sorted(SIZES)
+    assert rounds[4]["clients"] == ["east", "south"]
+    assert rounds[4]["missing"] == {"north": "not connected"}
+    assert events.of("finished")[0]["received"] == sorted(SIZES)
+    assert_all_have(model, tmp_path)
+
+
+def test_the_reason_to_decline_stays_with_the_client(tmp_path: Path) -> None:
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    closed = Policy(methods=("flda",))
+    strict = Client("south", CORPORA["south"], tmp_path / "south", closed)
+    carrier.answers["south"] = strict
+    model = run(small(gather=0.5), carrier, tmp_path / "server", on_event=events.append)
+    assert list(model.shares) == ["east", "north"]
+    assert not (tmp_path / "south/ledger.jsonl").exists()
+    assert "does not allow the method 'lda'" in str(strict.errors[0])
+    assert strict.bundles == 1, "it is not offered the study again"
+    assert [event["client"] for event in events.of("declined")] == ["south"]
+    assert "does not allow" not in str(events)
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"x", b"x" * 99, LINK + WAITS + b"\x05" + bytes(7) + b"ab"]
+)
+def test_damaged_bundles(damage: bytes, tmp_path: Path) -> None:
+    def never(_: Any) -> None:
+        raise AssertionError("taken for an offer")
+
+    assert unbundled(CarriedParticipant("a", never).answer(damage).ljust(9, b"u"))[1] == UNKNOWN
+    carrier = clients(CORPORA, tmp_path)
+    carrier.answers["south"] = lambda message: damage and message[:8] + damage[8:]
+    model = run(small(gather=0.5), carrier, tmp_path / "server")
+    assert list(model.shares) == ["east", "north"]
+
+
+def test_a_bundle_is_its_messages() -> None:
+    for messages in ([], [Waiting(3)], [Waiting(3), Done(), Waiting(4)]):
+        raw = bundled(LINK, ASKS, [Outgoing.of(message).bytes() for message in messages])
+        link, state, found = unbundled(raw)
+        assert (link, state) == (LINK, ASKS)
+        assert [vars(each) for each in found] == [vars(each) for each in messages]
+        with pytest.raises(FederationError):
+            unbundled(raw + b"x")
+        with pytest.raises(FederationError):
+            unbundled(raw, largest=1) if messages else unbundled(raw[:8])
+
+
+# Names
+
+
+def test_a_name_that_is_taken_is_free_when_its_owner_is_gone(tmp_path: Path) -> None:
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    carrier.answers["z"] = Client("north", CORPORA["north"], tmp_path / "again")
+    follow = after(events, 2, lambda: carrier.away.add("north"))
+    model = run(small(pause=0.2), carrier, tmp_path / "server", on_event=follow)
+    assert [note["client"] for note in events.of("joined")].count("north") == 2
+    assert "is connected already" in events.of("refused")[0]["reason"]
+    assert events.of("round")[-1]["clients"] == sorted(SIZES)
+    assert_all_have(model, tmp_path, ["east", "south", "again"])
+
+
+def test_a_name_that_the_study_does_not_have(tmp_path: Path) -> None:
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    carrier.answers["z"] = Client("west", CORPORA["east"], tmp_path / "z")
+    run(small(), carrier, tmp_path / "server", on_event=events.append)
+    assert "The study has no client named 'west'" in events.of("refused")[0]["reason"]
+
+
+def test_an_engine_that_vouches_for_names_is_believed_more_than_clients(tmp_path: Path) -> None:
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    carrier.vouches = True
+    impostor = Client("north", CORPORA["south"], tmp_path / "impostor")
+    carrier.answers = {"south": impostor, **{n: carrier.answers[n] for n in ("east", "north")}}
+    model = run(small(gather=0.5), carrier, tmp_path / "server", on_event=events.append)
+    assert list(model.shares) == ["east", "north"]
+    (refused,) = events.of("refused")
+    assert "calls itself 'north', and its certificate is of 'south'" in refused["reason"]
+    assert not (tmp_path / "impostor/ledger.jsonl").read_text()
+
+
+@pytest.mark.parametrize("says", ["accept", "decline"])
+def test_nobody_speaks_for_somebody_else(says: str, tmp_path: Path) -> None:
+    """Who accepts twice, under two names, is sent away; who declines for others declines."""
+    carrier, events = clients(CORPORA, tmp_path), Notes()
+    carrier.answers = dict(sorted(carrier.answers.items()))
+    honest: Any = carrier.answers["south"]
+    plan = small(gather=0.5)
+    lie = Accept("east", plan.fingerprint, b"another!", b"", b"")
+
+    def lying(message: bytes) -> bytes:
+        link, state, messages = unbundled(honest(message))
+        if honest.bundles > 4:
+            messages.append(lie if says == "accept" else Declined("east"))
+        return bundled(link, state, [Outgoing.of(each).bytes() for each in messages])
+
+    carrier.answers["south"] = lying
+    run(plan, carrier, tmp_path / "server", on_event=events.append)
+    assert "south" in {event["client"] for event in events.of("lost") + events.of("declined")}
+    assert "east" not in {event["client"] for event in events.of("lost") + events.of("declined")}
+    assert all("east" in event["clients"] for event in events.of("round"))
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pki")
+    create(folder, ["localhost"])
+    for name in SIZES:
+        issue(folder, name)
+    return folder
+
+
+def signer(folder: Path, name: str = "") -> Signer:
+    if name:
+        return Signer(Identity.load(folder / "clients" / name, "client"))
+    return Signer(Identity.load(folder / "server", "server"))
+
+
+def signing(pki: Path, folder: Path) -> FakeCarrier:
+    return FakeCarrier(
+        {
+            name: Client(name, data, folder / name, signatures=signer(pki, name))
+            for name, data in CORPORA.items()
+        }
+    )
+
+
+def test_clients_that_sign_end_with_the_same_bits(pki: Path, tmp_path: Path) -> None:
+    carrier = signing(pki, tmp_path)
+    model = run(small(), carrier, tmp_path / "server", signatures=signer(pki))
+    assert_same_bits(model, train(small(), CORPORA, policies=POLICIES))
+    assert_all_have(model, tmp_path)
+    offers = [event for each in carrier.answers.values() for event in each.events.of("offer")]  # type: ignore[attr-defined]
+    assert len(offers) == len(SIZES)
+    assert not any("unsigned" in offer for offer in offers)
+
+
+@pytest.mark.parametrize("whose", ["south", "another authority", "nobody"])
+def test_nobody_joins_under_a_name_without_its_key(whose: str, pki: Path, tmp_path: Path) -> None:
+    """Not with another's key, nor with a certificate by that name of another authority."""
+    carrier, events = signing(pki, tmp_path), Notes()
+    if whose == "another authority":
+        create(tmp_path / "other", ["localhost"])
+        issue(tmp_path / "other", "north")
+        key: Any = signer(tmp_path / "other", "north")
+    elif whose == "south":
+        key = signer(pki, "south")
+        key.certificate = signer(pki, "north").certificate
+    else:
+        key = None
+    impostor = Client("north", CORPORA["south"], tmp_path / "impostor", signatures=key)
+    carrier.answers["north"] = impostor
+    plan = small(gather=0.5)
+    model = run(plan, carrier, tmp_path / "server", on_event=events.append, signatures=signer(pki))
+    assert list(model.shares) == ["east", "south"]
+    reason = events.of("refused")[0]["reason"]
+    sentences = {
+        "south": "has not signed with the key of its certificate",
+        "another authority": "is not of this study's authority",
+        "nobody": "has shown no certificate",
+    }
+    assert sentences[whose] in reason
+    assert not (tmp_path / "impostor/ledger.jsonl").read_text()
+
+
+def test_a_certificate_that_has_ended(pki: Path, tmp_path: Path) -> None:
+    create(tmp_path / "pki", ["localhost"])
+    for name in SIZES:
+        issue(tmp_path / "pki", name, days=0 if name == "north" else 365)
+    carrier, events = FakeCarrier({}), Notes()
+    for name, data in CORPORA.items():
+        folder = tmp_path / "pki/clients" / name
+        key = Signer(Identity.load(folder, "client", check_validity=False))
+        carrier.answers[name] = Client(name, data, tmp_path / name, signatures=key)
+    server = signer(tmp_path / "pki")
+    plan = small(gather=0.5)
+    model = run(plan, carrier, tmp_path / "server", on_event=events.append, signatures=server)
+    assert list(model.shares) == ["east", "south"]
+    assert "ended on" in events.of("refused")[0]["reason"]
+
+
+def test_a_client_with_an_identity_wants_those_of_the_others(pki: Path, tmp_path: Path) -> None:
+    """Else a server could make up clients, and tell each one something else."""
+    carrier = signing(pki, tmp_path)
+    with pytest.raises(FederationError):
+        run(small(gather=0.5, wait=0.5), carrier, tmp_path / "server")
+    client: Any = carrier.answers["north"]
+    assert "has shown no certificate" in str(client.errors[0])
+    for name in SIZES:
+        assert not (tmp_path / name / "ledger.jsonl").read_text(), "nothing has left"
+
+
+def test_without_identities_a_client_is_told_what_that_means(tmp_path: Path) -> None:
+    carrier = clients(CORPORA, tmp_path)
+    run(small(), carrier, tmp_path / "server")
+    client: Any = carrier.answers["north"]
+    (offer,) = client.events.of("offer")
+    assert "Participants do not sign here" in offer["unsigned"]
+
+
+def test_a_wrong_signature_under_a_reply(pki: Path, tmp_path: Path) -> None:
+    carrier, events = signing(pki, tmp_path), Notes()
+    honest: Any = carrier.answers["south"]
+
+    def lying(message: bytes) -> bytes:
+        link, state, messages = unbundled(honest(message))
+        for each in messages:
+            if isinstance(each, Reply) and each.index > 4:
+                object.__setattr__(each, "signature", b"another's")
+        return bundled(link, state, [Outgoing.of(each).bytes() for each in messages])
+
+    carrier.answers["south"] = lying
+    plan = small(pause=0.1)
+    run(plan, carrier, tmp_path / "server", on_event=events.append, signatures=signer(pki))
+    assert {event["reason"] for event in events.of("bad reply")} == {
+        "sent a bad reply: its signature does not fit"
+    }
+    (excluded,) = events.of("excluded")
+    assert excluded["client"] == "south"
+
+
+# A server that goes on
+
+
+@pytest.mark.parametrize("every", [1, 2, 100])
+def test_all_processes_die_at_once_and_the_run_goes_on(every: int, tmp_path: Path) -> None:
+    """A server that was there before does not know who comes to the next round."""
+    carrier = clients(CORPORA, tmp_path)
+    plan = small().model_copy(update={"checkpoint_every": every})
+
+    def die() -> None:
+        raise FederationError("killed")
+
+    with pytest.raises(FederationError, match="killed"):
+        run(plan, carrier, tmp_path / "server", on_event=after(Notes(), 3, die))
+    for client in carrier.answers.values():
+        client.restart()  # type: ignore[attr-defined]
+    model = run(plan, carrier, tmp_path / "server", resume=True)
+    assert_same_bits(model, train(plan, CORPORA, policies=POLICIES))
+    assert_all_have(model, tmp_path)
+
+
+def test_too_few_clients_end_the_run_and_it_goes_on(tmp_path: Path) -> None:
+    carrier = clients(CORPORA, tmp_path)
+    plan = small(wait=0.5).model_copy(update={"checkpoint_every": 1})
+    follow = after(Notes(), 3, lambda: carrier.away.update(("north", "south")))
+    with pytest.raises(FederationError, match="fewer than min_clients = 2"):
+        run(plan, carrier, tmp_path / "server", on_event=follow)
+    carrier.away.clear()
+    model = run(plan, carrier, tmp_path / "server", resume=True)
+    assert_same_bits(model, train(plan, CORPORA, policies=POLICIES))
+    assert_all_have(model, tmp_path)

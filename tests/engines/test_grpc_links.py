@@ -1,0 +1,37 @@
+"""Links over gRPC: who lost one comes back."""
+
+import time
+from typing import Any
+
+from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
+from fedtopics.engines.messages import Granted
+from fedtopics.engines.transport import Opened
+
+
+def arrived(transport: GrpcTransport, kind: type[Any]) -> tuple[str, Any]:
+    """Wait for something of a kind."""
+    ends = time.monotonic() + 20
+    while time.monotonic() < ends:
+        for link, what in transport.receive(0.1):
+            if isinstance(what, kind):
+                return link, what
+    raise TimeoutError(kind.__name__)
+
+
+def test_a_link_is_opened_again_when_the_other_side_has_gone() -> None:
+    here = GrpcTransport(Listening("127.0.0.1:0", None), (), 1, lambda _: None)
+    here.start()
+    place = f"127.0.0.1:{here.port}"
+    there = GrpcTransport(None, [Address(place, None, "here")], 1, lambda _: None)
+    there.start()
+    try:
+        for _ in range(2):
+            link, _ = arrived(here, Opened)
+            here.send(link, Granted(1))
+            assert arrived(there, Granted)[1].index == 1
+            here.stop()
+            here = GrpcTransport(Listening(place, None), (), 1, lambda _: None)
+            here.start()
+    finally:
+        there.stop()
+        here.stop()
