@@ -60,7 +60,7 @@ until_so() { # wait for something, as long as nobody fails
     sleep 0.2
   done
 }
-has_rounds() { [ "$(rounds "$1")" -ge "$2" ]; }
+has_rounds() { local done; done=$(rounds "$1"); [ "${done:-0}" -ge "$2" ]; }
 is_followed() { [ -n "$(adder "$1")" ] && [ "$(adder "$1")" != "$2" ]; }
 watch() { # name a participant that is alive, to look at
   local name
@@ -104,7 +104,14 @@ for name in $NAMES; do
   part "$name"
 done
 
-printf '\n%s rounds; who adds is killed, then who comes after it ...\n' "$ROUNDS"
+cat <<END
+
+--secret-from-seed: what a client draws follows from the study's seed, so that one process can train
+the same model below, bit by bit. Everybody who has the study could tell what was drawn; without the
+flag, which is how to take part in earnest, it follows from 32 random bytes that nobody else has.
+
+$ROUNDS rounds; who adds is killed, then who comes after it ...
+END
 killed=""
 until_so has_rounds networkx 20
 kill_adder
@@ -119,8 +126,8 @@ all_end "${processes[@]}"
 processes=()
 
 for name in $NAMES; do
-  at "$name" "what it saw, after the table of what would leave"
-  sed -n '/^listening on /,/^the model went to /p' output.txt
+  at "$name" "what it saw, without the table of what would leave"
+  sed -n '/^listening on /,/^the model went to /p' output.txt | grep '^[[:alpha:]]'
 done
 
 at sympy "the model, and what left"

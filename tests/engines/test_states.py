@@ -1,4 +1,4 @@
-"""States of the program that participants sign: who drifted takes most others', who differs stops."""
+"""States that participants sign: who drifted takes most others', who differs stops."""
 
 from __future__ import annotations
 

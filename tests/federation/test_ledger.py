@@ -15,6 +15,7 @@ from fedtopics.federation.ledger import (
     bytes_by_round,
     digest_of,
     find_ledgers,
+    is_seeded,
     summarise_ledger,
 )
 from fedtopics.methods.aggregation import Named, Rows
@@ -110,6 +111,16 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
     assert find_ledgers(tmp_path / "run") == {"south": path}
     again = Ledger("gfedntm", "0123abcd", path)
     assert again.last.moment == Moment(0), "only what left counts"
+
+
+def test_a_secret_from_the_seed_is_named(tmp_path: Path) -> None:
+    for seeded in (False, True):
+        ledger = Ledger("gfedntm", "0123abcd", tmp_path / "ledger.jsonl", seeded=seeded)
+        ledger.came(Moment(1), "gradients", "5ha", 1000)
+        ledger.close()
+        assert is_seeded(tmp_path / "ledger.jsonl") == seeded
+    lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
+    assert [line.get("secret") for line in lines] == [None, "from the study's seed"]
 
 
 def test_ledger_holds_no_values(tmp_path: Path) -> None:

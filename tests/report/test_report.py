@@ -605,7 +605,7 @@ def test_a_servers_folder(copied: Path, demo: Reported) -> None:
     (copied / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in lines))
     page = report_of(copied)
     assert [row["bytes"] for row in page.summary["rounds"]] == [*range(1001, 1041)]
-    assert page.summary["left"] == {"functions": [], "clients": []}
+    assert page.summary["left"] == {"functions": [], "clients": [], "seeded": []}
     assert NAMELESS in page.html
     assert page.summary["settings"] == demo.summary["settings"]
     assert 'id="figure-bytes"' in page.html

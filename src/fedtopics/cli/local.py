@@ -172,7 +172,7 @@ def ledger(run: Path, as_json: bool) -> None:
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
-    from fedtopics.federation.ledger import client_of, find_ledgers, summarise_ledger
+    from fedtopics.federation.ledger import client_of, find_ledgers, is_seeded, summarise_ledger
 
     paths = {client_of(run): run} if run.is_file() else find_ledgers(run)
     if not paths:
@@ -188,6 +188,11 @@ def ledger(run: Path, as_json: bool) -> None:
         "largest reply. totals: of the clients' replies, as they came.\nThe ledger file has each "
         "reply's time, fields, shapes and SHA-256, and that of what it was computed from.\n"
     )
+    if seeded := ", ".join(client for client, path in paths.items() if is_seeded(path)):
+        say(
+            f"Draws of {seeded} followed from the study's seed (--secret-from-seed), which all "
+            "participants know: for tests and demonstrations alone.\n"
+        )
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
         say(f"{function}: {find_method(method).leaves(function)}")

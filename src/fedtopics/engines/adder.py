@@ -251,7 +251,12 @@ class _Exchange:
         self._held: dict[str, dict[str, Any] | None] = {}
         self._announced: dict[str, int] = {}  # bytes of replies that wait for room
         self._granted: dict[str, int] = {}  # of those that have it
-        self._gone: dict[str, float] = {}  # who lost its connection, and until when it may be back
+        # Who lost its connection, and until when it may be back. Who takes over has not heard of it.
+        self._gone = {
+            name: time.perf_counter() + GRACE
+            for name in attempt.members
+            if adder._own not in ("", name) and not self._node.members[name].link
+        }
         self._slowest = 0.0
         self.lost: dict[str, str] = {}
         self.signatures: dict[str, bytes] = {}
@@ -304,8 +309,9 @@ class _Exchange:
             self._gone.pop(name, None)
             if change.reason:
                 self._lose(name, change.reason)
-        elif change.status in ("declined", "refused"):
+        elif change.status == "declined":
             self._lose(name, change.reason)
+        # Who is refused only says that it is of that name.
 
     def _read(self, name: str, reply: Reply) -> None:
         attempt = self._attempt

@@ -35,7 +35,7 @@ from fedtopics.engines.messages import (
 )
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Closed, Opened, Transport
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.methods.events import Adds, Event, NoMajority, Refused, StatusChange
 
 TICK = 0.25  # seconds between two looks at the time
@@ -327,7 +327,7 @@ class Node:
                 with self._changed:
                     try:
                         self._take(link, what)
-                    except FederationError as error:
+                    except FedTopicsError as error:  # of what others sent
                         self._links.refuse(link, str(error), again=True)
             with self._changed:
                 if self._replica is not None:
@@ -343,6 +343,12 @@ class Node:
         if replica.adder not in (None, self._adder):
             self._adder = replica.adder
             self._repeat()
+        if self._is_peer and replica.adder not in (None, self.own):
+            with suppress(Empty):  # all that counts is said again to the next one who adds
+                while True:
+                    _, what = self.inbox.get_nowait()
+                    if isinstance(what, StatusChange):
+                        self._notify(what)
 
     def _look_for_majority(self, replica: Replica) -> None:
         """Say who adds, or that nothing can be decided as too few of equals are linked."""

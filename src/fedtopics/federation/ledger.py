@@ -22,6 +22,7 @@ from fedtopics.methods.base import Moment
 from fedtopics.text.vocabulary import fingerprint
 
 FEW_WORDS = 20  # that a line lists
+SEEDED = "from the study's seed"  # what all know
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,17 @@ class Ledger:
     """What left one client of a study with this fingerprint, and came; no path keeps nothing.
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
-    `last` is the last answer in this run. RunError if the file that is there is damaged.
+    `last` is the last answer in this run. Each line says if the client's secret is `seeded`, by the
+    study. RunError if the file that is there is damaged.
     """
 
-    def __init__(self, method: str, study: str, path: Path | None = None, run: str = "") -> None:
+    def __init__(
+        self, method: str, study: str, path: Path | None = None, run: str = "", seeded: bool = False
+    ) -> None:
         self._method = method
         self._study = study
         self._file: IO[str] | None = None
+        self._secret = {"secret": SEEDED} if seeded else {}
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()
         self.last = Answer(Moment(0))
@@ -107,7 +112,7 @@ class Ledger:
     def _add(self, what: str, **content: Any) -> None:
         if self._file is not None:
             of = {"study": self._study, "run": self.run, "method": self._method}
-            line = {"time": time.time(), "what": what, **of, **content}
+            line = {"time": time.time(), "what": what, **of, **self._secret, **content}
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
 
@@ -164,6 +169,13 @@ def bytes_by_round(path: Path) -> dict[int, int]:
 
     _read_ledger(path, add)
     return dict(sizes)
+
+
+def is_seeded(path: Path) -> bool:
+    """Whether draws that went into a reply followed from the study's seed; raise as above."""
+    seeded = []
+    _read_ledger(path, lambda line: seeded.append(line.get("secret") == SEEDED))
+    return any(seeded)
 
 
 def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:

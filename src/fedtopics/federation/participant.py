@@ -205,7 +205,8 @@ class Participation:
         state = self.out / "state"
         begin(state, run)
         path = self.out / "ledger.jsonl"
-        self._ledger = Ledger(study.registration.name, study.fingerprint, path, run.hex())
+        seeded, method = self._secret_from_seed, study.registration.name
+        self._ledger = Ledger(method, study.fingerprint, path, run.hex(), seeded)
         model = self._embedding_model
         self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         if self._secret_from_seed:

@@ -24,7 +24,9 @@ def create(folder: str | Path, servers: Sequence[str], days: int = 365) -> Path:
     Clients reach the server by `servers`, DNS names and IP addresses. The authority is valid for
     ten years. An `IdentityError` if there is one already, or a server is no DNS name or IP address.
     """
-    folder, hosts, key = Path(folder), server_names(servers), new_key()
+    folder = Path(folder)
+    _check_unused(folder)
+    hosts, key = server_names(servers), new_key()
     authority = create_authority(folder)
     certificate = authority.certify(key.public_key(), SERVER, days, hosts)
     write_key(folder / "server/server.key", key)
@@ -37,15 +39,19 @@ def create_authority(folder: str | Path) -> Authority:
     An `IdentityError` if there is one already.
     """
     folder = Path(folder)
+    _check_unused(folder)
+    authority = Authority.make()
+    write_key(folder / "ca.key", authority.key)
+    write_public(folder / "ca.crt", authority.pem)
+    return authority
+
+
+def _check_unused(folder: Path) -> None:
     if any((folder / name).exists() for name in ("ca.key", "ca.crt", "server")):
         raise IdentityError(
             f"There is an authority in {folder} already, and it is not overwritten. Renew its "
             f"server's certificate with: fedtopics pki create {folder} --renew"
         )
-    authority = Authority.make()
-    write_key(folder / "ca.key", authority.key)
-    write_public(folder / "ca.crt", authority.pem)
-    return authority
 
 
 def renew_server(folder: str | Path, servers: Sequence[str] = (), days: int = 365) -> Path:

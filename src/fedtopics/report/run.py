@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.errors import RunError
-from fedtopics.federation.ledger import bytes_by_round, find_ledgers, summarise_ledger
+from fedtopics.federation.ledger import (
+    bytes_by_round,
+    find_ledgers,
+    is_seeded,
+    summarise_ledger,
+)
 from fedtopics.model.folder import model_folder
 
 Rows = list[dict[str, Any]]
@@ -25,6 +30,7 @@ class RunFacts:
     events: Rows = field(default_factory=list)
     ledgers: dict[str, Rows] = field(default_factory=dict)  # by client, of `summarise_ledger`
     left: dict[int, int] = field(default_factory=dict)  # bytes from these clients, by round
+    seeded: tuple[str, ...] = ()  # clients whose draws all could know, of those with a ledger
 
     def of_kind(self, kind: str) -> Rows:
         """Return the events of a kind."""
@@ -32,7 +38,7 @@ class RunFacts:
 
     @property
     def rounds(self) -> Rows:
-        """The rounds that count, each as it was done last, with the bytes that the server got."""
+        """The rounds that count, each as it was done last, with the bytes that left for it."""
         last = {event["round"]: event for event in self.of_kind("round")}
         return [self._round(last[number]) for number in sorted(last)]
 
@@ -95,6 +101,7 @@ def read(folder: Path) -> RunFacts:
         events=_events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl"),
         ledgers={client: summarise_ledger(path) for client, path in paths.items()},
         left=dict(left),
+        seeded=tuple(client for client, path in paths.items() if is_seeded(path)),
     )
 
 

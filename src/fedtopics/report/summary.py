@@ -275,7 +275,7 @@ def _left(run: RunFacts) -> dict[str, Any]:
         for name, rows in replies.items()
     ]
     clients = [{"name": name} | _sums(rows) for name, rows in run.ledgers.items()]
-    return {"functions": functions, "clients": clients}
+    return {"functions": functions, "clients": clients, "seeded": list(run.seeded)}
 
 
 def _sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
