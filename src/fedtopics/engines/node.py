@@ -348,7 +348,7 @@ class Node:
                 while True:
                     _, what = self.inbox.get_nowait()
                     if isinstance(what, StatusChange):
-                        self._notify(what)
+                        self.notify(what)
 
     def _look_for_majority(self, replica: Replica) -> None:
         """Say who adds, or that nothing can be decided as too few of equals are linked."""
