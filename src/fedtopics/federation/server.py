@@ -105,10 +105,8 @@ def lead(
 
     Raises
     ------
-    FederationError
-        If too few clients are left.
-    StudyError, RunError, FedTopicsError
-        If the study or the run's folder cannot be used, or the folder cannot be written.
+    FedTopicsError
+        If too few clients are left, or the study or the run's folder cannot be used or written.
     """
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     program = study.server_half(warm_start)
