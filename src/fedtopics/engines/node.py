@@ -339,8 +339,8 @@ class Node:
                 self._changed.notify_all()
 
     def _look_for_adder(self, replica: Replica) -> None:
-        """Say again to who adds now what the one before may not have passed on."""
-        if replica.adder not in (None, self._adder):
+        """Say again to who adds now, or again, what it may not have heard."""
+        if replica.adder != self._adder:
             self._adder = replica.adder
             self._repeat()
         if self._is_peer and replica.adder not in (None, self.own):
@@ -348,7 +348,7 @@ class Node:
                 while True:
                     _, what = self.inbox.get_nowait()
                     if isinstance(what, StatusChange):
-                        self._notify(what)
+                        self.notify(what)
 
     def _look_for_majority(self, replica: Replica) -> None:
         """Say who adds, or that nothing can be decided as too few of equals are linked."""
