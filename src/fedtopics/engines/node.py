@@ -129,8 +129,8 @@ class Node(Voice):
                 self._changed.notify_all()
 
     def _look_for_adder(self, replica: Replica) -> None:
-        """Say again to who adds now what the one before may not have passed on."""
-        if replica.adder not in (None, self._adder):
+        """Say again to who adds now, or again, what it may not have heard."""
+        if replica.adder != self._adder:
             self._adder = replica.adder
             self._repeat()
         if self._is_peer and replica.adder not in (None, self.own):
