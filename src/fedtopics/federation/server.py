@@ -111,10 +111,8 @@ def lead(
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     program = study.server_half(warm_start)
     proposed = proposal(study, warm_start)
-    run = ReplicatedRun(
-        out, study.identity(warm_start), study.checkpoint_every, resume, on_event,
-        study.federation.pause,
-    )  # fmt: skip
+    every, pause = study.checkpoint_every, study.federation.pause
+    run = ReplicatedRun(out, study.identity(warm_start), every, resume, on_event, pause)
     identifier = begin(out, run_to_resume(out) if resume else None)
     introduction = Introduction(SERVER, proposed, identifier, signatures or Unsigned())
     node = Node(SERVER, study.clients, transport, introduction, run.event)
