@@ -251,7 +251,7 @@ class _Exchange:
         self._held: dict[str, dict[str, Any] | None] = {}
         self._announced: dict[str, int] = {}  # bytes of replies that wait for room
         self._granted: dict[str, int] = {}  # of those that have it
-        # Who lost its connection, and until when it may be back. Who takes over has not heard of it.
+        # Who lost its connection, until when it may be back; who takes over has not heard of it.
         self._gone = {
             name: time.perf_counter() + GRACE
             for name in attempt.members
