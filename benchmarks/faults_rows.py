@@ -318,20 +318,7 @@ def scanner(stage: Stage) -> None:
 # Disks that are full, policies that refuse.
 
 
-@row("server's disk full at a checkpoint; room again later")
-def checkpoint(stage: Stage) -> None:
-    stage.study(rounds=2 * stage.rounds)
-    stage.cleanup.append(room(stage.run, 4096))
-    server = stage.begin()
-    stage.until_round(EARLY)
-    filling = fill(stage.run)
-    stage.until_said(server, "round 1[0-9][05]: the checkpoint was not written")
-    filling.unlink()
-    stage.finish()
-    stage.seen = stage["south"]
-
-
-@row("server's disk full to the end; room then, and --resume")
+@row("server's disk full, so that nothing is decided; room then, and --resume")
 def disk(stage: Stage) -> None:
     stage.cleanup.append(room(stage.run, 4096))
     server = stage.begin()
