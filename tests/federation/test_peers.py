@@ -84,6 +84,7 @@ def test_the_next_one_adds_and_who_comes_back_catches_up(tmp_path: Path) -> None
 
     def wait(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == 12 and not back:
+            peers[first].error()
             back.append(Peer(plan, first, CORPORA[first], tmp_path))
             until(lambda: any(each["round"] == 12 for each in back[0].rounds))
 
@@ -130,7 +131,7 @@ def test_a_minority_never_goes_on(tmp_path: Path) -> None:
 def test_another_study_ends_nobody_elses(tmp_path: Path) -> None:
     plan = planned()
     plan = Study.make(**{**plan.model_dump(), "federation": {"gather": 1.0}})
-    odd, *names = sorted(CORPORA)
+    *names, odd = plan.adders
     other = Study.make(**{**plan.model_dump(), "seed": 7})
     peers = [Peer(plan, name, CORPORA[name], tmp_path) for name in names]
     stranger = Peer(other, odd, CORPORA[odd], tmp_path)
