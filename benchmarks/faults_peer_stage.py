@@ -12,9 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from faults_stage import ALL_SIZES, Ground, NotHereError, Process, Stage
+from faults_stage import ALL_SIZES, BIN, Ground, NotHereError, Process, Stage
 from fedtopics import pki
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, adders
 
 HOST = "127.0.0.1"
 PACE = 0.03  # seconds that each call waits, so that a run outlives a fault
@@ -47,6 +47,7 @@ class PeerStage(Stage):
         self.prefixes: dict[str, Sequence[str]] = {}  # of commands, such as in a network namespace
         self._ports: dict[str, int] = {}
         self.adders: list[str] = []
+        self.paced = True  # else they are those of the command, as fast as they can
         self._authority = peers_of(ground)
         self.judge_by("north")
 
@@ -56,10 +57,8 @@ class PeerStage(Stage):
                 self._ports[name] = free.getsockname()[1]
         return f'[clients.{name}]\naddress = "{self.hosts[name]}:{self._ports[name]}"\n'
 
-    def study(self, rounds: int = 60, **more: Any) -> None:
-        """As of `Stage`; the order of adders follows from the study."""
-        super().study(rounds, **more)
-        self.adders = Study.read(self.folder / "study.toml").adders
+    def _read_study(self) -> None:
+        self.adders = adders(Study.read(self.folder / "study.toml"))
 
     def judge_by(self, name: str) -> None:
         """Say whose model and events are those that the others are held against."""
@@ -77,11 +76,15 @@ class PeerStage(Stage):
     def peer(self, name: str, *options: str, environment: Mapping[str, str] = NOTHING) -> Process:
         """Start a participant; whoever is to die has no code to end with."""
         script = Path(__file__).with_name("faulty_peer.py")
+        program = [str(BIN / "fedtopics"), "peer"]
+        if "--die" in options or self.paced:
+            program = [sys.executable, str(script)]
+            options = (*options, "--pace", str(PACE))
         command = [
-            *self.prefixes.get(name, ()), sys.executable, str(script), "study.toml",
+            *self.prefixes.get(name, ()), *program, "study.toml",
             "--identity", str(self._authority / "clients" / name), "--text", "text",
             "--data", str(self.ground.data(name)), "--out", str(self.folder / name),
-            "--secret-from-seed", "--pace", str(PACE), *options,
+            "--secret-from-seed", *options,
         ]  # fmt: skip
         code = None if "--die" in options else 0
         return self._start(name, command, code, self.folder / name, environment)

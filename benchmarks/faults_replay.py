@@ -82,8 +82,8 @@ def replay(
     study_file : path
         In the run's folder, beside its agreement on the words.
     data : mapping of client name to JSON lines
-    members : mapping of round to client names and attempt, optional
-        Who counts: each attempt draws other minibatches. Without it everyone, from the agreement on.
+    members : mapping of round to names and attempt, optional
+        Who counts, as each attempt draws anew. Without it everyone, from the agreement on.
     """
     torch.set_num_threads(1)  # as in the processes
     study = Study.read(study_file)

@@ -120,7 +120,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env=os.environ | ENVIRONMENT | environment,
+                env={**os.environ, **ENVIRONMENT, **environment},
             )
 
     @property
@@ -197,6 +197,10 @@ class Stage:
             f"[federation]\ndeadline = {deadline}\ngather = {gather}\nwait = 30\n"
             f"largest_message = {megabytes}\n{clients}"
         )
+        self._read_study()
+
+    def _read_study(self) -> None:
+        """Look at the study that was written."""
 
     def _table(self, name: str) -> str:
         return f"[clients.{name}]\n"

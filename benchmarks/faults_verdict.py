@@ -56,7 +56,9 @@ class Verdict:
 
 def judge(stage: Stage) -> Verdict:
     """Look at everything that a row left behind."""
-    defects = stage.defects + [flaw for process in stage.processes for flaw in _flaws(process, stage.run)]
+    defects = stage.defects + [
+        flaw for process in stage.processes for flaw in _flaws(process, stage.run)
+    ]
     if any(event["event"] == DAMAGED for event in stage.events):
         defects.append("events.jsonl has a damaged line")
     stage.remember()
@@ -75,7 +77,7 @@ def judge(stage: Stage) -> Verdict:
 def two_histories(stage: Stage) -> list[str]:
     """Find rounds that somebody completed and others completed otherwise, or not at all."""
     found = [
-        f"round {number} has two histories: {', '.join(map(str, ways))} of {', '.join(ways.values())}"
+        f"round {number} has two histories, at {' and at '.join(ways.values())}"
         for number, ways in sorted(stage.completed.items())
         if len(ways) > 1
     ]
@@ -132,9 +134,7 @@ def _flaws(process: Process, reference: Path) -> list[str]:
         kept = process.out / MODEL
         if not kept.exists():
             flaws.append(f"{process.name} has no model")
-        elif (reference / MODEL).exists() and kept.read_bytes() != (
-            reference / MODEL
-        ).read_bytes():
+        elif (reference / MODEL).exists() and kept.read_bytes() != (reference / MODEL).read_bytes():
             flaws.append(f"{process.name} has another model than {reference.name}")
     return flaws
 

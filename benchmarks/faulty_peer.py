@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from fedtopics.cli.display import sentence
-from fedtopics.cli.members import ClientNews
+from fedtopics.cli.members import PeerNews
 from fedtopics.engines import exchange
 from fedtopics.engines.adder import Adder, Attempt
 from fedtopics.engines.grpc.transport import GrpcTransport
@@ -36,7 +35,6 @@ from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 
 FLUSH = 0.3  # seconds for a message to leave
-TOLD = {"adds", "repeated", "excluded", "bad reply", "lost", "joined", "waiting", "declined"}
 
 
 def die() -> None:
@@ -121,21 +119,21 @@ def main() -> None:
     global DEATH
     given = parsed()
     DEATH, SlowDoor.seconds = Death(given.die), given.pace
-    identity = Identity.load(given.identity)
+    try:
+        identity = Identity.load(given.identity)
+    except FedTopicsError as error:
+        sys.stderr.write(f"fedtopics: {error}\n")
+        sys.exit(error.exit_code)
     name = identity.name
     corpus = Corpus.read(given.data, Columns(text=given.text))
-    news = ClientNews(name)
+    news = PeerNews(name)
 
     def tell(event: dict[str, Any]) -> None:
-        of_others = event.keys() & {"client", "missing"} and event["event"] in TOLD
-        if of_others and (text := sentence(event)):
-            sys.stdout.write(f"{name}: {text}\n")
-            sys.stdout.flush()
-        elif event["event"] != "round":
-            news(event)
+        news(event)
         if DEATH.point == "after" and event.get("round") == DEATH.round == event["round"]:
             die()
 
+    study = Study.read(given.study)
     part = Peer(name, corpus, Policy(), given.out, tell, secret_from_seed=given.secret_from_seed)
     try:
         with (
@@ -143,7 +141,7 @@ def main() -> None:
             patch.object(exchange, "Adder", DyingAdder),
             patch.object(peer, "GrpcTransport", DyingTransport),
         ):
-            peer.take_part_with_peers(part, Study.read(given.study), identity)
+            peer.take_part_with_peers(part, study, identity)
     except FedTopicsError as error:
         sys.stderr.write(f"fedtopics: {error}\n")
         sys.exit(error.exit_code)

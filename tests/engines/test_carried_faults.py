@@ -245,7 +245,7 @@ def test_nobody_speaks_for_somebody_else(says: str, tmp_path: Path) -> None:
     carrier.answers = dict(sorted(carrier.answers.items()))
     honest: Any = carrier.answers["south"]
     plan = small(gather=0.5)
-    lie = Accept("east", plan.fingerprint, b"another!", b"", b"")
+    lie = Accept("east", plan.fingerprint, b"another!", 1, b"", b"")
 
     def lying(message: bytes) -> bytes:
         link, state, messages = unbundled(honest(message))

@@ -1,11 +1,16 @@
 """What a participant says to who adds, and when it need not say it."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
+from fedtopics.engines.adder import Adder, Attempt, Rules, _Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Unsigned
-from fedtopics.engines.messages import Message, Refusal, Reply, Waiting
+from fedtopics.engines.messages import Accept, Message, Refusal, Reply, Waiting
 from fedtopics.engines.node import Node
+from fedtopics.engines.transport import Opened
+from fedtopics.errors import IdentityError
+from fedtopics.methods.events import StatusChange
 
 
 class Sent:
@@ -33,8 +38,57 @@ def linked(adder: str, links: dict[str, str]) -> tuple[Node, Sent]:
     return node, sent
 
 
+class Bringing(Sent):
+    """A transport that brings what it is given, and then nothing more."""
+
+    def __init__(self, *arriving: tuple[str, Any]) -> None:
+        super().__init__()
+        self.arriving = [list(arriving)]
+
+    def start(self) -> None:
+        """Nothing is to be opened."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+    def receive(self, seconds: float) -> list[tuple[str, Any]]:
+        time.sleep(seconds / 10)
+        return self.arriving.pop() if self.arriving else []
+
+
+class Strict(Unsigned):
+    """Certificates of which none is right."""
+
+    def learn(self, name: str, certificate: bytes) -> None:
+        raise IdentityError(f"The certificate of client {name!r} is not of this authority.")
+
+
+def test_who_shows_a_wrong_certificate_is_sent_away_and_nobody_else_notices() -> None:
+    accept = Accept("b", "", b"process", b"none", b"", 1)
+    bringing: Any = Bringing(("1", Opened(offers=True, name="b")), ("1", accept))
+    introduction = Introduction("a", Proposal("", "", 0, {}, ""), b"", Strict())
+    node = Node("a", ["a", "b"], bringing, introduction, lambda _: None)
+    node.start()
+    ends = time.monotonic() + 10
+    while len(bringing.messages) < 2 and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert bringing.messages == [("1", "offer"), ("1", "refusal")]
+    node.check()
+    node.stop()
+
+
 def reply(index: int) -> Reply:
     return Reply(index, b"", b"", 0.0, {})
+
+
+def test_who_is_refused_under_a_name_takes_nothing_from_who_has_it() -> None:
+    node, _ = linked("a", {"1": "b"})
+    adder = Adder(node, Rules(1, 1.0, 1.0, 1.0), lambda _: None, "")
+    exchange = _Exchange(adder, Attempt(1, 1, 1, ["b", "c"], {}), 1, None, False)
+    exchange._heard("b", StatusChange("refused", "b", "connected already"))
+    assert not exchange.lost
+    exchange._heard("b", StatusChange("declined", "b", "its policy"))
+    assert exchange.lost == {"b": "its policy"}
 
 
 def test_who_has_the_last_reply_knows_who_comes_along() -> None:

@@ -175,6 +175,15 @@ def test_door_refuses_one_round_too_many_before_it_calls() -> None:
     assert half.calls == 8
 
 
+def test_attempts_count_as_rounds() -> None:
+    """A round that is worked again is over other documents, so it tells as much as another one."""
+    guarded = door(Echo(documents=10), Policy(max_rounds=3))
+    for attempt in (1, 2, 3):
+        guarded.call("echo", {"round": 1}, Moment(2, attempt))
+    with pytest.raises(PolicyError, match="allows 3 rounds"):
+        guarded.call("echo", {"round": 1}, Moment(2, 4))
+
+
 def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     first = door(Echo(documents=10), Policy(max_rounds=2), path=path)

@@ -1,12 +1,9 @@
-"""Studies between machines: what each side ends with, what leaves a client, going on again."""
+"""Studies between machines: what each side ends with, what leaves a client, odd clients."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import threading
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -15,52 +12,38 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics.engines.grpc import client, roster
-from fedtopics.engines.handshake import Proposal
-from fedtopics.errors import (
-    FederationError,
-    FedTopicsError,
-    IdentityError,
-    PolicyError,
-    RunError,
-    StudyError,
-)
+from fedtopics.engines import adder
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError, StudyError
+from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import GrpcParticipation, serve
+from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.methods.registry import versions
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
-from tests.helpers.federation import KilledError, assert_same_bits, embedded, study, subjects
+from tests.helpers.federation import embedded, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
-    PATIENCE,
-    Background,
+    KilledError,
     Notes,
     Outcome,
-    Partner,
     authority,
     federated,
-    partner,
-    until,
 )
+from tests.methods.test_exactness import assert_same_bits
 
 SIZES = {"east": 50, "north": 40, "south": 30}
-PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
+PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60)
 CANARIES = ("quetzalcoatl", "zanzibarfigs", "xylophagous")
 FULL = Path("/dev/full")
 
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(roster, "GRACE", 0.0)
+    monkeypatch.setattr(adder, "GRACE", 0.0)
 
 
 def planned(**method: object) -> Study:
@@ -183,13 +166,15 @@ def odd_client(
     tmp_path: Path, name: str = "north", policy: Policy | None = None
 ) -> GrpcParticipation:
     corpus = with_canaries()[name]
-    return GrpcParticipation(f"{HOST}:1", None, corpus, policy or Policy(), tmp_path / name, name)
+    return GrpcParticipation(
+        f"{HOST}:1", None, corpus, policy or Policy(), tmp_path / name, name, secret_from_seed=True
+    )
 
 
 def with_one_odd(
-    tmp_path: Path, odd: GrpcParticipation, gather: float = PATIENCE
-) -> tuple[Outcome, Exception | None]:
-    settings = PATIENT.model_copy(update={"gather": gather})
+    tmp_path: Path, odd: GrpcParticipation, gather: float = 60, pause: float = 0.0
+) -> tuple[Outcome, BaseException | None]:
+    settings = PATIENT.model_copy(update={"gather": gather, "pause": pause})
     plan = planned().model_copy(update={"federation": settings})
     outcome = federated(plan, with_canaries(), tmp_path, policy=Policy(), odd=odd)
     return outcome, outcome.partners[odd.name].error()
@@ -210,7 +195,7 @@ def test_a_raising_client_tells_nobody_why(tmp_path: Path, monkeypatch: pytest.M
         return loss(self, *given, **named)
 
     monkeypatch.setattr(GFedNTMClient, "loss", raising)
-    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, "south"))
+    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, "south"), pause=0.3)
     assert isinstance(error, FederationError)
     assert "excluded this client: 3 bad replies" in str(error)
     rounds = outcome.events.of("round")
@@ -230,8 +215,8 @@ def test_nothing_leaves_that_the_ledger_does_not_hold(tmp_path: Path) -> None:
     part, full = odd_client(tmp_path), os.open(FULL, os.O_WRONLY)
     consider = part.consider
 
-    def fill_the_disk(proposal: Proposal) -> Door:
-        door = consider(proposal)
+    def fill_the_disk(*given: Any) -> tuple[Door, Path]:
+        door = consider(*given)
         os.dup2(full, part._ledger._file.fileno())  # type: ignore[union-attr]
         return door
 
@@ -240,7 +225,7 @@ def test_nothing_leaves_that_the_ledger_does_not_hold(tmp_path: Path) -> None:
     os.close(full)
     assert isinstance(error, FedTopicsError)
     assert str(error) == (
-        "The reply to 'vocabulary' in round 0 did not leave: No space left on device. Make room "
+        "The reply of turn 1 did not leave: No space left on device. Make room "
         "on the disk or in memory, then restart the client."
     )
     called = outcome.partners["north"].events.of("call")
@@ -349,188 +334,3 @@ def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
     assert offer["leaves"]["forward"]["often"] == "twice a round"
     assert offer["leaves"]["loss"]["what"].startswith("The minibatch's summed loss")
     assert not (tmp_path / "dry").exists()
-
-
-# What a server may not do
-
-
-def considering(plan: Study, tmp_path: Path, **change: Any) -> GrpcParticipation:
-    part = odd_client(tmp_path)
-    proposal = {
-        "product": "0",
-        "method": plan.method.name,
-        "method_version": versions()[plan.method.name],
-        "study": plan.agreed,
-        "fingerprint": plan.fingerprint,
-    }
-    part.consider(Proposal(**(proposal | change)))
-    return part
-
-
-def test_a_client_computes_the_fingerprint_itself(tmp_path: Path) -> None:
-    plan = planned().with_clients(SIZES)
-    with pytest.raises(FederationError, match=r"The server calls its study beef, what it sent is"):
-        considering(plan, tmp_path, fingerprint="beef")
-    changed = plan.agreed | {"seed": 7}
-    with pytest.raises(FederationError, match="The server calls its study"):
-        considering(plan, tmp_path, study=changed)
-    for study_, message in (
-        (plan.agreed | {"surprise": 1}, "there is no key 'surprise'"),
-        ({**plan.agreed, "clients": 3}, "names no clients"),
-        ({**plan.agreed, "method": {"max_rounds": -1}}, "'method.max_rounds' is -1"),
-    ):
-        with pytest.raises(StudyError, match=message):
-            considering(plan, tmp_path, study=study_)
-    assert not (tmp_path / "north").exists()
-
-
-@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/b", "", "..", "."])
-def test_a_model_is_written_to_its_folder_alone(name: str, tmp_path: Path) -> None:
-    part = odd_client(tmp_path)
-    with pytest.raises((RunError, FedTopicsError)):
-        part.receive({name: np.zeros(1, np.uint8)})
-    with pytest.raises((RunError, FedTopicsError)):
-        part.receive({"config.json": "text"})
-    assert [path.name for path in tmp_path.rglob("*")] in ([], ["north", "model"])
-
-
-def test_roles_cannot_be_exchanged(tmp_path: Path) -> None:
-    pki = authority(tmp_path / "pki", "north")
-    corpus = subjects(SIZES)["north"]
-    with pytest.raises(IdentityError, match="holds the identity of a server; name the folder of"):
-        GrpcParticipation("localhost:1", pki / "server", corpus, Policy(), tmp_path / "north")
-    with pytest.raises(IdentityError, match="holds the identity of a client; name the folder of"):
-        Identity.load(pki / "clients/north", "server")
-
-
-def test_what_cannot_be_served(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"names no clients; add a table \[clients.NAME\]"):
-        serve(planned(), None, f"{HOST}:0", tmp_path / "run")
-    plan = planned().with_clients(SIZES)
-    with pytest.raises(FederationError, match="works on this machine alone, not with"):
-        serve(plan, None, "0.0.0.0:0", tmp_path / "run")
-    with pytest.raises(
-        FederationError, match=r"works on this machine alone, not with example\.org"
-    ):
-        GrpcParticipation(
-            "example.org:1", None, Corpus.of([["a"]]), Policy(), tmp_path / "c", "north"
-        )
-    assert not (tmp_path / "run/events.jsonl").exists()
-    busy = threading.Event()
-
-    def begin(event: dict[str, Any]) -> None:
-        if event["event"] == "listening":
-            with pytest.raises(FederationError) as error:
-                serve(plan, None, event["address"], tmp_path / "second")
-            assert str(error.value) == (
-                f"This machine cannot listen on {event['address']}: the port is in use or the "
-                "address is not this machine's; name another with --listen."
-            )
-            busy.set()
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        serve(plan, None, f"{HOST}:0", tmp_path / "first", on_event=begin)
-    assert busy.is_set()
-
-
-def test_too_few_clients_end_the_run_and_leave_the_others_waiting(tmp_path: Path) -> None:
-    plan = planned().model_copy(
-        update={"federation": FederationSettings(min_clients=2, gather=0.1, wait=0.5)}
-    )
-    partners: list[Partner] = []
-
-    def begin(event: dict[str, Any]) -> None:
-        if event["event"] == "listening":
-            corpus = subjects(SIZES)["north"]
-            partners.append(partner(event["address"], "north", corpus, tmp_path / "north"))
-            until(lambda: partners[0].events.of("joined"))
-
-    with pytest.raises(FederationError) as error:
-        serve(plan.with_clients(SIZES), None, f"{HOST}:0", tmp_path / "server", on_event=begin)
-    assert str(error.value).startswith("Round 0 has fewer than min_clients = 2 clients (east: not")
-    assert "south: not connected" in str(error.value)
-    until(lambda: partners[0].events.of("reconnecting"))
-    partners[0].kill()
-
-
-def test_a_server_does_without_what_splits_texts() -> None:
-    """scikit-learn would take it a second and a hundred megabytes."""
-    code = "import sys, fedtopics.federation.server; print('sklearn' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-
-
-# Going on
-
-
-@pytest.mark.parametrize("norm", ["sync", "server"])
-def test_a_server_that_comes_back_goes_on_with_its_clients(norm: str, tmp_path: Path) -> None:
-    plan = planned(norm=norm, max_rounds=9, validation_share=0.25, validate_every=2)
-    plan = plan.model_copy(update={"checkpoint_every": 4}).with_clients(SIZES)
-    corpora = subjects(SIZES)
-    partners: dict[str, Partner] = {}
-    addresses: list[str] = []
-
-    def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "listening":
-            addresses.append(event["address"])
-            for name, corpus in corpora.items():
-                partners[name] = partner(event["address"], name, corpus, tmp_path / name)
-        if event["event"] == "round" and event["round"] == 7:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        serve(plan, None, f"{HOST}:0", tmp_path / "run", on_event=kill)
-    events = Notes()
-    resumed = Background(
-        lambda: serve(
-            plan, None, addresses[0], tmp_path / "run", resume=True, on_event=events.append
-        )
-    ).result()
-    for each in partners.values():
-        each.result()
-        assert each.events.of("reconnecting")
-    assert [event["round"] for event in events.of("round")] == [5, 6, 7, 8, 9]
-    assert events.of("finished")[0]["received"] == sorted(SIZES)
-    expected = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
-    assert_same_bits(resumed, expected)
-    lines = (tmp_path / "run/events.jsonl").read_text().splitlines()
-    kinds = [json.loads(line)["event"] for line in lines]
-    assert kinds[0] == "started"
-    assert kinds.count("resumed") == 1
-
-
-def test_a_client_of_another_study_is_sent_away(tmp_path: Path) -> None:
-    """A server came back with another study: the client's own is over."""
-    first, second = (planned(n_components=n).with_clients(SIZES) for n in (6, 5))
-    corpora = subjects(SIZES)
-    partners: dict[str, Partner] = {}
-    addresses: list[str] = []
-
-    def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "listening":
-            addresses.append(event["address"])
-            for name, corpus in corpora.items():
-                partners[name] = partner(event["address"], name, corpus, tmp_path / name)
-        if event["event"] == "round":
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        serve(first, None, f"{HOST}:0", tmp_path / "first", on_event=kill)
-
-    quick = FederationSettings(min_clients=2, gather=1.0, wait=0.5)
-    with pytest.raises(FederationError, match="Round 0 has fewer"):
-        serve(
-            second.model_copy(update={"federation": quick}),
-            None,
-            addresses[0],
-            tmp_path / "second",
-        )
-    for each in partners.values():
-        with pytest.raises(FederationError) as error:
-            each.result()
-        assert str(error.value) == (
-            f"This client joined the study {first.fingerprint}, the server now runs "
-            f"{second.fingerprint}; restart the client to take part in that."
-        )

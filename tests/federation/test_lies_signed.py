@@ -164,13 +164,9 @@ def test_no_frame_asks_for_anything(scene: Scene, tmp_path: Path) -> None:
     for kind, body in (
         ("call", {"function": "vocabulary", "payload": {}}),
         ("prepare", {"function": "adopt", "words": ["oak"], "total": 1, "length": 1.0}),
-        ("function", {}),
         ("waiting", {"turn": 1, "function": "vocabulary"}),
-        ("reply", {"index": 1}),
-        ("granted", {"index": "1"}),
         ("replicated", {"what": "Call", "content": {}, "more": 1}),
         ("offer", {"study": {}}),
-        ("begun", {"turn": 2}),
     ):
         liar.gone.clear()
         packed = pack(body)

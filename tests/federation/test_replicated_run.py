@@ -1,17 +1,22 @@
 """A run's folder between machines: which run it is of, and what is left of another one."""
 
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from fedtopics.engines.node import CaughtUpError
+from fedtopics.engines.states import digest_of
 from fedtopics.errors import RunError
 from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, run_to_resume
+from fedtopics.federation.run_folder import has_run
 from fedtopics.methods.base import Checkpoint
 
 
 class At:
     index, turn = 7, 3
+    settled: ClassVar[dict[str, bytes]] = {}
 
     @staticmethod
     def digest() -> bytes:
@@ -47,3 +52,89 @@ def test_a_damaged_name_of_a_run_deletes_nothing(tmp_path: Path) -> None:
     (tmp_path / RUN).write_bytes(b"{")
     with pytest.raises(RunError, match=r"run.json is missing or damaged"):
         run_to_resume(tmp_path)
+
+
+class Node:
+    """Of five members, of whose signatures those count that are right."""
+
+    members = dict.fromkeys("abcde")
+
+    def __init__(self) -> None:
+        self.failure: Any = None
+
+    @property
+    def introduction(self) -> "Node":
+        return self
+
+    def has_signed_state(self, name: str, digest: bytes, signature: bytes) -> bool:
+        return name in self.members and signature == b"signed " + digest
+
+    def go_on_from(self, failure: Any) -> None:
+        self.failure = failure
+
+
+def signed_run(folder: Path, names: str, **other: bytes) -> ReplicatedRun:
+    """A run with a state that these members have signed, or say that they have."""
+    begin(folder)
+    run = opened(folder)
+    run.progress = At()
+    list(run.rounds(0, 0))
+    run.keep("agreement", {"words": ["tide"]})
+    state = Checkpoint(50, {"weights": np.arange(3.0)}, {"loss": 1.0})
+    signature = b"signed " + digest_of(state, run.kept())
+    run.progress.settled = dict.fromkeys(names, signature) | other
+    run.checkpoint(state)
+    return run
+
+
+def test_who_was_away_goes_on_from_a_state_that_most_have_signed(tmp_path: Path) -> None:
+    snapshot = signed_run(tmp_path / "server", "abc").snapshot()
+    assert snapshot is not None
+    assert (snapshot.index, snapshot.digest) == (7, b"d" * 32)
+    late, node = opened(tmp_path / "late"), Node()
+    assert late.install(snapshot.content, node)
+    late.close()
+    assert isinstance(node.failure, CaughtUpError)
+    again = opened(tmp_path / "late", resumed=True)
+    saved = again.restore()
+    assert saved is not None
+    assert (saved.round, saved.arrays["weights"].tolist()) == (50, [0.0, 1.0, 2.0])
+    assert again.position().turn == 3
+    assert again.recall("agreement") == {"words": ["tide"]}
+
+
+@pytest.mark.parametrize(
+    ("names", "other"),
+    [
+        ("ab", {}),  # no majority
+        ("ab", {"c": b"signed something else"}),
+        ("ab", {"stranger": b"signed"}),
+    ],
+)
+def test_a_state_without_a_majority_is_not_taken(
+    names: str, other: dict[str, bytes], tmp_path: Path
+) -> None:
+    snapshot = signed_run(tmp_path / "server", names, **other).snapshot()
+    assert snapshot is not None
+    late, node = opened(tmp_path / "late"), Node()
+    assert not late.install(snapshot.content, node)
+    assert node.failure is None
+    assert not list((tmp_path / "late").glob("checkpoints/*"))
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 200])
+def test_a_damaged_state_is_not_taken(content: bytes, tmp_path: Path) -> None:
+    assert not opened(tmp_path).install(content, Node())
+
+
+def test_half_a_line_of_events_is_no_run(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_bytes(b'{"event": "sta')
+    assert not has_run(tmp_path)
+    with pytest.raises(RunError, match="no run"):
+        opened(tmp_path, resumed=True)
+    run = opened(tmp_path)
+    list(run.rounds(0, 0))
+    run.close()
+    assert has_run(tmp_path)
+    assert events.read_bytes().startswith(b'{"event": "started"')

@@ -27,7 +27,7 @@ __all__ = [
     "federated", "of_client", "of_server", "partner", "until",
 ]  # fmt: skip
 
-transport.FIRST_PAUSE, transport.LONGEST_PAUSE = 0.05, 0.2  # clients come back soon
+transport.FIRST_PAUSE = 0.05  # clients come back soon
 
 
 def authority(folder: Path, *names: str, hosts: tuple[str, ...] = ("localhost", HOST)) -> Path:

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-FACTS = "round", "function", "moment", "payload", "documents", "bytes", "sha256"
+FACTS = "round", "function", "moment", "documents", "bytes", "sha256"
 
 
 def left(ledger: Path) -> list[tuple[Any, ...]]:
-    """What left a client, when, computed from what, byte by byte."""
+    """What left a client, and when, by its digest."""
     lines = [json.loads(line) for line in ledger.read_text(encoding="utf-8").splitlines()]
     return [tuple(map(str, map(line.get, FACTS))) for line in lines if line["what"] == "left"]

@@ -104,7 +104,7 @@ class Hand:
 
     def __init__(self, name: str, names: str, transport: Transport, signatures: Signatures) -> None:
         self.notes = Notes()
-        self.node = Node(name, (), transport, introduced(name, signatures, b""), self.notes)
+        self.node = Node(name, (), transport, introduced(name, signatures, b""), self.notes, keeps=False)
         self.node.start()
         link, offer = self.node.offered()
         replica = Replica(name, [SERVER], names, Log(ORIGIN))

@@ -1,7 +1,8 @@
-"""Engines carry a method's calls to its clients and the replies back; they know no topics.
+"""Engines carry what participants say to each other; they know no topics.
 
-`local` has all clients in one process. Between machines, `rounds` calls clients over an engine's
-`connections`, and a client's `call_handler` answers. `grpc` is our engine between machines; where
-another program carries whole messages, `message_server` and `message_client` are the two ends.
-``wire.proto`` says what is sent, `values` turns plain data into bytes.
+`local` has all clients in one process. Between machines each participant has a `node` over a
+`transport`, its program an `exchange`, and who adds an `adder`; `replica` keeps their decisions
+the same everywhere. `grpc` is our transport; `carried` and `answering` are the two ends of one over
+what carries a message and its answer: Flower, FLARE. ``wire.proto`` says what is sent, `messages`
+which messages there are, `values` turns plain data into bytes.
 """

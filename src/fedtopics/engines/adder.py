@@ -251,7 +251,7 @@ class _Exchange:
         self._held: dict[str, dict[str, Any] | None] = {}
         self._announced: dict[str, int] = {}  # bytes of replies that wait for room
         self._granted: dict[str, int] = {}  # of those that have it
-        # Who lost its connection, and until when it may be back. Who takes over has not heard of it.
+        # Who lost its connection, until when it may be back; who takes over has not heard of it.
         self._gone = {
             name: time.perf_counter() + GRACE
             for name in attempt.members
@@ -309,8 +309,9 @@ class _Exchange:
             self._gone.pop(name, None)
             if change.reason:
                 self._lose(name, change.reason)
-        elif change.status in ("declined", "refused"):
+        elif change.status == "declined":
             self._lose(name, change.reason)
+        # Who is refused only says that it is of that name.
 
     def _read(self, name: str, reply: Reply) -> None:
         attempt = self._attempt

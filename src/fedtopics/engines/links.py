@@ -97,6 +97,7 @@ class Links:
         """Offer the study over a link, unless who is there cannot take part."""
         self._vouched[link] = opened.name
         if opened.offers and opened.name and (objection := self._unwelcome(opened.name)):
+            self.news(StatusChange("refused", opened.name, objection))
             self.refuse(link, objection)
         elif opened.offers:
             offer = self.introduction.offer()

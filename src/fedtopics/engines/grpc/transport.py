@@ -102,6 +102,7 @@ class GrpcTransport:
         self._last: tuple[Message | None, Outgoing | None] = (None, None)
         self._earlier = [0, 0]  # bytes sent and received over links that are closed
         self._grpc: Any = None
+        self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -161,6 +162,7 @@ class GrpcTransport:
             self._tasks.append(asyncio.ensure_future(self._come_back(address)))
 
     async def _stop(self) -> None:
+        self._stopping = True
         for link in self._links.values():
             link.outbox.put_nowait(None)
         for _ in range(int(GOODBYE / 0.05)):
@@ -206,6 +208,8 @@ class GrpcTransport:
         while True:
             before = time.monotonic()
             reason = await self._connected(address)
+            if self._stopping:
+                return
             try:
                 reason = await asyncio.to_thread(address.diagnose) or reason
             except FederationError as error:

@@ -1,0 +1,219 @@
+"""Studies that are interrupted: servers and clients that are killed, come back, or are others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtopics.engines import adder
+from fedtopics.errors import FederationError
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.server import serve
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.model.topic_model import TopicModel
+from tests.helpers.federation import study, subjects
+from tests.helpers.grpc_federation import (
+    HOST,
+    Background,
+    KilledError,
+    Notes,
+    Partner,
+    federated,
+    partner,
+    until,
+)
+from tests.helpers.ledgers import left
+from tests.methods.test_exactness import assert_same_bits
+
+SIZES = {"east": 50, "north": 40, "south": 30}
+PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60)
+ALL = PATIENT.model_copy(update={"min_clients": 3})
+
+
+def planned(settings: FederationSettings = PATIENT, every: int = 4, **method: object) -> Study:
+    plan = study(**{"max_rounds": 9, **method}).with_clients(SIZES)
+    return plan.model_copy(update={"federation": settings, "checkpoint_every": every})
+
+
+def expected(plan: Study, corpora: Mapping[str, Any]) -> TopicModel:
+    return train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
+
+
+class Killing:
+    """A server that is killed after a round, and its clients, which live on."""
+
+    def __init__(self, plan: Study, folder: Path, at: int) -> None:
+        self.partners: dict[str, Partner] = {}
+        self.address = ""
+        self._folder, self._at = folder, at
+        with pytest.raises(KilledError):
+            serve(plan, None, f"{HOST}:0", folder / "run", on_event=self._kill)
+
+    def _kill(self, event: dict[str, Any]) -> None:
+        if event["event"] == "listening":
+            self.address = event["address"]
+            for name, corpus in subjects(SIZES).items():
+                self.partners[name] = partner(self.address, name, corpus, self._folder / name)
+        if event["event"] == "round" and event["round"] == self._at:
+            raise KilledError
+
+    def again(self, plan: Study, folder: str = "run", **how: Any) -> tuple[TopicModel, Notes]:
+        """Serve at the same address; return the model and the events."""
+        events = Notes()
+        model = Background(
+            lambda: serve(
+                plan, None, self.address, self._folder / folder, on_event=events.append, **how
+            )
+        ).result()
+        return model, events
+
+
+@pytest.mark.parametrize("norm", ["sync", "server"])
+def test_a_server_that_comes_back_goes_on_with_its_clients(norm: str, tmp_path: Path) -> None:
+    """From its log: no completed round is worked again, and none is lost."""
+    plan = planned(ALL, norm=norm, validation_share=0.25, validate_every=2)
+    first = Killing(plan, tmp_path, at=7)
+    resumed, events = first.again(plan, resume=True)
+    for name, each in first.partners.items():
+        each.result()
+        assert each.events.of("reconnecting")
+        moments = [line[2] for line in left(tmp_path / name / "ledger.jsonl")]
+        assert len(moments) == len(set(moments))
+    assert events.of("round")[-1]["round"] == 9
+    assert_same_bits(resumed, expected(plan, subjects(SIZES)))
+    lines = (tmp_path / "run/events.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["event"] for line in lines]
+    assert kinds[0] == "started"
+    assert kinds.count("resumed") == 1
+
+
+def test_a_server_that_begins_anew_is_joined_anyway(tmp_path: Path) -> None:
+    plan = planned(ALL)
+    first = Killing(plan, tmp_path, at=5)
+    model, events = first.again(plan, "second")
+    for name, each in first.partners.items():
+        each.result()
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "model"), model)
+    assert [event["round"] for event in events.of("round")] == list(range(1, 10))
+    assert_same_bits(model, expected(plan, subjects(SIZES)))
+
+
+def test_a_client_of_another_study_is_sent_away(tmp_path: Path) -> None:
+    """A server came back with another study: the client's own is over."""
+    plan = planned()
+    first = Killing(plan, tmp_path, at=1)
+    quick = FederationSettings(min_clients=2, gather=1.0, wait=0.5)
+    other = planned(quick, n_components=5)
+    with pytest.raises(FederationError, match="Round 0 has fewer"):
+        first.again(other, "second")
+    for each in first.partners.values():
+        assert str(each.error()) == (
+            f"This client joined the study {plan.fingerprint}, the server now runs "
+            f"{other.fingerprint}; restart the client to take part in that."
+        )
+
+
+@pytest.mark.parametrize(("every", "at"), [(100, 4), (2, 5)])
+def test_a_restarted_client_catches_up(every: int, at: int, tmp_path: Path) -> None:
+    """From the beginning, or from its checkpoint; to the bits of who was there all the time."""
+    plan = planned(PATIENT.model_copy(update={"pause": 0.02}), every, max_rounds=12)
+    corpora = subjects(SIZES)
+    partners: dict[str, Partner] = {}
+    again: list[Partner] = []
+    address: list[str] = []
+    events = Notes()
+
+    def follow(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "listening":
+            address.append(event["address"])
+            for name, corpus in corpora.items():
+                partners[name] = partner(address[0], name, corpus, tmp_path / name)
+        if event["event"] == "round" and event["round"] == at:
+            partners["north"].kill()
+        if event["event"] == "round" and event["round"] == at + 3:
+            again.append(partner(address[0], "north", corpora["north"], tmp_path / "north"))
+        if event["event"] == "round" and event["round"] == 11 and "north" in event["missing"]:
+            there = nodes[0].members  # it waits for the next turn
+            until(lambda: there["north"].turn > there["east"].turn)
+
+    nodes: list[Any] = []
+    run = tmp_path / "run"
+    model = serve(plan, None, f"{HOST}:0", run, on_event=follow, on_listen=nodes.append)
+    again[0].result()
+    for name in ("east", "south"):
+        partners[name].result()
+    for name in SIZES:
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "model"), model)
+    away = [event["round"] for event in events.of("round") if "north" not in event["clients"]]
+    assert at + 2 in away
+    assert 12 not in away
+    known = left(tmp_path / "north/ledger.jsonl")
+    assert len(known) == len({line[2] for line in known}), "nothing is answered twice"
+
+
+def test_a_client_back_in_the_middle_of_a_round_repeats_its_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gFedNTM's exchanges of a round have a state at the client: forward, loss, backward."""
+    monkeypatch.setattr(adder, "GRACE", 60.0)
+    plan, corpora = planned(ALL, norm="sync", max_rounds=4), subjects(SIZES)
+    partners: dict[str, Partner] = {}
+    again: list[Partner] = []
+    address: list[str] = []
+    events, indices = Notes(), dict.fromkeys(SIZES, 0)
+    forward, arrived = GFedNTMClient.forward, adder._Exchange.arrived
+
+    def noting(self: Any, name: str, reply: dict[str, Any]) -> None:
+        arrived(self, name, reply)
+        indices[name] = self._index
+
+    @wraps(forward)
+    def waiting(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
+        """East replies to the round's first exchange when north did, died, and came back."""
+        if self.name == "east" and named["round"] == 3 and not again:
+            until(lambda: indices["north"] > indices["east"])
+            partners["north"].kill()
+            again.append(partner(address[0], "north", corpora["north"], tmp_path / "north"))
+            until(lambda: len(events.of("joined")) >= 4)
+        return forward(self, *given, **named)
+
+    monkeypatch.setattr(adder._Exchange, "arrived", noting)
+    monkeypatch.setattr(GFedNTMClient, "forward", waiting)
+
+    def follow(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "listening":
+            address.append(event["address"])
+            for name, corpus in corpora.items():
+                partners[name] = partner(address[0], name, corpus, tmp_path / name)
+
+    model = serve(plan, None, f"{HOST}:0", tmp_path / "run", on_event=follow)
+    again[0].result()
+    for name in SIZES:
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "model"), model)
+    assert events.of("repeated") + events.of("bad reply") == []
+    assert_same_bits(model, expected(plan, corpora))
+
+
+def test_a_client_without_the_model_that_the_study_starts_from(tmp_path: Path) -> None:
+    corpora = subjects(SIZES)
+    start = train(planned(max_rounds=2), corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
+    other = train(planned(max_rounds=3), corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
+    for mine, message in ((None, "has none"), (other, "has another")):
+        quick = PATIENT.model_copy(update={"gather": 1.0})
+        starts = {"east": start, "south": start, "north": mine}
+        with pytest.raises(FederationError, match=f"{message}; name the model with --start"):
+            federated(
+                planned(quick, max_rounds=1), corpora, tmp_path / message, start=start,
+                starts=starts,
+            )  # fmt: skip
+        assert (tmp_path / message / "east/model").exists()
+        assert not (tmp_path / message / "north").exists()
