@@ -84,16 +84,17 @@ def test_the_next_one_adds_and_who_comes_back_catches_up(tmp_path: Path) -> None
 
     def wait(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == 12 and not back:
+            peers[first].error()
             back.append(Peer(plan, first, CORPORA[first], tmp_path))
-            until(lambda: any(each["round"] == 12 for each in back[0].rounds))
+            members = peers[second].node.members
+            until(lambda: members[first].turn > members[third].turn)  # it waits for the next one
 
     peers = begun(plan, tmp_path, **{first: killed_after(6), second: wait})
     assert isinstance(peers[first].error(), KilledError)
     models = [each.model() for each in (peers[second], peers[third])]
     for model in (models[1], back[0].model()):
         assert_same_bits(model, models[0])
-    added = [event["client"] for event in peers[third].events.of("adds")]
-    assert added == [first, second]
+    assert [event["client"] for event in peers[third].events.of("adds")] == [first, second]
     rounds = {event["round"]: event for event in peers[third].rounds}
     assert list(rounds) == list(range(1, 31))
     assert [number for number in rounds if first in rounds[number]["clients"]] > [1, 2, 3, 4, 5, 6]
@@ -130,13 +131,21 @@ def test_a_minority_never_goes_on(tmp_path: Path) -> None:
 def test_another_study_ends_nobody_elses(tmp_path: Path) -> None:
     plan = planned()
     plan = Study.make(**{**plan.model_dump(), "federation": {"gather": 1.0}})
-    odd, *names = sorted(CORPORA)
+    *names, odd = adders(plan)
     other = Study.make(**{**plan.model_dump(), "seed": 7})
-    peers = [Peer(plan, name, CORPORA[name], tmp_path) for name in names]
-    stranger = Peer(other, odd, CORPORA[odd], tmp_path)
+    told: list[str] = []
+
+    def listen(event: dict[str, Any]) -> None:
+        if event["event"] == "refused":
+            told.append(event["reason"])
+        elif event["event"] == "round":
+            until(lambda: told)
+
+    stranger = Peer(other, odd, CORPORA[odd], tmp_path, on_event=listen)
+    peers = [Peer(plan, name, CORPORA[name], tmp_path, on_event=listen) for name in names]
     assert_same_bits(*(each.model() for each in peers))
-    told = [event for each in (*peers, stranger) for event in each.events.of("refused")]
-    assert any(plan.fingerprint in event["reason"] for event in told)
+    assert plan.fingerprint in told[0]
+    assert other.fingerprint in told[0]
     assert not stranger.rounds
     stranger.kill()
 
