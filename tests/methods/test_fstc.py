@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fedtopics.engines.grpc.server import Server
 from numpy.typing import NDArray
 
-from fedtopics.engines.grpc import client, roster
 from fedtopics.engines.local import LocalClients
+from fedtopics.engines.node import Node
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
@@ -630,18 +629,11 @@ def test_states_of_a_run_before_do_not_take_the_place_of_new_ones(tmp_path: Path
 PATIENT = FederationSettings(min_clients=3, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
 
 
-@pytest.fixture
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(roster, "GRACE", 0.0)
-
-
 def served(
     corpora: dict[str, Corpus], folder: Path, killed: int, back: int, rules: FederationSettings
 ) -> tuple[Any, Notes, dict[str, Partner]]:
     """Run a study whose third client is killed after a round, and started again after another."""
-    events, partners, servers = Notes(), dict[str, Partner](), list[Server]()
+    events, partners, servers = Notes(), dict[str, Partner](), list[Node]()
     plan, address = planned("fstc", **LONG).with_clients(corpora), list[str]()
     plan = plan.model_copy(update={"federation": rules})
 
@@ -656,10 +648,10 @@ def served(
                 begin(name)
         if event["event"] == "round" and event["round"] == killed:
             partners["client-3"].kill()
-            until(lambda: not servers[0].members["client-3"].available)
+            until(lambda: not servers[0].members["client-3"].link)
         if event["event"] == "round" and event["round"] == back:
             begin("client-3")
-            until(lambda: servers[0].members["client-3"].available)
+            until(lambda: servers[0].members["client-3"].link)
 
     model = serve(
         plan, None, f"{HOST}:0", folder / "server", on_event=happen, on_listen=servers.append
@@ -669,7 +661,6 @@ def served(
     return model, events, partners
 
 
-@pytest.mark.usefixtures("_hurry")
 @pytest.mark.parametrize("killed", [1, 4])
 def test_a_killed_client_comes_back_and_no_bit_is_different(
     killed: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path
@@ -694,7 +685,6 @@ class WithoutOne(LocalClients):
         return LocalClients(there).sum(function, template, **payload)
 
 
-@pytest.mark.usefixtures("_hurry")
 def test_a_client_that_was_away_for_rounds(corpora: dict[str, Corpus], tmp_path: Path) -> None:
     rules = PATIENT.model_copy(update={"min_clients": 2})
     model, events, _ = served(corpora, tmp_path, 2, 4, rules)
