@@ -166,7 +166,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
                 follow = Follow(path, Columns(), lambda reason: None)
                 part = GrpcParticipation(
                     event["address"], None, follow(), Policy(), tmp_path / name, name,
-                    notes.append, growing=follow,
+                    notes.append, growing=follow, secret_from_seed=True,
                 )  # fmt: skip
                 partners[name] = Partner(part, notes)
             grow(1)
