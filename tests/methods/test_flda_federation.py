@@ -23,7 +23,9 @@ from fedtopics.text.arrivals import Follow
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same_bits
-from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, federated, partner, until
+from tests.helpers.grpc_federation import (
+    HOST, PATIENCE, Notes, Partner, comes_back, federated, partner, until,
+)  # fmt: skip
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 
 pytest.importorskip("tomotopy")
@@ -79,9 +81,10 @@ def test_a_client_that_is_lost_comes_back(tmp_path: Path) -> None:
             partners.update({name: begin(name) for name in NAMES})
         if event["event"] == "round" and event["round"] == 1:
             partners["south"].kill()
+            until(lambda: not servers[0].members["south"].link)
         if event["event"] == "round" and event["round"] == 2:
             partners["south"] = begin("south")
-            until(lambda: servers[0].members["south"].link)
+            comes_back(servers[0], "south")
 
     model = serve(
         plan, None, f"{HOST}:0", tmp_path / "server", on_event=happen, on_listen=servers.append

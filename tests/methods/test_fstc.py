@@ -58,7 +58,9 @@ from tests.helpers.clusters import (
     trained,
 )
 from tests.helpers.federation import assert_same, assert_same_bits
-from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, partner, until
+from tests.helpers.grpc_federation import (
+    HOST, PATIENCE, Notes, Partner, comes_back, partner, until,
+)  # fmt: skip
 
 ORIGIN = np.full(DIMENSION, 0.01)
 CENTRES = np.eye(CLUSTERS, DIMENSION)
@@ -651,7 +653,7 @@ def served(
             until(lambda: not servers[0].members["client-3"].link)
         if event["event"] == "round" and event["round"] == back:
             begin("client-3")
-            until(lambda: servers[0].members["client-3"].link)
+            comes_back(servers[0], "client-3")
 
     model = serve(
         plan, None, f"{HOST}:0", folder / "server", on_event=happen, on_listen=servers.append
