@@ -122,10 +122,12 @@ def federated(
     `starts` are the models that clients have to start from; what else is given goes to `serve`.
     """
     events, partners = Notes(), {}
+    happens = how.pop("on_event", lambda event: None)
     starts = dict.fromkeys(corpora, how.get("start")) if starts is None else starts
 
     def begin(event: dict[str, Any]) -> None:
         events.append(event)
+        happens(event)
         if event["event"] != "listening":
             return
         address = event["address"]

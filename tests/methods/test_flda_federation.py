@@ -24,7 +24,14 @@ from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.grpc_federation import (
-    HOST, PATIENCE, Notes, Partner, comes_back, federated, partner, until,
+    HOST,
+    PATIENCE,
+    Notes,
+    Partner,
+    comes_back,
+    federated,
+    partner,
+    until,
 )  # fmt: skip
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 
@@ -138,7 +145,14 @@ def test_a_bad_reply_is_noted_and_the_run_goes_on(
         return reply | bad.get(payload["round"], {})
 
     monkeypatch.setattr(FLDAClient, "local_topics", spoilt)
-    outcome = federated(planned(), corpora(STEADY), tmp_path)
+    servers = list[Node]()
+
+    def happen(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 1:
+            comes_back(servers[0], "north")
+
+    how = {"on_event": happen, "on_listen": servers.append}
+    outcome = federated(planned(), corpora(STEADY), tmp_path, **how)
     first, second, third = outcome.events.of("round")
     assert "sent a bad reply: its field 'seeds' has the shape" in first["missing"]["north"]
     assert first["arrived"] == {"east": SIZE, "south": SIZE}
