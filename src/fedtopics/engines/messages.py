@@ -233,7 +233,7 @@ def _made(hint: Any, plain: Any) -> Any:
         return None if plain is None else _made(inner, plain)
     if is_dataclass(hint) and isinstance(hint, type):
         hints = _hints(hint)
-        if plain.keys() != hints.keys():
+        if not isinstance(plain, dict) or plain.keys() != hints.keys():
             raise ValueError
         made = {
             name: _content(plain[name]) if name == "content" else _made(of, plain[name])
