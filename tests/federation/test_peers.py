@@ -12,7 +12,7 @@ from fedtopics.errors import IdentityError, StudyError
 from fedtopics.federation.peer import PeerParticipation
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, adders
 from tests.helpers.background import KilledError, until
 from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.peers import Peer, quickly, with_addresses
@@ -51,14 +51,14 @@ def test_all_have_the_bits_of_one_process(method: dict[str, Any], tmp_path: Path
     expected = train(plan, CORPORA, policies=OPEN)
     for each in peers.values():
         assert_same_bits(each.model(), expected)
-        assert {event["client"] for event in each.events.of("adds")} == {plan.adders[0]}
+        assert {event["client"] for event in each.events.of("adds")} == {adders(plan)[0]}
 
 
 def test_over_tls_with_the_first_adder_late(tmp_path: Path) -> None:
     pki.create_authority(tmp_path / "pki")
     plan = planned()
     identities = {name: pki.issue(tmp_path / "pki", name, peer=True) for name in CORPORA}
-    first, *others = plan.adders
+    first, *others = adders(plan)
     peers = [Peer(plan, n, CORPORA[n], tmp_path, identities[n]) for n in others]
     until(lambda: bool(peers[0].events.of("adds")))
     assert not peers[0].rounds, "at its start, the study waits for all"
@@ -79,21 +79,22 @@ def killed_after(round_: int) -> Any:
 
 def test_the_next_one_adds_and_who_comes_back_catches_up(tmp_path: Path) -> None:
     plan = planned(30)
-    first, second, third = plan.adders
+    first, second, third = adders(plan)
     back: list[Peer] = []
 
     def wait(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == 12 and not back:
+            peers[first].error()
             back.append(Peer(plan, first, CORPORA[first], tmp_path))
-            until(lambda: any(each["round"] == 12 for each in back[0].rounds))
+            members = peers[second].node.members
+            until(lambda: members[first].turn > members[third].turn)  # it waits for the next one
 
     peers = begun(plan, tmp_path, **{first: killed_after(6), second: wait})
     assert isinstance(peers[first].error(), KilledError)
     models = [each.model() for each in (peers[second], peers[third])]
     for model in (models[1], back[0].model()):
         assert_same_bits(model, models[0])
-    adders = [event["client"] for event in peers[third].events.of("adds")]
-    assert adders == [first, second]
+    assert [event["client"] for event in peers[third].events.of("adds")] == [first, second]
     rounds = {event["round"]: event for event in peers[third].rounds}
     assert list(rounds) == list(range(1, 31))
     assert [number for number in rounds if first in rounds[number]["clients"]] > [1, 2, 3, 4, 5, 6]
@@ -104,7 +105,7 @@ def test_the_next_one_adds_and_who_comes_back_catches_up(tmp_path: Path) -> None
 
 def test_a_minority_never_goes_on(tmp_path: Path) -> None:
     plan = planned(12)
-    first, second, third = plan.adders
+    first, second, third = adders(plan)
 
     def wait(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == 8:
@@ -130,13 +131,21 @@ def test_a_minority_never_goes_on(tmp_path: Path) -> None:
 def test_another_study_ends_nobody_elses(tmp_path: Path) -> None:
     plan = planned()
     plan = Study.make(**{**plan.model_dump(), "federation": {"gather": 1.0}})
-    odd, *names = sorted(CORPORA)
+    *names, odd = adders(plan)
     other = Study.make(**{**plan.model_dump(), "seed": 7})
-    peers = [Peer(plan, name, CORPORA[name], tmp_path) for name in names]
-    stranger = Peer(other, odd, CORPORA[odd], tmp_path)
+    told: list[str] = []
+
+    def listen(event: dict[str, Any]) -> None:
+        if event["event"] == "refused":
+            told.append(event["reason"])
+        elif event["event"] == "round":
+            until(lambda: told)
+
+    stranger = Peer(other, odd, CORPORA[odd], tmp_path, on_event=listen)
+    peers = [Peer(plan, name, CORPORA[name], tmp_path, on_event=listen) for name in names]
     assert_same_bits(*(each.model() for each in peers))
-    told = [event for each in (*peers, stranger) for event in each.events.of("refused")]
-    assert any(plan.fingerprint in event["reason"] for event in told)
+    assert plan.fingerprint in told[0]
+    assert other.fingerprint in told[0]
     assert not stranger.rounds
     stranger.kill()
 
