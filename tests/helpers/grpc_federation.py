@@ -12,6 +12,7 @@ import grpc
 from fedtopics import pki
 from fedtopics.engines.grpc import transport
 from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
+from fedtopics.engines.node import Node
 from fedtopics.engines.transport import Closed, Transport
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -24,7 +25,7 @@ from tests.helpers.background import HOST, PATIENCE, Background, KilledError, No
 
 __all__ = [
     "HOST", "PATIENCE", "Background", "KilledError", "Notes", "Outcome", "Partner", "authority",
-    "federated", "of_client", "of_server", "partner", "until",
+    "comes_back", "federated", "of_client", "of_server", "partner", "until",
 ]  # fmt: skip
 
 transport.FIRST_PAUSE = 0.05  # clients come back soon
@@ -46,6 +47,12 @@ def of_server(folder: Path, check: bool = True) -> grpc.ServerCredentials:
 def of_client(folder: Path, name: str, check: bool = True) -> grpc.ChannelCredentials:
     """Return the credentials of an authority's client."""
     return channel_credentials(Identity.load(folder / "clients" / name, check_validity=check))
+
+
+def comes_back(node: Node, name: str) -> None:
+    """Wait until a client that was started again waits for the next turn, as the others do."""
+    member, others = node.members[name], [m for m in node.members.values() if m.name != name]
+    until(lambda: member.link and member.turn > max(other.turn for other in others))
 
 
 class Partner:

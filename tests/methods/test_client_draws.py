@@ -22,9 +22,10 @@ from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
 from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.training import iterate
 from fedtopics.text.vocabulary import Vocabulary
-from tests.helpers.carriers import led
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
-from tests.helpers.grpc_federation import Half, Notes, answering, door, federated
+from tests.helpers.grpc_federation import Notes, federated
+from tests.helpers.programs import Half, door
+from tests.helpers.sockets import together
 from tests.helpers.streams import flda, stream
 
 NAMES = [f"c{i}" for i in range(6)]
@@ -83,7 +84,7 @@ def test_the_share_of_the_clients() -> None:
     assert Draw(9, 0).share(6) == 1.0
 
 
-@pytest.mark.parametrize("engine", ["local", "grpc"])
+@pytest.mark.parametrize("engine", ["local", "hub", "grpc"])
 def test_a_round_asks_only_those_who_are_drawn(engine: str) -> None:
     halves = {name: Half({"ask": lambda **_: {"documents": 1}}) for name in "abcde"}
     draw = Draw(2, seed=1)
@@ -100,8 +101,7 @@ def test_a_round_asks_only_those_who_are_drawn(engine: str) -> None:
     if engine == "local":
         work(LocalClients({name: door(name, half) for name, half in halves.items()}))
     else:
-        with answering(halves) as federation:
-            work(federation.clients)
+        together(halves, work, engine)
     for name, half in halves.items():
         assert len(half.calls) == 1 + sum(name in members for members in expected)
 
@@ -116,7 +116,7 @@ def test_every_method_trains_with_those_who_are_drawn(case: str, tmp_path: Path)
     for event in rounds:
         assert event["clients"] == draw.members(event["round"], NAMES, NAMES)
     assert sorted(model.shares) == NAMES, "of the model in the end, all say what they have"
-    again, _ = led(plan, corpora, tmp_path)
+    again = federated(plan, corpora, tmp_path).model
     assert again.topics() == model.topics()
     assert_same(dict(again.shares), dict(model.shares))
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedtopics.engines.grpc.server import Server
 
-from fedtopics.engines.grpc import client, roster
+from fedtopics.engines import adder
+from fedtopics.engines.node import Node
+from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import GrpcParticipation, serve
+from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.methods.flda.client import FLDAClient
@@ -23,20 +24,26 @@ from fedtopics.text.arrivals import Follow
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same_bits
-from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, federated, partner, until
+from tests.helpers.grpc_federation import (
+    HOST,
+    PATIENCE,
+    Notes,
+    Partner,
+    comes_back,
+    federated,
+    partner,
+)
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 
 pytest.importorskip("tomotopy")
 
-PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
+PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=60, wait=60, pause=0.2)
 NAMES = ("east", "north", "south")
 
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(roster, "GRACE", 0.0)
+    monkeypatch.setattr(adder, "GRACE", 0.0)
 
 
 def planned(**method: Any) -> Study:
@@ -73,7 +80,7 @@ def test_the_model_is_that_of_one_process(stop: str, tmp_path: Path) -> None:
 
 
 def test_a_client_that_is_lost_comes_back(tmp_path: Path) -> None:
-    events, partners, servers = Notes(), {}, list[Server]()
+    events, partners, servers = Notes(), {}, list[Node]()
     plan, addresses = planned(max_rounds=3).with_clients(NAMES), []
 
     def begin(name: str) -> Partner:
@@ -88,7 +95,7 @@ def test_a_client_that_is_lost_comes_back(tmp_path: Path) -> None:
             partners["south"].kill()
         if event["event"] == "round" and event["round"] == 2:
             partners["south"] = begin("south")
-            until(lambda: servers[0].members["south"].available)
+            comes_back(servers[0], "south")
 
     model = serve(
         plan, None, f"{HOST}:0", tmp_path / "server", on_event=happen, on_listen=servers.append
@@ -173,7 +180,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
                 follow = Follow(path, Columns(), lambda reason: None)
                 part = GrpcParticipation(
                     event["address"], None, follow(), Policy(), tmp_path / name, name,
-                    notes.append, growing=follow,
+                    notes.append, growing=follow, secret_from_seed=True,
                 )  # fmt: skip
                 partners[name] = Partner(part, notes)
             grow(1)
