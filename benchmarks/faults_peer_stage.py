@@ -14,7 +14,7 @@ from typing import Any
 
 from faults_stage import ALL_SIZES, BIN, Ground, NotHereError, Process, Stage
 from fedtopics import pki
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, adders
 
 HOST = "127.0.0.1"
 PACE = 0.03  # seconds that each call waits, so that a run outlives a fault
@@ -58,7 +58,7 @@ class PeerStage(Stage):
         return f'[clients.{name}]\naddress = "{self.hosts[name]}:{self._ports[name]}"\n'
 
     def _read_study(self) -> None:
-        self.adders = Study.read(self.folder / "study.toml").adders
+        self.adders = adders(Study.read(self.folder / "study.toml"))
 
     def judge_by(self, name: str) -> None:
         """Say whose model and events are those that the others are held against."""

@@ -10,6 +10,7 @@ from fedtopics.engines.node import CaughtUpError
 from fedtopics.engines.states import digest_of
 from fedtopics.errors import RunError
 from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, run_to_resume
+from fedtopics.federation.run_folder import has_run
 from fedtopics.methods.base import Checkpoint
 
 
@@ -124,3 +125,16 @@ def test_a_state_without_a_majority_is_not_taken(
 @pytest.mark.parametrize("content", [b"", b"x" * 200])
 def test_a_damaged_state_is_not_taken(content: bytes, tmp_path: Path) -> None:
     assert not opened(tmp_path).install(content, Node())
+
+
+def test_half_a_line_of_events_is_no_run(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_bytes(b'{"event": "sta')
+    assert not has_run(tmp_path)
+    with pytest.raises(RunError, match="no run"):
+        opened(tmp_path, resumed=True)
+    run = opened(tmp_path)
+    list(run.rounds(0, 0))
+    run.close()
+    assert has_run(tmp_path)
+    assert events.read_bytes().startswith(b'{"event": "started"')

@@ -86,6 +86,12 @@ class Partner:
         self._work.error()
 
 
+def comes_back(node: Node, name: str) -> None:
+    """Wait until a client that was lost can be in the server's next round."""
+    others = [member for member in node.members.values() if member.name != name]
+    until(lambda: node.members[name].turn > min(member.turn for member in others))
+
+
 @dataclass
 class Outcome:
     """What a federated study left."""
@@ -122,10 +128,12 @@ def federated(
     `starts` are the models that clients have to start from; what else is given goes to `serve`.
     """
     events, partners = Notes(), {}
+    happens = how.pop("on_event", lambda event: None)
     starts = dict.fromkeys(corpora, how.get("start")) if starts is None else starts
 
     def begin(event: dict[str, Any]) -> None:
         events.append(event)
+        happens(event)
         if event["event"] != "listening":
             return
         address = event["address"]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines import adder
 from fedtopics.engines.node import Node
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.ledger import summarise_ledger
@@ -32,18 +31,14 @@ from tests.helpers.grpc_federation import (
     comes_back,
     federated,
     partner,
-)
+    until,
+)  # fmt: skip
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 
 pytest.importorskip("tomotopy")
 
-PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=60, wait=60, pause=0.2)
+PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
 NAMES = ("east", "north", "south")
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adder, "GRACE", 0.0)
 
 
 def planned(**method: Any) -> Study:
@@ -93,6 +88,7 @@ def test_a_client_that_is_lost_comes_back(tmp_path: Path) -> None:
             partners.update({name: begin(name) for name in NAMES})
         if event["event"] == "round" and event["round"] == 1:
             partners["south"].kill()
+            until(lambda: not servers[0].members["south"].link)
         if event["event"] == "round" and event["round"] == 2:
             partners["south"] = begin("south")
             comes_back(servers[0], "south")
@@ -149,7 +145,14 @@ def test_a_bad_reply_is_noted_and_the_run_goes_on(
         return reply | bad.get(payload["round"], {})
 
     monkeypatch.setattr(FLDAClient, "local_topics", spoilt)
-    outcome = federated(planned(), corpora(STEADY), tmp_path)
+    servers = list[Node]()
+
+    def happen(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 1:
+            comes_back(servers[0], "north")
+
+    how = {"on_event": happen, "on_listen": servers.append}
+    outcome = federated(planned(), corpora(STEADY), tmp_path, **how)
     first, second, third = outcome.events.of("round")
     assert "sent a bad reply: its field 'seeds' has the shape" in first["missing"]["north"]
     assert first["arrived"] == {"east": SIZE, "south": SIZE}

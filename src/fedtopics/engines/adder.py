@@ -98,6 +98,8 @@ class Adder:
             self._wait_for(number, len(everyone), rules.gather)
         self._wait_for(number, rules.min_clients, rules.wait)
         available = self._available()
+        while self._take(0.0) is not None:  # what happened before an attempt does not count in it
+            available = self._available()
         self._there = set(available)
         present = self._enough(draw.members(number, names, available))
         if len(present) < rules.min_clients:
@@ -253,7 +255,7 @@ class _Exchange:
         self._held: dict[str, dict[str, Any] | None] = {}
         self._announced: dict[str, int] = {}  # bytes of replies that wait for room
         self._granted: dict[str, int] = {}  # of those that have it
-        # Who lost its connection, and until when it may be back. Who takes over has not heard of it.
+        # Who lost its connection, until when it may be back; who takes over has not heard of it.
         self._gone = {
             name: time.perf_counter() + GRACE
             for name in attempt.members

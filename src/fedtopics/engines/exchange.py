@@ -253,7 +253,7 @@ class Exchange:
         before = time.perf_counter()
         self._guarded(lambda door: door.check_members(attempt.members))
         self._notify(CallStarted(function, attempt.round, attempt.number))
-        # What the program computes follows from the decisions so far: their digest is the payload's.
+        # What the program computes follows from the decisions so far: their digest will do.
         asked = SharedPayload(payload)
         asked.digest = self.digest().hex()
         call = lambda door: door.call(function, asked, moment)  # noqa: E731

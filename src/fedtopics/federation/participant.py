@@ -24,6 +24,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.replicated_run import ReplicatedRun, begin
+from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.server import nonce, origin
 from fedtopics.federation.study import Study
 from fedtopics.files import write_durably
@@ -151,7 +152,7 @@ class Participation:
         every, identity = study.checkpoint_every, study.identity(start)
         begun = False
         while True:
-            resumed = (folder / "events.jsonl").exists()
+            resumed = has_run(folder)
             run = ReplicatedRun(folder, identity, every, resumed, self._on_event)
             try:
                 position = run.position()

@@ -17,6 +17,7 @@ from fedtopics.engines.grpc.connection import (
 )
 from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
 from fedtopics.engines.handshake import Introduction, Signatures, Unsigned
+from fedtopics.engines.log import Log
 from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
@@ -24,14 +25,17 @@ from fedtopics.errors import IdentityError, StudyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.replicated_run import ReplicatedRun
 from fedtopics.federation.server import MODEL_PATIENCE, nonce, origin, proposal, rules
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, adders, addresses
 from fedtopics.methods.events import Allowed, Finished
 from fedtopics.methods.events import Listening as Listens
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki import Identity, Signer
 from fedtopics.pki.names import peer_host
 
+STAY = 30.0  # seconds at the end for who is away: it can have the last decisions from here alone
 LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
+
+LONGEST_PAUSE = 5.0  # seconds between two attempts to reach another one: there are few
 
 
 def run_of_peers(study: Study) -> bytes:
@@ -74,24 +78,27 @@ def take_part_with_peers(
     log = DiskLog(state / "log", origin(study, run))
 
     def begin(run: ReplicatedRun) -> None:
-        replica = Replica(
-            part.name, study.adders, (), log, can_add=list(study.addresses),
-            nonce=nonce(), now=node.now(), snapshot=run.snapshot,
-            install=lambda state: run.install(state.content, node),
-        )  # fmt: skip
-        node.start(replica)
+        node.start(_replica(part.name, study, log, node, run))
         opened(node)
         if isinstance(carrier, GrpcTransport) and carrier.port:
-            part.notify(Listens(study.addresses[part.name], list(study.clients)))
+            part.notify(Listens(addresses(study)[part.name], list(study.clients)))
 
     try:
         part.train(study, start, (door, state), node, log, rules(study), begin)
         node.done()
-        part.notify(Finished(node.wait_until_done(MODEL_PATIENCE)))
+        part.notify(Finished(node.wait_until_done(MODEL_PATIENCE, STAY)))
     finally:
         node.stop()
         log.close()
         part.close()
+
+
+def _replica(name: str, study: Study, log: Log, node: Node, run: ReplicatedRun) -> Replica:
+    return Replica(
+        name, adders(study), (), log, can_add=list(addresses(study)), nonce=nonce(),
+        now=node.now(), snapshot=run.snapshot,
+        install=lambda state: run.install(state.content, node),
+    )  # fmt: skip
 
 
 def check_place(name: str, study: Study, listen: str = "") -> None:
@@ -99,7 +106,7 @@ def check_place(name: str, study: Study, listen: str = "") -> None:
 
     Who is to `listen` needs an address, which is what the others connect to.
     """
-    if not study.addresses:
+    if not addresses(study):
         raise StudyError(
             "The study has no addresses, so it needs a server; for one without, give an "
             'address = "HOST:PORT" in [clients.NAME] to those that others can reach.'
@@ -109,7 +116,7 @@ def check_place(name: str, study: Study, listen: str = "") -> None:
             f"The study has no participant {name!r}, only {', '.join(study.clients)}; each is a "
             "table [clients.NAME], by the name in its certificate."
         )
-    if listen and name not in study.addresses:
+    if listen and name not in addresses(study):
         raise StudyError(
             f"The study has no address of {name!r}, so nobody connects to it; leave out --listen, "
             f"or add the address to [clients.{name}], in everybody's study file."
@@ -134,7 +141,7 @@ class PeerParticipation(Participation):
         self._identity = None if identity is None else Identity.load(identity, "client")
         name = name if self._identity is None else self._identity.name
         check_place(name, study, listen)
-        if self._identity is not None and name in study.addresses:
+        if self._identity is not None and name in addresses(study):
             _check_peer(self._identity, Path(identity or ""))
         super().__init__(name, out=None if dry_run else out, **more)
         self._study = study
@@ -168,25 +175,25 @@ def _transport(
     part: Participation, study: Study, identity: Identity | None, listen: str
 ) -> GrpcTransport:
     """Listen at the own address, and connect to whoever has one and adds before this one."""
-    addresses, order = study.addresses, study.adders
-    own = addresses.get(part.name, "")
+    places, order = addresses(study), adders(study)
+    own = places.get(part.name, "")
     before = order[: order.index(part.name)] if own else order
     listening = None
     if own:
         host, port = split_address(listen or own)
         credentials = None if identity is None else server_credentials(identity)
         listening = Listening(join_address(host, port), credentials)
-    for address in [*addresses.values(), listen]:
+    for address in [*places.values(), listen]:
         if identity is None and address:
             check_loopback(address)
     credentials_out = None if identity is None else channel_credentials(identity)
     others = [
         Address(
-            join_address(*split_address(addresses[name])), credentials_out, name,
+            join_address(*split_address(places[name])), credentials_out, name,
             (("grpc.ssl_target_name_override", peer_host(name)),) if identity else (),
             title=name, longest_pause=LONGEST_PAUSE,
         )
-        for name in before if name in addresses and name != part.name
+        for name in before if name in places and name != part.name
     ]  # fmt: skip
     largest = study.federation.largest_message << 20
     return GrpcTransport(listening, others, len(study.clients), part.notify, largest)

@@ -43,6 +43,15 @@ KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
 
 
+def has_run(folder: Path) -> bool:
+    """Whether a folder holds a run: half a line of events is what a full disk left of none."""
+    events = folder / "events.jsonl"
+    if not events.exists():
+        return False
+    with events.open("rb") as file:
+        return file.readline().endswith(b"\n")
+
+
 class RunFolder:
     """One execution of the study with this fingerprint; without a folder, nothing is written.
 
@@ -75,14 +84,15 @@ class RunFolder:
         if folder.exists() and not folder.is_dir():
             raise RunError(f"{folder} is a file; name a folder for the run.")
         events = folder / "events.jsonl"
-        if self._resume and not events.exists():
+        if self._resume and not has_run(folder):
             raise RunError(f"There is no run in {folder} to resume; leave out --resume.")
-        if events.exists() and not self._resume:
+        if has_run(folder) and not self._resume:
             raise RunError(
                 f"There is a run in {folder} already; go on with --resume, or name another folder."
             )
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         if not self._resume:
+            events.unlink(missing_ok=True)
             self.event(Started(self._study))
             return
         started = self._check_study(events)

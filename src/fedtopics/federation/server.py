@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_res
 from fedtopics.federation.study import Study
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
+from fedtopics.methods.training import Program
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
@@ -94,54 +96,61 @@ def lead(
         Names the clients; what it says of their documents is not used.
     transport : Transport
         Of the engine.
-    out : path
-        The run's folder.
     signatures : Signatures, optional
         Checks those of the clients; by default there are none.
-    resume : bool
-        Go on with the run in `out`.
-    on_event : function, optional
-        Called with each event of the run.
-    start, vocabulary
-        A model to begin with, which the clients have to have as well, and whether with its words;
-        as of `simulation.train`.
+    out, resume, on_event, start, vocabulary
+        As of `simulation.train`; the clients have to have the model to begin with as well.
     opened : function, optional
         Called with the node and with what takes events, once the engine has begun.
 
     Raises
     ------
-    FederationError
-        If too few clients are left.
-    StudyError, RunError, FedTopicsError
-        If the study or the run's folder cannot be used, or the folder cannot be written.
+    FedTopicsError
+        If too few clients are left, or the study or the run's folder cannot be used or written.
     """
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     program = study.server_half(warm_start)
     proposed = proposal(study, warm_start)
-    run = ReplicatedRun(
-        out, study.identity(warm_start), study.checkpoint_every, resume, on_event,
-        study.federation.pause,
-    )  # fmt: skip
+    every, pause = study.checkpoint_every, study.federation.pause
+    run = ReplicatedRun(out, study.identity(warm_start), every, resume, on_event, pause)
     identifier = begin(out, run_to_resume(out) if resume else None)
     introduction = Introduction(SERVER, proposed, identifier, signatures or Unsigned())
     node = Node(SERVER, study.clients, transport, introduction, run.event)
     log = DiskLog(out / "log", origin(study, identifier))
-    reason, again = "", False
-    try:
+    with _ending(node, log, run):
         run.describe(study, warm_start)
         position = run.position()
         exchange = Exchange(node, rules(study), run.event, index=position.index, turn=position.turn)
         exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
-        replica = Replica(
-            SERVER, [SERVER], list(study.clients), log, snapshot=run.snapshot, nonce=nonce(),
-            now=node.now(),
-        )  # fmt: skip
-        node.start(replica)
+        node.start(_replica(study, log, node, run))
         opened(node, run.event)
-        model = program.train(exchange, run)
-        model = run.save(model if warm_start is None else warm_start.credited(model))
-        run.event(Finished(node.wait_until_done(MODEL_PATIENCE)))
-        return model
+        return _trained(program, exchange, run, warm_start, node)
+
+
+def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Replica:
+    names = list(study.clients)
+    return Replica(
+        SERVER, [SERVER], names, log, snapshot=run.snapshot, nonce=nonce(), now=node.now()
+    )
+
+
+def _trained(
+    program: Program[Any, Any], exchange: Exchange, run: ReplicatedRun, start: WarmStart | None,
+    node: Node,
+) -> TopicModel:  # fmt: skip
+    """Train; wait until all clients have the model as well."""
+    model = program.train(exchange, run)
+    model = run.save(model if start is None else start.credited(model))
+    run.event(Finished(node.wait_until_done(MODEL_PATIENCE)))
+    return model
+
+
+@contextmanager
+def _ending(node: Node, log: DiskLog, run: ReplicatedRun) -> Iterator[None]:
+    """Say to all clients why the study failed, if it did, and close everything."""
+    reason, again = "", False
+    try:
+        yield
     except FedTopicsError as error:
         again = isinstance(error, FederationError)  # too few clients
         reason = "Too few clients are left; its operator may go on" if again else str(error)
@@ -149,8 +158,8 @@ def lead(
     except OSError as error:
         reason, again = "Its disk failed; the run goes on when that is mended.", True
         raise FedTopicsError(
-            f"The run in {out} cannot be written: {error.strerror}. Make room or mend the disk, "
-            "then go on with --resume."
+            f"The run in {run.folder} cannot be written: {error.strerror}. Make room or mend the "
+            "disk, then go on with --resume."
         ) from None
     finally:
         node.stop(reason, again)

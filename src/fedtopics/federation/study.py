@@ -139,27 +139,16 @@ class Study(BaseModel):
     def agreed(self) -> dict[str, Any]:
         """What server and clients must agree on, as plain data; not where the documents are."""
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
-        peers = {"peers": self.addresses} if self.addresses else {}
+        peers = {"peers": addresses(self)} if addresses(self) else {}
         return plain | {"clients": sorted(self.clients)} | peers
-
-    @property
-    def addresses(self) -> dict[str, str]:
-        """Where clients can be reached by others, by name; none where there is a server."""
-        named = sorted(self.clients.items())
-        return {name: client.address for name, client in named if client.address}
-
-    @property
-    def adders(self) -> list[str]:
-        """All clients in the order in which they add where there is no server, by the study."""
-        return sorted(self.clients, key=lambda name: digest(f"{self.fingerprint} {name}"))
 
     @classmethod
     def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
         """Make the study of what another side sent as `agreed`; StudyError if it is none."""
-        names, addresses = plain.get("clients"), plain.get("peers", {})
-        if not isinstance(names, list) or not isinstance(addresses, Mapping):
+        names, peers = plain.get("clients"), plain.get("peers", {})
+        if not isinstance(names, list) or not isinstance(peers, Mapping):
             raise StudyError("The study that the server sent names no clients.")
-        clients = {str(name): {"address": addresses.get(name)} for name in names}
+        clients = {str(name): {"address": peers.get(name)} for name in names}
         settings = {key: value for key, value in plain.items() if key != "peers"}
         return cls.make(**{**settings, "clients": clients})
 
@@ -300,6 +289,17 @@ class Study(BaseModel):
     def to_toml(self) -> str:
         """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
         return as_toml(self)
+
+
+def addresses(study: Study) -> dict[str, str]:
+    """Return where clients can be reached by others, by name; none where there is a server."""
+    named = sorted(study.clients.items())
+    return {name: client.address for name, client in named if client.address}
+
+
+def adders(study: Study) -> list[str]:
+    """Return all clients in the order in which they add where there is no server."""
+    return sorted(study.clients, key=lambda name: digest(f"{study.fingerprint} {name}"))
 
 
 def _settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
