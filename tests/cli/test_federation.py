@@ -292,6 +292,7 @@ def test_a_federation(
         for name in NAMES
     ]
     for each in (*clients, server):
+        until(lambda each=each: not each.running, 60.0)  # whole processes' work, in one
         each.result()
     heard += capsys.readouterr().out
 
