@@ -1,6 +1,6 @@
 """What each engine costs without a method: five clients that give back what they get.
 
-A round sends an array to each client and gets as much back, through door, ledger, checks and sum.
+An exchange gets an array from each client and brings the sum to all, by door, ledger and checks.
 Local: one process. gRPC: a server and five processes, mutual TLS, loopback. Flower: SuperLink and
 five SuperNodes with TLS and keys. FLARE: its simulator, a process a site. One engine after the
 other; Flower's and FLARE's in environments of their own (`make test-flower`, `make test-flare`).
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import tempfile
 import time
@@ -19,15 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from echo import SIZES, echo, echoing, latencies, peak_megabytes
-from fedtopics import pki
 from fedtopics.engines.local import LocalClients
-from rounds import HERE, Contestant
+from rounds import HERE, Contestant, certify
 
 CLIENTS = 5
 RESULTS = HERE / "results"
 HEADER = f"""\
-{CLIENTS} clients; median of 20 rounds (Flower: 5). *Start*: until all clients answer. *Memory*: the
-most that a client's processes have had; local: all clients and the server. Command:
+{CLIENTS} clients; median of 20 exchanges (Flower: 5). *Start*: until all clients answer. *Memory*:
+the most that a client's processes have had; local: all clients and the server. Command:
 `make bench-engines`.
 
 | engine | start, s | {" | ".join(f"{size}, ms" for size in SIZES)} | memory, MB |
@@ -47,17 +47,14 @@ def local(rounds: int) -> dict[str, Any]:
 def grpc(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pki.create(folder / "pki", ["localhost"])
-        for number in range(CLIENTS):
-            pki.issue(folder / "pki", f"client-{number:03d}")
+        certify(folder, CLIENTS)
         before = time.perf_counter()
-        contestant = Contestant("ours", CLIENTS, folder)
-        contestant.run(1, 1)
+        blocks = [(1, 1), *((rounds, floats) for floats in SIZES.values())]
+        contestant = Contestant("ours", CLIENTS, folder, blocks)
+        contestant.run()
         found: dict[str, Any] = {"start": time.perf_counter() - before}
-        for size, floats in SIZES.items():
-            contestant.run(1, floats)
-            seconds = sorted(contestant.run(rounds, floats)["seconds"])
-            found[size] = seconds[len(seconds) // 2]
+        for size in SIZES:
+            found[size] = statistics.median(contestant.run()["seconds"])
         found["client_mb"] = max(map(peak_megabytes, contestant.children()))
         contestant.close()
         return found

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from echo import answering, by_messages, echo, latencies, name_of
+from echo import answering, led, name_of
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext, ServerPart, SitePart
 from fedtopics.integrations.flare_jobs import make_job, simulate
 
@@ -30,22 +30,22 @@ class Server(ServerPart):
         self.rounds = rounds
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
-        clients = by_messages(carrier, self.clients)
-        echo(clients, 1)
-        result = {"began": time.time(), **latencies(clients, self.rounds)}
+        result = led(carrier, self.clients, self.rounds, Path(self.out).parent)
         Path(self.out).write_text(json.dumps(result), encoding="utf-8")
 
 
 class Client(SitePart):
     """Send back what comes."""
 
-    def __init__(self) -> None:
+    def __init__(self, clients: int, rounds: int) -> None:
         super().__init__()
+        self.clients = clients
+        self.rounds = rounds
         self._answer: Callable[[bytes], bytes] | None = None
 
     def handle(self, message: bytes, context: JobContext) -> bytes:
         if self._answer is None:
-            self._answer = answering(context.site, context.job)
+            self._answer = answering(context.site, self.clients, self.rounds, context.job)
         return self._answer(message)
 
 
@@ -62,7 +62,8 @@ def main() -> None:
         from engines_flare import Client, Server
 
         server = Server(str(workspace / RESULT), given.clients, given.rounds)
-        job = make_job("benchmark", server, Client(), clients, workspace / "study.toml")
+        client = Client(given.clients, given.rounds)
+        job = make_job("benchmark", server, client, clients, workspace / "study.toml")
         before = time.time()
         simulate(job, list(clients), workspace)
         result = json.loads((workspace / RESULT).read_text(encoding="utf-8"))

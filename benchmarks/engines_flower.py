@@ -46,15 +46,14 @@ def server_app() -> Any:
     """Do the rounds, write what they took."""
     from flwr.serverapp import ServerApp
 
-    from echo import by_messages, echo, latencies
+    from echo import led
     from fedtopics.integrations.flower_carrier import GridCarrier
 
     def work(grid: Any, context: Any) -> None:
         config = context.run_config
-        clients = by_messages(GridCarrier(grid), config["clients"])
-        echo(clients, 1)
-        result = {"began": time.time(), **latencies(clients, config["rounds"])}
-        Path(config["out"]).write_text(json.dumps(result), encoding="utf-8")
+        out = Path(config["out"])
+        result = led(GridCarrier(grid), config["clients"], config["rounds"], out.parent)
+        out.write_text(json.dumps(result), encoding="utf-8")
 
     app = ServerApp()
     app.main()(work)
@@ -70,7 +69,8 @@ def client_app() -> Any:
 
     def reply(message: Any, context: Any) -> Any:
         folder = Path(context.node_config["out"])
-        command = [sys.executable, __file__, "--resident", str(folder)]
+        given = [f"--{key}={context.run_config[key]}" for key in ("clients", "rounds")]
+        command = [sys.executable, __file__, "--resident", str(folder), *given]
         return answer(message, ask(folder, unwrapped(message), command))
 
     app = ClientApp()
@@ -78,12 +78,12 @@ def client_app() -> Any:
     return app
 
 
-def be_a_client(folder: Path) -> None:
+def be_a_client(folder: Path, clients: int, rounds: int) -> None:
     """Be the resident process beside a SuperNode, with all that a client's half loads."""
     from echo import answering
     from fedtopics.engines.resident_process import answer_messages
 
-    answer_messages(folder, answering(folder.name, folder), lambda: None, 30)
+    answer_messages(folder, answering(folder.name, clients, rounds, folder), lambda: 30.0)
 
 
 class Federation:
@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--resident", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.resident is not None:
-        be_a_client(given.resident)
+        be_a_client(given.resident, given.clients, given.rounds)
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

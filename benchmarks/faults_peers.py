@@ -249,6 +249,31 @@ def no_state(stage: PeerStage) -> None:
     stage.expect(last in stage.last_round["clients"], f"{last} is not in the last round")
 
 
+@row("who adds killed and a second one has lost its folder, while two of five were asleep")
+def forgotten(stage: PeerStage) -> None:
+    # Three had rounds that two slept through; of the three one forgets, and two are dead for a
+    # while: no three are left of whom one knows.
+    stage.study(rounds=LONGER, deadline=3)
+    first, second, third, *asleep = stage.adders
+    stage.judge_by(asleep[0])
+    stage.begin()
+    stage.until_round(EARLY, first)
+    for name in asleep:
+        stage[name].signal(signal.SIGSTOP)
+    stage.until_round(stage.rounds_of(first) + 5, first)
+    for name in (first, second, third):
+        stage[name].kill()
+    stage.remember()
+    shutil.rmtree(stage.folder / third)
+    stage.seen = stage.peer(third)
+    for name in asleep:
+        stage[name].signal(signal.SIGCONT)
+    stage.rest(15)
+    for name in (first, second):
+        stage.peer(name)
+    stage.finish()
+
+
 @row("clocks: who adds first an hour ahead; who adds second an hour behind, then set right")
 def clock(stage: PeerStage) -> None:
     preload = {"LD_PRELOAD": str(other_clock(stage.ground))}

@@ -22,8 +22,8 @@ WITHOUT = re.compile(r"round # without \w+: (.*)")
 # What is printed without any fault as well.
 USUAL = re.compile(
     r"^(listening on|waiting for|agreed on|round \d+ of|the model went to|topic, its share|The run"
-    r" is in|\s|$|[┏┃┡│├└]|What it asks for|The server's study|\w+ has joined|\w+: [\d,]+ documents"
-    r"|\w+: joined|\w+: the model is in)"
+    r" is in|\s|$|[┏┃┡│├└]|What it asks for|The server's study|The study"
+    r"|\w+ has joined|\w+ is linked|\w+: [\d,]+ documents|\w+: joined|\w+: the model is in)"
 )
 
 

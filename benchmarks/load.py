@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 from echo import SIZES
-from fedtopics import pki
-from rounds import HERE, Contestant
+from rounds import HERE, Contestant, certify
 
 BLOCK = 20  # rounds between two readings of memory
 
@@ -36,13 +35,12 @@ def main() -> None:
         "| ---: | ---: | ---: | ---: |",
     ]
     with tempfile.TemporaryDirectory() as folder:
-        pki.create(Path(folder) / "pki", ["localhost"])
-        for number in range(arguments.clients):
-            pki.issue(Path(folder) / "pki", f"client-{number:03d}")
-        contestant = Contestant("ours", arguments.clients, Path(folder))
+        certify(Path(folder), arguments.clients)
+        blocks = arguments.rounds // BLOCK * [(BLOCK, SIZES["2 MB"])]
+        contestant = Contestant("ours", arguments.clients, Path(folder), blocks)
         begin = time.monotonic()
         for done in range(BLOCK, arguments.rounds + 1, BLOCK):
-            answer = contestant.run(BLOCK, SIZES["2 MB"])
+            answer = contestant.run()
             seconds = statistics.median(answer["seconds"])
             line = f"| {done} | {seconds:.2f} | {answer['now']:.0f} | {answer['megabytes']:.0f} |"
             lines.append(line)

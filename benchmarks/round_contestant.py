@@ -1,10 +1,12 @@
 """One contestant of the round benchmark: a server with its clients, over mutual TLS on loopback.
 
-``ours`` calls an echoing client half through the whole engine, with door, ledger, checks and sum;
-``bare`` sends the same bytes through a gRPC stream and back, and looks at nothing. Reads numbers of
-rounds from stdin, prints their seconds and the server's memory.
+``ours`` is the whole engine without a method: all execute one program; clients' replies pass door
+and ledger and are signed, the server adds, and keeps each total in its log on disk. ``bare`` sends
+the same bytes through a gRPC stream and back, and looks at nothing. The blocks of exchanges, [[how
+many, floats of each], ...], are known to all from the beginning; the next one begins with a line on
+stdin. Prints its seconds and the server's memory.
 
-    python round_contestant.py ours|bare CLIENTS - FOLDER
+    python round_contestant.py ours|bare CLIENTS BLOCKS FOLDER
 """
 
 from __future__ import annotations
@@ -17,35 +19,41 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
-from fedtopics.engines.attendance import Rules
-from fedtopics.engines.grpc.client import Client
-from fedtopics.engines.grpc.server import Server
-from fedtopics.engines.rounds import RemoteClients
 
-from echo import PROPOSAL, VERSIONS, Participant, echo, name_of
+from echo import Block, echo, leading, name_of, take_part
+from fedtopics.engines.exchange import Exchange
 from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
 from fedtopics.engines.grpc.frames import CHUNK
-from fedtopics.pki import Identity
+from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
+from fedtopics.pki import Identity, Signer
 
 A_PROCESS = 10  # clients
 PATH = "/bare/Talk"
 
 
-async def our_clients(numbers: list[int], port: int, folder: Path) -> None:
-    def client(number: int) -> Client:
-        name = name_of(number)
-        credentials = channel_credentials(Identity.load(folder / "pki" / "clients" / name))
-        participant = Participant(name, folder)
-        address = f"localhost:{port}"
-        return Client(address, credentials, name, VERSIONS, participant, lambda *_, **__: None)
+def our_clients(numbers: list[int], port: int, folder: Path, n: int, blocks: list[Block]) -> None:
+    def program(clients: Exchange) -> None:
+        for exchanges, floats in blocks:
+            echo(clients, floats, exchanges)
 
-    await asyncio.gather(*(client(number).take_part() for number in numbers))
+    def client(number: int) -> None:
+        name = name_of(number)
+        identity = Identity.load(folder / "pki" / "clients" / name)
+        address = Address(f"localhost:{port}", channel_credentials(identity), "")
+        transport = GrpcTransport(None, [address], 1, lambda _: None)
+        take_part(transport, name, n, folder, program, Signer(identity))
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 async def bare_clients(numbers: list[int], port: int, folder: Path) -> None:
@@ -64,44 +72,43 @@ async def bare_clients(numbers: list[int], port: int, folder: Path) -> None:
     await asyncio.gather(*(talk(number) for number in numbers))
 
 
-def start_clients(kind: str, n: int, port: int, folder: Path) -> list[subprocess.Popen[bytes]]:
+def start_clients(
+    kind: str, n: int, blocks: list[Block], port: int, folder: Path
+) -> list[subprocess.Popen[bytes]]:
     """Start the clients, several a process."""
     groups = [range(first, min(first + A_PROCESS, n)) for first in range(0, n, A_PROCESS)]
     if n <= A_PROCESS:  # few: a process each
         groups = [range(number, number + 1) for number in range(n)]
+    known: list[str | Path] = [str(port), folder, str(n), json.dumps(blocks)]
     return [
         subprocess.Popen(
-            [
-                sys.executable,
-                __file__,
-                f"{kind}-clients",
-                json.dumps(list(group)),
-                str(port),
-                folder,
-            ]
+            [sys.executable, __file__, f"{kind}-clients", json.dumps(list(group)), *known]
         )
         for group in groups
     ]
 
 
-def ours(n: int, folder: Path, done: threading.Event) -> Callable[[int], float]:
-    """Start our server and its clients; return what works a round with so many floats."""
-    names = [name_of(number) for number in range(n)]
-    credentials = server_credentials(Identity.load(folder / "pki" / "server"))
-    server = Server(PROPOSAL, names, "localhost:0", credentials)
-    processes = start_clients("ours", n, server.start(), folder)
-    clients = RemoteClients(server, Rules(n, 600, 600, 600), lambda *_, **__: None)
+@contextmanager
+def ours(n: int, blocks: list[Block], folder: Path) -> Iterator[Callable[[Block], list[float]]]:
+    """Start our server and its clients; give what does a block of exchanges."""
+    identity = Identity.load(folder / "pki" / "server")
+    listening = Listening("localhost:0", server_credentials(identity))
+    transport = GrpcTransport(listening, (), n, lambda _: None)
+    with leading(transport, n, folder, Signer(identity)) as clients:
+        processes = start_clients("ours", n, blocks, transport.port, folder)
+        yield lambda block: echo(clients, block[1], block[0])
+    for process in processes:
+        process.wait()
 
-    stop_when(done, processes, server.stop)
-    return partial(echo, clients)
 
-
-def bare(n: int, folder: Path, done: threading.Event) -> Callable[[int], float]:
-    """Start a bare stream and its clients; return what sends so many floats to all and back."""
+@contextmanager
+def bare(n: int, blocks: list[Block], folder: Path) -> Iterator[Callable[[Block], list[float]]]:
+    """Start a bare stream and its clients; give what sends so many floats to all and back."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     streams: list[Any] = []
     here: queue.SimpleQueue[None] = queue.SimpleQueue()
+    done = threading.Event()
 
     async def talk(_: Any, context: Any) -> None:
         await context.read()
@@ -129,31 +136,22 @@ def bare(n: int, folder: Path, done: threading.Event) -> Callable[[int], float]:
         await asyncio.gather(*map(one, streams))
 
     server, port = asyncio.run_coroutine_threadsafe(listen(), loop).result()
-    processes = start_clients("bare", n, port, folder)
+    processes = start_clients("bare", n, blocks, port, folder)
     for _ in range(n):
         here.get(timeout=600)
 
-    def round_(floats: int) -> float:
+    def exchange(floats: int) -> float:
         data = bytes(4 * floats)
         before = time.perf_counter()
         chunks = [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
         asyncio.run_coroutine_threadsafe(send(chunks), loop).result()
         return time.perf_counter() - before
 
-    stop_when(done, processes, lambda: asyncio.run_coroutine_threadsafe(server.stop(0), loop))
-    return round_
-
-
-def stop_when(
-    done: threading.Event, processes: list[subprocess.Popen[bytes]], stop: Callable[[], object]
-) -> None:
-    def wait() -> None:
-        done.wait()
-        stop()
-        for process in processes:
-            process.kill()
-
-    threading.Thread(target=wait).start()
+    yield lambda block: [exchange(block[1]) for _ in range(block[0])]
+    done.set()
+    asyncio.run_coroutine_threadsafe(server.stop(0), loop).result()
+    for process in processes:
+        process.kill()
 
 
 def megabytes() -> float:
@@ -166,22 +164,22 @@ def resident() -> float:
 
 
 def main() -> None:
-    kind, first, second, where = sys.argv[1:]
+    kind, first, second, where, *more = sys.argv[1:]
     folder = Path(where)
-    if kind.endswith("-clients"):
-        clients = our_clients if kind.startswith("ours") else bare_clients
-        asyncio.run(clients(json.loads(first), int(second), folder))
+    if kind == "ours-clients":
+        our_clients(json.loads(first), int(second), folder, int(more[0]), json.loads(more[1]))
         return
-    done = threading.Event()
-    round_ = (ours if kind == "ours" else bare)(int(first), folder, done)
-    start = megabytes()
-    for line in sys.stdin:
-        rounds, floats = json.loads(line)
-        seconds = [round_(floats) for _ in range(rounds)]
-        answer = {"seconds": seconds, "megabytes": megabytes(), "start": start, "now": resident()}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-    done.set()
+    if kind == "bare-clients":
+        asyncio.run(bare_clients(json.loads(first), int(second), folder))
+        return
+    blocks = json.loads(second)
+    with (ours if kind == "ours" else bare)(int(first), blocks, folder) as exchanged:
+        start = megabytes()
+        for block, _ in zip(blocks, sys.stdin, strict=False):
+            seconds = exchanged(block)
+            used = {"megabytes": megabytes(), "start": start, "now": resident()}
+            sys.stdout.write(json.dumps({"seconds": seconds, **used}) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

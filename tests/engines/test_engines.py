@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
-from fedtopics.engines.links import SERVER
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import DTYPES
 from fedtopics.errors import DataError, FedTopicsError, PolicyError
@@ -18,33 +16,14 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.methods.aggregation import Named, Rows, RunningSum
 from fedtopics.methods.base import Moment
-from tests.helpers.background import HOST
 from tests.helpers.federation import assert_same, study, subjects
 from tests.helpers.programs import Half, Program, door, federation
+from tests.helpers.sockets import Sockets
 from tests.helpers.sums import add_up
 from tests.methods.test_exactness import assert_same_bits
 
 Execute = Callable[[Mapping[str, Half], Program], Any]
 NAMES = ("b", "a", "c")  # not in their order
-
-
-class Sockets:
-    """Transports of gRPC in place of a hub's."""
-
-    def __init__(self) -> None:
-        self._server = GrpcTransport(Listening(f"{HOST}:0", None), (), 3, print)
-        self._others: list[GrpcTransport] = []
-
-    def listen(self) -> GrpcTransport:
-        return self._server
-
-    def port(self, name: str) -> GrpcTransport:
-        address = Address(f"{HOST}:{self._server.port}", None, SERVER)
-        self._others.append(GrpcTransport(None, [address], 1, lambda _: None))
-        return self._others[-1]
-
-    def kill(self, name: str) -> None:
-        """Nobody is left behind: all programs have ended."""
 
 
 def together(halves: Mapping[str, Half], program: Program, engine: str) -> Any:

@@ -6,82 +6,71 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
-from fedtopics.engines.grpc.client import look
 
 from fedtopics import pki
-from fedtopics.engines.grpc import client
+from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.grpc.frames import SERVICE
+from fedtopics.engines.messages import Accept
+from fedtopics.engines.transport import first_offer
 from fedtopics.errors import FederationError, IdentityError
+from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server import GrpcParticipation
+from fedtopics.pki import Identity, Signer
 from fedtopics.text.corpus import Corpus
-from tests.helpers.federation import assert_same
-from tests.helpers.grpc_federation import (
-    HOST,
-    PATIENCE,
-    VERSIONS,
-    Federated,
-    Half,
-    Member,
-    Raw,
-    authority,
-    door,
-    federation,
-    of_client,
-    of_server,
-    until,
-)
+from tests.helpers.background import HOST, PATIENCE, Background, until
+from tests.helpers.grpc_federation import authority, of_client, of_server
+from tests.helpers.programs import Federation, Half, Member, door, rounds
+from tests.helpers.sockets import Sockets, offering
 
 CORPUS = Corpus.of([["oak", "ash"]] * 20)
+
+
+def refused(port: int, credentials: grpc.ChannelCredentials | None) -> None:
+    """The connection ends before the server says a word."""
+    place = f"localhost:{port}"
+    with (
+        grpc.insecure_channel(place) if credentials is None
+        else grpc.secure_channel(place, credentials)
+    ) as channel:  # fmt: skip
+        with pytest.raises(grpc.RpcError) as error:
+            next(channel.stream_stream(f"/{SERVICE}/Join")(iter([]), timeout=PATIENCE))
+        assert error.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
 @dataclass
 class Guarded:
     """A server with TLS, and the folders of two authorities: its own, and another."""
 
-    f: Federated
+    f: Federation
     ours: Path
     theirs: Path
 
-    def honest(self, name: str, x: float) -> Member:
-        """Join with what the authority gave."""
-        half = Half({"ask": lambda **_: {"x": np.array([x]), "documents": 1}})
-        credentials = of_client(self.ours, name)
-        member = Member(f"localhost:{self.f.port}", name, door(name, half), credentials)
-        self.f.ends.append(member.kill)
-        return member
+    @property
+    def port(self) -> int:
+        return int(self.f.hub.port)  # type: ignore[attr-defined]
 
     def part(self, identity: Path | None, host: str = "localhost") -> GrpcParticipation:
         """A client as `fedtopics client` makes it."""
-        address = f"{host}:{self.f.port}"
         out = self.ours.parent / "out"
-        return GrpcParticipation(address, identity, CORPUS, Policy(), out, "a")
-
-    def nobody_came(self) -> None:
-        """Make sure that no member has a stream, and nothing but refusals was noted."""
-        assert all(member.stream is None for member in self.f.server.members.values())
-        while not self.f.server.inbox.empty():
-            note = self.f.server.inbox.get()
-            assert getattr(note, "status", "") == "refused", note
+        return GrpcParticipation(f"{host}:{self.port}", identity, CORPUS, Policy(), out, "a")
 
     def all_is_well(self) -> None:
-        """An honest federation still works, on the same server."""
-        self.nobody_came()
+        """An honest federation still works, on the same server, and nobody else has come."""
+        assert not any(member.link for member in self.f.node.members.values())
+        work = self.f.lead(rounds(1))
         for name, x in (("a", 1.0), ("b", 10.0)):
-            self.honest(name, x)
-        self.f.there("a", "b")
-        assert_same(self.f.clients.sum("ask"), {"x": np.array([11.0]), "documents": 2})
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
+            half = Half({"first": lambda x=x, **_: {"x": np.array([x]), "documents": 1}})
+            self.f.member(name, half, rounds(1))
+        assert work.result()[0][0] == 11
 
 
 @pytest.fixture(scope="module")
@@ -95,29 +84,43 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def guarded(authorities: tuple[Path, Path], tmp_path: Path) -> Iterator[Guarded]:
     ours, theirs = (shutil.copytree(path, tmp_path / path.name) for path in authorities)
-    with federation("ab", credentials=of_server(ours)) as f:
+    signers = {n: Signer(Identity.load(ours / "clients" / n)) for n in "ab"}
+    signers["@server"] = Signer(Identity.load(ours / "server"))
+    credentials = {name: of_client(ours, name) for name in "ab"}
+    with offering("ab", of_server(ours), clients=credentials, signatures=signers) as f:
         yield Guarded(f, ours, theirs)
 
 
-def refused(raw: Raw) -> None:
-    """The connection ends before the server says a word."""
-    with pytest.raises(grpc.RpcError) as error:
-        raw.hello()
-    assert error.value.code() == grpc.StatusCode.UNAVAILABLE
-    raw.leave()
+@pytest.mark.parametrize("certificate", ["a", "b", "garbage", "nothing", "theirs"])
+def test_a_client_is_who_its_certificate_says(guarded: Guarded, certificate: str) -> None:
+    """What a client says of its own name counts for nothing; what it shows, only if it is its."""
+    shown = {
+        "garbage": b"-----BEGIN CERTIFICATE-----",
+        "nothing": b"",
+        "theirs": (guarded.theirs / "clients/a/client.crt").read_bytes(),
+    }
+    if certificate in "ab":
+        shown[certificate] = (guarded.ours / "clients" / certificate / "client.crt").read_bytes()
+    credentials = {"a": of_client(guarded.ours, "a")}
+    sockets = Sockets(clients=credentials)
+    sockets._server = guarded.f.hub._server  # type: ignore[attr-defined]
+    port = sockets.port_of("a")
+    port.start()
+    refused: list[str] = []
 
+    def answered() -> bool:
+        for link, what in port.receive(0.05):
+            if type(what).__name__ == "Offer":
+                name = "b" if certificate == "b" else "a"
+                accept = Accept(name, "f00d", b"process", 1, shown[certificate], b"signature")
+                port.send(link, accept)
+        while not guarded.f.node.inbox.empty():
+            refused.append(guarded.f.node.inbox.get()[1].status)
+        return "refused" in refused
 
-def test_honest_clients_join_by_the_names_of_their_certificates(guarded: Guarded) -> None:
-    """What a client says of its own name counts for nothing."""
-    lying = Raw(guarded.f.port, "b", credentials=of_client(guarded.ours, "a"), host="localhost")
-    guarded.f.ends.append(lying.leave)
-    lying.join()
-    guarded.f.there("a")
-    assert guarded.f.server.members["b"].stream is None
-    lying.leave()
-    until(lambda: guarded.f.server.members["a"].stream is None)
-    while not guarded.f.server.inbox.empty():
-        guarded.f.server.inbox.get()
+    until(answered)
+    port.stop()
+    assert not any(member.link for member in guarded.f.node.members.values())
     guarded.all_is_well()
 
 
@@ -131,15 +134,15 @@ def test_a_client_of_another_authority(guarded: Guarded) -> None:
             credentials = grpc.ssl_channel_credentials(ca, key, certificate)
         else:
             credentials = of_client(guarded.theirs, "a")
-        refused(Raw(guarded.f.port, "a", credentials=credentials, host="localhost"))
+        refused(guarded.port, credentials)
     guarded.all_is_well()
 
 
 def test_a_client_says_that_the_authorities_differ(guarded: Guarded) -> None:
     with pytest.raises(FederationError) as error:
-        guarded.part(guarded.theirs / "clients/a").run()
+        Background(guarded.part(guarded.theirs / "clients/a").run).result()
     assert str(error.value) == (
-        f"The server localhost:{guarded.f.port} cannot be used: the server's certificate is not "
+        f"The server localhost:{guarded.port} cannot be used: the server's certificate is not "
         "from this identity's authority (ca.crt); ask its operator which authority it uses."
     )
     guarded.all_is_well()
@@ -148,7 +151,7 @@ def test_a_client_says_that_the_authorities_differ(guarded: Guarded) -> None:
 def test_an_ended_certificate(guarded: Guarded) -> None:
     pki.issue(guarded.ours, "a", days=0, renew=True)
     credentials = of_client(guarded.ours, "a", check=False)
-    refused(Raw(guarded.f.port, "a", credentials=credentials, host="localhost"))
+    refused(guarded.port, credentials)
     with pytest.raises(IdentityError, match=r'Certificate of client "a" ended on .* Renew it with'):
         guarded.part(guarded.ours / "clients/a")
     pki.issue(guarded.ours, "a", renew=True)
@@ -159,8 +162,10 @@ def test_a_certificate_that_ends_while_its_client_is_away(guarded: Guarded) -> N
     part = guarded.part(guarded.ours / "clients/a")
     part._credentials = of_client(guarded.theirs, "a")  # so that there is no connection
     pki.issue(guarded.ours, "a", days=0, renew=True)
-    with pytest.raises(IdentityError, match=r'Certificate of client "a" ended on .* Renew it with'):
-        part.run()
+    with pytest.raises(
+        FederationError, match=r'Certificate of client "a" ended on .* Renew it with'
+    ):
+        Background(part.run).result()
 
 
 def test_the_servers_certificate_is_no_clients(guarded: Guarded) -> None:
@@ -168,7 +173,7 @@ def test_the_servers_certificate_is_no_clients(guarded: Guarded) -> None:
     key, certificate = (path.read_bytes() for path in pair)
     ca = (guarded.ours / "ca.crt").read_bytes()
     credentials = grpc.ssl_channel_credentials(ca, key, certificate)
-    refused(Raw(guarded.f.port, "localhost", credentials=credentials, host="localhost"))
+    refused(guarded.port, credentials)
     with pytest.raises(IdentityError, match="holds the identity of a server"):
         guarded.part(guarded.ours / "server")
     guarded.all_is_well()
@@ -176,28 +181,26 @@ def test_the_servers_certificate_is_no_clients(guarded: Guarded) -> None:
 
 def test_no_certificate(guarded: Guarded) -> None:
     credentials = grpc.ssl_channel_credentials((guarded.ours / "ca.crt").read_bytes())
-    refused(Raw(guarded.f.port, "a", credentials=credentials, host="localhost"))
+    refused(guarded.port, credentials)
     guarded.all_is_well()
 
 
 def test_no_tls(guarded: Guarded) -> None:
-    refused(Raw(guarded.f.port, "a"))
+    refused(guarded.port, None)
     with pytest.raises(FederationError) as error:
-        guarded.part(None, HOST).run()
+        Background(guarded.part(None, HOST).run).result()
     assert str(error.value) == (
-        f"The server {HOST}:{guarded.f.port} speaks TLS; leave out --insecure and give --identity."
+        f"The server {HOST}:{guarded.port} speaks TLS; leave out --insecure and give --identity."
     )
     guarded.all_is_well()
 
 
 def test_a_name_that_is_not_in_the_study(guarded: Guarded) -> None:
-    credentials = of_client(guarded.ours, "stranger")
-    with pytest.raises(FederationError) as error:
-        look(f"localhost:{guarded.f.port}", credentials, "a", VERSIONS)
-    assert str(error.value).startswith("The server says: The study has no client named 'stranger';")
-    raw = Raw(guarded.f.port, "a", credentials=credentials, host="localhost")
-    assert "no client named 'stranger'" in raw.hello().refusal.reason
-    raw.leave()
+    credentials = {"stranger": of_client(guarded.ours, "stranger")}
+    sockets = Sockets(clients=credentials)
+    sockets._server = guarded.f.hub._server  # type: ignore[attr-defined]
+    with pytest.raises(FederationError, match="says: The study has no client named 'stranger';"):
+        first_offer(sockets.port_of("stranger"), "the server")
     guarded.all_is_well()
 
 
@@ -208,7 +211,7 @@ def test_a_name_that_is_not_in_the_study(guarded: Guarded) -> None:
 )  # fmt: skip
 def test_garbage(guarded: Guarded, garbage: bytes) -> None:
     for _ in range(5):
-        with socket.create_connection((HOST, guarded.f.port), PATIENCE) as line:
+        with socket.create_connection((HOST, guarded.port), PATIENCE) as line:
             line.sendall(garbage)
     guarded.all_is_well()
 
@@ -219,7 +222,7 @@ def test_garbage_within_tls(guarded: Guarded) -> None:
     context.load_cert_chain(folder / "client.crt", folder / "client.key")
     context.set_alpn_protocols(["h2"])
     for garbage in (b"\xff" * 3000, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 3000):
-        raw = socket.create_connection((HOST, guarded.f.port), PATIENCE)
+        raw = socket.create_connection((HOST, guarded.port), PATIENCE)
         with context.wrap_socket(raw, server_hostname="localhost") as line:
             line.sendall(garbage)
     guarded.all_is_well()
@@ -229,11 +232,11 @@ def test_garbage_within_tls(guarded: Guarded) -> None:
     "first", [b"", b"\xff\xff", b"\x42\x03abc", b"\x32\x00", b"\x0a\x04\xff\xff\xff\xff"]
 )
 def test_garbage_within_the_service(guarded: Guarded, first: bytes) -> None:
-    credentials = of_client(guarded.ours, "a")
-    raw = Raw(guarded.f.port, "a", credentials=credentials, host="localhost")
-    raw.send_raw(first)
-    assert raw.end() != ""
-    raw.leave()
+    with grpc.secure_channel(f"localhost:{guarded.port}", of_client(guarded.ours, "a")) as channel:
+        said = channel.stream_stream(f"/{SERVICE}/Join")(iter([first]), timeout=2.0)
+        with suppress(grpc.RpcError):
+            frames = [wire.Frame.FromString(frame) for frame in said]
+            assert {frame.message.kind for frame in frames} <= {"offer", "refusal"}
     guarded.all_is_well()
 
 
@@ -241,39 +244,39 @@ def test_a_server_on_another_host(authorities: tuple[Path, Path], tmp_path: Path
     ours, _ = authorities
     folder = shutil.copytree(ours, tmp_path / "ours")
     pki.renew_server(folder, ["topics.example.org"])
-    with federation("ab", credentials=of_server(folder)) as f:
+    with offering("ab", credentials=of_server(folder)) as f:
         credentials = of_client(folder, "a")
-        refused(Raw(f.port, "a", credentials=credentials, host="localhost"))
+        refused(f.hub.port, credentials)
         part = GrpcParticipation(
-            f"localhost:{f.port}", folder / "clients/a", CORPUS, Policy(), tmp_path / "out"
+            f"localhost:{f.hub.port}", folder / "clients/a", CORPUS, Policy(), tmp_path / "out"
         )
         with pytest.raises(FederationError, match="certificate is not for 'localhost'; use the"):
-            part.run()
-        assert f.server.members["a"].stream is None
+            Background(part.run).result()
+        assert not f.node.members["a"].link
 
 
 def test_a_servers_ended_certificate(authorities: tuple[Path, Path], tmp_path: Path) -> None:
     folder = shutil.copytree(authorities[0], tmp_path / "ours")
     pki.renew_server(folder, days=0)
-    with federation("ab", credentials=of_server(folder, check=False)) as f:
+    with offering("ab", credentials=of_server(folder, check=False)) as f:
         part = GrpcParticipation(
-            f"localhost:{f.port}", folder / "clients/a", CORPUS, Policy(), tmp_path / "out"
+            f"localhost:{f.hub.port}", folder / "clients/a", CORPUS, Policy(), tmp_path / "out"
         )
         with pytest.raises(FederationError, match="has expired; its operator has to renew it"):
-            part.run()
+            Background(part.run).result()
 
 
 def test_a_server_without_tls_is_not_spoken_to(
     authorities: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    with federation("ab") as f:
+    with offering("ab") as f:
         identity = authorities[0] / "clients/a"
         part = GrpcParticipation(
-            f"localhost:{f.port}", identity, CORPUS, Policy(), tmp_path / "out"
+            f"localhost:{f.hub.port}", identity, CORPUS, Policy(), tmp_path / "out"
         )
         with pytest.raises(FederationError, match="what listens there does not speak TLS; is it"):
-            part.run()
-        assert f.server.members["a"].stream is None
+            Background(part.run).result()
+        assert not f.node.members["a"].link
 
 
 def test_nothing_readable_travels(guarded: Guarded) -> None:
@@ -285,7 +288,7 @@ def test_nothing_readable_travels(guarded: Guarded) -> None:
 
     def forward() -> None:
         near, _ = listening.accept()
-        far = socket.create_connection((HOST, guarded.f.port))
+        far = socket.create_connection((HOST, guarded.port))
         near.settimeout(0.02)
         far.settimeout(0.02)
         while not stop:
@@ -300,14 +303,16 @@ def test_nothing_readable_travels(guarded: Guarded) -> None:
         far.close()
 
     stop: list[Any] = []
-    road = guarded.f.background(forward)
+    road = Background(forward)
+    program = lambda clients: clients.call("ask")  # noqa: E731
+    work = guarded.f.lead(program)
     half = Half({"ask": lambda **_: {"words": [canary.decode()], "documents": 1}})
-    member = Member(f"localhost:{port}", "a", door("a", half), of_client(guarded.ours, "a"))
-    guarded.f.ends.append(member.kill)
-    guarded.honest("b", 1.0)
-    guarded.f.there("a", "b")
-    replies = guarded.f.clients.call("ask")
-    assert replies["a"]["words"] == [canary.decode()]
+    sockets = Sockets(clients={"a": of_client(guarded.ours, "a")})
+    sockets._server = SimpleNamespace(port=port)  # type: ignore[assignment]
+    signer = guarded.f.signed("a")
+    Member("a", "ab", sockets.port_of("a"), door("a", half), program, signer)
+    guarded.f.member("b", half, program)
+    assert work.result()["a"]["words"] == [canary.decode()]
     stop.append(True)
     road.result()
     listening.close()

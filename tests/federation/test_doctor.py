@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 
 from fedtopics import __version__, pki
-from fedtopics.engines.grpc import admission, connection
+from fedtopics.engines import handshake
+from fedtopics.engines.grpc import connection
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FederationError
 from fedtopics.federation import doctor
 from fedtopics.federation.doctor import Finding, examine, why_not
 from fedtopics.methods.registry import versions
 from fedtopics.pki import Identity
-from tests.helpers.grpc_federation import HOST, authority, federation, of_server
+from tests.helpers.grpc_federation import HOST, authority, of_server
+from tests.helpers.sockets import offering
 
 NAMES = "ab"
 UNACCEPTED = (
@@ -54,15 +56,15 @@ def found(address: str, folder: Path) -> tuple[list[str], Finding]:
 
 
 def test_all_is_fine(ours: Path) -> None:
-    with federation(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
-        findings = list(examine(f"localhost:{f.port}", ours / "clients/a"))
+    with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
+        findings = list(examine(f"localhost:{f.hub.port}", ours / "clients/a"))
         assert all(finding.fine for finding in findings)
         ends = Identity.load(ours / "clients/a").not_after
         texts = {finding.check: finding.text for finding in findings}
         ahead = texts.pop("clock")
         assert texts == {
             "certificate": f'client "a", valid until {ends:%Y-%m-%d}',
-            "reachable": f"localhost:{f.port} accepts connections",
+            "reachable": f"localhost:{f.hub.port} accepts connections",
             "TLS": "server and client trust each other's certificates",
             "versions": f"fedtopics {__version__} on both sides",
             "study": "gfedntm, study f00df00df00df00d, a is one of its clients",
@@ -71,8 +73,8 @@ def test_all_is_fine(ours: Path) -> None:
             "the server's is +0.0 s from this one",
             "the server's is -0.0 s from this one",
         )
-        assert why_not(f"localhost:{f.port}", ours / "clients/a") == ""
-        assert all(member.stream is None for member in f.server.members.values()), "nobody joined"
+        assert why_not(f"localhost:{f.hub.port}", ours / "clients/a") == ""
+        assert not any(member.link for member in f.node.members.values()), "nobody joined"
 
 
 def test_a_certificate_that_ends_soon(ours: Path) -> None:
@@ -164,8 +166,8 @@ def test_a_firewall(
 
 
 def test_another_authority(ours: Path, made: Path) -> None:
-    with federation(NAMES, credentials=of_server(made.parent / "theirs"), proposal=PROPOSAL) as f:
-        assert found(f"localhost:{f.port}", ours / "clients/a") == (
+    with offering(NAMES, credentials=of_server(made.parent / "theirs"), proposal=PROPOSAL) as f:
+        assert found(f"localhost:{f.hub.port}", ours / "clients/a") == (
             ["certificate", "reachable"],
             Finding(
                 "TLS",
@@ -182,8 +184,8 @@ def test_a_server_that_does_not_know_the_authority(ours: Path, made: Path) -> No
     theirs = made.parent / "theirs"
     odd = replace(Identity.load(ours / "server"), ca=(theirs / "ca.crt").read_bytes())
     credentials = connection.server_credentials(odd)
-    with federation(NAMES, credentials=credentials, proposal=PROPOSAL) as f:
-        assert found(f"localhost:{f.port}", ours / "clients/a") == (
+    with offering(NAMES, credentials=credentials, proposal=PROPOSAL) as f:
+        assert found(f"localhost:{f.hub.port}", ours / "clients/a") == (
             ["certificate", "reachable"],
             Finding("TLS", False, UNACCEPTED),
         )
@@ -195,17 +197,17 @@ def test_a_server_that_finds_the_certificate_expired(
     """As when this machine's clock is behind: here the certificate still seems to be valid."""
     pki.issue(ours, "a", days=0, renew=True)
     monkeypatch.setattr(Identity, "problem", None)
-    with federation(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
-        fine, finding = found(f"localhost:{f.port}", ours / "clients/a")
+    with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
+        fine, finding = found(f"localhost:{f.hub.port}", ours / "clients/a")
         assert fine == ["certificate", "reachable"]
         assert finding == Finding("TLS", False, UNACCEPTED)
 
 
 def test_another_host_name(ours: Path) -> None:
     pki.renew_server(ours, ["topics.example.org"])
-    with federation(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
+    with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
         for host in ("localhost", HOST):
-            fine, finding = found(f"{host}:{f.port}", ours / "clients/a")
+            fine, finding = found(f"{host}:{f.hub.port}", ours / "clients/a")
             assert fine == ["certificate", "reachable"]
             assert finding == Finding(
                 "TLS",
@@ -218,8 +220,8 @@ def test_another_host_name(ours: Path) -> None:
 
 def test_a_servers_ended_certificate(ours: Path) -> None:
     pki.renew_server(ours, days=0)
-    with federation(NAMES, credentials=of_server(ours, check=False), proposal=PROPOSAL) as f:
-        fine, finding = found(f"localhost:{f.port}", ours / "clients/a")
+    with offering(NAMES, credentials=of_server(ours, check=False), proposal=PROPOSAL) as f:
+        fine, finding = found(f"localhost:{f.hub.port}", ours / "clients/a")
         assert fine == ["certificate", "reachable"]
         assert finding == Finding(
             "TLS",
@@ -228,15 +230,15 @@ def test_a_servers_ended_certificate(ours: Path) -> None:
             lasting=True,
         )
         with pytest.raises(FederationError) as error:
-            why_not(f"localhost:{f.port}", ours / "clients/a")
+            why_not(f"localhost:{f.hub.port}", ours / "clients/a")
         assert str(error.value) == (
-            f"The server localhost:{f.port} cannot be used: {finding.text}."
+            f"The server localhost:{f.hub.port} cannot be used: {finding.text}."
         )
 
 
 def test_a_server_without_tls(ours: Path) -> None:
-    with federation(NAMES, proposal=PROPOSAL) as f:
-        fine, finding = found(f"localhost:{f.port}", ours / "clients/a")
+    with offering(NAMES, proposal=PROPOSAL) as f:
+        fine, finding = found(f"localhost:{f.hub.port}", ours / "clients/a")
         assert fine == ["certificate", "reachable"]
         assert finding.check == "TLS"
         assert finding.text.startswith(
@@ -274,16 +276,16 @@ def test_what_listens_says_nothing(ours: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_versions(ours: Path, proposal: Proposal, message: str) -> None:
-    with federation(NAMES, credentials=of_server(ours), proposal=proposal) as f:
-        fine, finding = found(f"localhost:{f.port}", ours / "clients/a")
-        assert fine == ["certificate", "reachable", "TLS"]
-        assert not finding.fine
-        assert message in finding.text
+    with offering(NAMES, credentials=of_server(ours), proposal=proposal) as f:
+        findings = list(examine(f"localhost:{f.hub.port}", ours / "clients/a"))
+        (wrong,) = (each for each in findings if not each.fine)
+        assert wrong.check == "versions"
+        assert message in wrong.text
 
 
 def test_a_name_that_is_not_in_the_study(ours: Path) -> None:
-    with federation(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
-        fine, finding = found(f"localhost:{f.port}", ours / "clients/stranger")
+    with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
+        fine, finding = found(f"localhost:{f.hub.port}", ours / "clients/stranger")
         assert fine == ["certificate", "reachable", "TLS"]
         assert finding.check == "server"
         assert finding.text == (
@@ -294,16 +296,17 @@ def test_a_name_that_is_not_in_the_study(ours: Path) -> None:
 
 @pytest.mark.parametrize("ahead", [-3600.0, 121.0, 3600.0])
 def test_another_clock(ours: Path, ahead: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    offer = admission.Admission._offer
+    offer = handshake.Introduction.offer
 
-    def of_another_time(self: admission.Admission) -> Any:
+    def of_another_time(self: handshake.Introduction) -> Any:
         made = offer(self)
-        made.time += ahead
-        return made
+        return replace(made, time=made.time + ahead)
 
-    monkeypatch.setattr(admission.Admission, "_offer", of_another_time)
-    with federation(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
-        findings = {each.check: each for each in examine(f"localhost:{f.port}", ours / "clients/a")}
+    monkeypatch.setattr(handshake.Introduction, "offer", of_another_time)
+    with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
+        findings = {
+            each.check: each for each in examine(f"localhost:{f.hub.port}", ours / "clients/a")
+        }
     assert not findings["clock"].fine
     assert findings["clock"].text == (
         f"the server's clock is {ahead:+.0f} s from this one; set the wrong one right"
@@ -312,8 +315,8 @@ def test_another_clock(ours: Path, ahead: float, monkeypatch: pytest.MonkeyPatch
 
 def test_the_usual_port(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address without a port means the same in every check."""
-    with federation(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
-        monkeypatch.setattr(connection, "DEFAULT_PORT", f.port)
+    with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
+        monkeypatch.setattr(connection, "DEFAULT_PORT", f.hub.port)
         fine, finding = found("localhost", ours / "clients/a")
         assert finding.check == "study"
         assert finding.fine

@@ -12,6 +12,7 @@ import grpc
 from fedtopics import pki
 from fedtopics.engines.grpc import transport
 from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
+from fedtopics.engines.node import Node
 from fedtopics.engines.transport import Closed, Transport
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -24,7 +25,7 @@ from tests.helpers.background import HOST, PATIENCE, Background, KilledError, No
 
 __all__ = [
     "HOST", "PATIENCE", "Background", "KilledError", "Notes", "Outcome", "Partner", "authority",
-    "federated", "of_client", "of_server", "partner", "until",
+    "comes_back", "federated", "of_client", "of_server", "partner", "until",
 ]  # fmt: skip
 
 transport.FIRST_PAUSE = 0.05  # clients come back soon
@@ -79,6 +80,12 @@ class Partner:
         self._work.error()
 
 
+def comes_back(node: Node, name: str) -> None:
+    """Wait until a client that was lost can be in the server's next round."""
+    others = [member for member in node.members.values() if member.name != name]
+    until(lambda: node.members[name].turn > min(member.turn for member in others))
+
+
 @dataclass
 class Outcome:
     """What a federated study left."""
@@ -115,10 +122,12 @@ def federated(
     `starts` are the models that clients have to start from; what else is given goes to `serve`.
     """
     events, partners = Notes(), {}
+    happens = how.pop("on_event", lambda event: None)
     starts = dict.fromkeys(corpora, how.get("start")) if starts is None else starts
 
     def begin(event: dict[str, Any]) -> None:
         events.append(event)
+        happens(event)
         if event["event"] != "listening":
             return
         address = event["address"]

@@ -40,7 +40,7 @@ class Hub:
         """Return the transport of who listens."""
         return Port(self, SERVER, offers=True)
 
-    def port(self, name: str) -> Port:
+    def port_of(self, name: str) -> Port:
         """Return the transport of somebody who connects."""
         self._ports[name] = Port(self, name)
         return self._ports[name]

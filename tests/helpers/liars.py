@@ -227,7 +227,7 @@ class Scene:
         notes = Notes()
         part = Participation(name, subjects(SIZES)[name], policy, self.folder / name, notes.append)
         signed = self.identities.get(name, Unsigned())
-        work = Background(lambda: part.take_part(self.hub.port(name), signed))
+        work = Background(lambda: part.take_part(self.hub.port_of(name), signed))
         self.clients.append(Client(part, work, notes))
         return self.clients[-1]
 

@@ -29,6 +29,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Participants come back, and give others up, sooner than between machines."""
     monkeypatch.setattr(transport, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(peer, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(peer, "STAY", 3.0)
     monkeypatch.setattr(adder, "GRACE", 0.3)
     replica = peer.Replica
     monkeypatch.setattr(peer, "Replica", lambda *a, **how: replica(*a, settings=SOON, **how))

@@ -62,9 +62,11 @@ def door(name: str, half: Half, ledger: Path | None = None, policy: Policy = POL
     return Door(name, half, policy, Ledger("tiny", "f00d", ledger))
 
 
-def introduced(name: str, signatures: Signatures, run: bytes = RUN) -> Introduction:
+def introduced(
+    name: str, signatures: Signatures, run: bytes = RUN, proposal: Proposal = PROPOSAL
+) -> Introduction:
     """How somebody introduces itself in the study of these tests."""
-    return Introduction(name, PROPOSAL, run, signatures)
+    return Introduction(name, proposal, run, signatures)
 
 
 class Member:
@@ -104,7 +106,9 @@ class Hand:
 
     def __init__(self, name: str, names: str, transport: Transport, signatures: Signatures) -> None:
         self.notes = Notes()
-        self.node = Node(name, (), transport, introduced(name, signatures, b""), self.notes, keeps=False)
+        self.node = Node(
+            name, (), transport, introduced(name, signatures, b""), self.notes, keeps=False
+        )
         self.node.start()
         link, offer = self.node.offered()
         replica = Replica(name, [SERVER], names, Log(ORIGIN))
@@ -162,10 +166,11 @@ class Federation:
     rules: Rules
     notes: Notes = field(default_factory=Notes)
     signatures: Mapping[str, Signatures] = field(default_factory=dict)
+    proposal: Proposal = PROPOSAL
     ends: list[Callable[[], Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        introduction = introduced(SERVER, self.signed(SERVER))
+        introduction = introduced(SERVER, self.signed(SERVER), proposal=self.proposal)
         transport = self.hub.listen()
         self.node = Node(SERVER, self.names, transport, introduction, self.notes)
         self.exchange = Exchange(self.node, self.rules, self.notes)
@@ -185,13 +190,13 @@ class Federation:
     ) -> Member:  # fmt: skip
         """Start a client."""
         answering = None if half is None else door(name, half, ledger, policy)
-        port, signed = self.hub.port(name), self.signed(name)
+        port, signed = self.hub.port_of(name), self.signed(name)
         self.ends.append(lambda: self.hub.kill(name))
         return Member(name, self.names, port, answering, program, signed)
 
     def hand(self, name: str) -> Hand:
         """Join by hand; return when the server knows."""
-        hand = Hand(name, self.names, self.hub.port(name), self.signed(name))
+        hand = Hand(name, self.names, self.hub.port_of(name), self.signed(name))
         self.ends.append(hand.node.stop)
         until(lambda: self.node.members[name].link)
         return hand

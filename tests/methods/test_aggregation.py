@@ -41,8 +41,27 @@ def test_arrays() -> None:
     a, b = np.array([[1.0, 2.0]], np.float32), np.array([[0.5, 0.25]], np.float32)
     total = add_up({"a": {"x": a}, "b": {"x": b}})["x"]
     assert total.tolist() == [[1.5, 2.25]]
-    assert total.dtype == np.float64
+    assert total.dtype == np.float32
     assert a.tolist() == [[1.0, 2.0]]  # what a client sent is not changed
+    total = add_up({"a": {"x": a.astype(np.float64)}, "b": {"x": b.astype(np.float64)}})["x"]
+    assert total.dtype == np.float64
+
+
+def test_totals_of_single_precision_are_rounded_once() -> None:
+    """In float32, one added to 2 ** 24 is lost, and so is the second one."""
+    values = [2.0**24, 1.0, 1.0]
+    for order in permutations(values):
+        total = RunningSum()
+        for value in order:
+            array = np.array([value], np.float32)
+            total.add({"x": array, "m": {"rows": rows([2], [[value]]), "y": array}})
+        found = total.total()
+        expected = np.array([2.0**24 + 2], np.float32)
+        assert_same(found["x"], expected)
+        assert_same(found["m"], {"rows": rows([2], [[2.0**24 + 2]]), "y": expected})
+    parts = [2.0**24, 1.0, 2.0**-9]
+    exact = {name: {"x": np.array([value])} for name, value in zip("abc", parts, strict=True)}
+    assert add_up(exact)["x"] == 2.0**24 + 1 + 2.0**-9, "no float32 was there to round to"
 
 
 def test_arrays_of_integers_stay_exact() -> None:
@@ -225,17 +244,19 @@ def many_replies(clients: int) -> dict[str, dict[str, Any]]:
 
 
 def summed(values: list[Any]) -> Any:
-    """The sum of whole lists of values, in float64 or int64."""
+    """The sum of whole lists of values, in float64 or int64, then in float32 if they were."""
     first = values[0]
     if isinstance(first, dict):
         return {key: summed([value[key] for value in values]) for key in first}
     if isinstance(first, Rows):
         index = np.unique(np.concatenate([value.index for value in values]))
-        dense = summed([value.dense().astype(np.float64) for value in values])
-        return Rows(index, dense[index], first.n_rows)
+        dense = summed([value.dense().astype(np.float64) for value in values])[index]
+        single = first.values.dtype == np.float32
+        return Rows(index, dense.astype(np.float32) if single else dense, first.n_rows)
     if isinstance(first, np.ndarray):
         kind = np.int64 if first.dtype.kind in "biu" else np.float64
-        return np.asarray(reduce(add, [value.astype(kind) for value in values]))
+        total = np.asarray(reduce(add, [value.astype(kind) for value in values]))
+        return total.astype(np.float32) if first.dtype == np.float32 else total
     return reduce(add, values)
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import RunError, StudyError
-from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.agreement import Agreement
@@ -22,37 +21,12 @@ from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
 from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.training import iterate
 from fedtopics.text.vocabulary import Vocabulary
-from tests.helpers.carriers import led
+from tests.helpers import carriers
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
-from tests.helpers.grpc_federation import Half, Notes, answering, door, federated
+from tests.helpers.grpc_federation import Notes, federated
+from tests.helpers.methods import METHODS, NAMES, POLICIES, SIZES, planned
+from tests.helpers.programs import Half, door, federation
 from tests.helpers.streams import flda, stream
-
-NAMES = [f"c{i}" for i in range(6)]
-SIZES = dict.fromkeys(NAMES, 30)
-POLICIES = dict.fromkeys(NAMES, OPEN_POLICY)
-CLUSTERS = {"n_components": 3, "max_rounds": 6, "embedding": {"dimension": 7}}
-METHODS: dict[str, dict[str, Any]] = {
-    "gfedntm": {"max_rounds": 6},
-    "gfedntm, local steps": {
-        "max_rounds": 6,
-        "norm": "server",
-        "optimizer": "fedavg",
-        "local_steps": 2,
-    },
-    "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
-    "lda, batch": {"name": "lda", "n_components": 4, "max_rounds": 6, "learning": "batch"},
-    "kmeans": {"name": "kmeans", **CLUSTERS},
-    "discriminative": {"name": "discriminative", **CLUSTERS},
-    "fstc": {"name": "fstc", **CLUSTERS},
-    "fsccl": {"name": "fsccl", "deletion": 0, **CLUSTERS},
-}
-
-
-def planned(case: str, size: int | None = 2) -> Study:
-    method = METHODS[case] | {"clients_per_round": size}
-    if "name" not in method:
-        return study(**method)
-    return Study.make(method=method, vocabulary={"min_document_frequency": 1})
 
 
 def test_draws_are_a_function_of_seed_and_round() -> None:
@@ -83,13 +57,13 @@ def test_the_share_of_the_clients() -> None:
     assert Draw(9, 0).share(6) == 1.0
 
 
-@pytest.mark.parametrize("engine", ["local", "grpc"])
+@pytest.mark.parametrize("engine", ["local", "between machines"])
 def test_a_round_asks_only_those_who_are_drawn(engine: str) -> None:
     halves = {name: Half({"ask": lambda **_: {"documents": 1}}) for name in "abcde"}
     draw = Draw(2, seed=1)
     expected = [draw.members(n, list("abcde"), "abcde") for n in (1, 2, 3)]
 
-    def work(clients: Any) -> None:
+    def program(clients: Any) -> None:
         for number, members in enumerate(expected, 1):
             found, report = clients.round(number, lambda: clients.sum("ask", round=1), draw)
             assert found == {"documents": 2}
@@ -98,10 +72,12 @@ def test_a_round_asks_only_those_who_are_drawn(engine: str) -> None:
         assert clients.sum("ask") == {"documents": 5}
 
     if engine == "local":
-        work(LocalClients({name: door(name, half) for name, half in halves.items()}))
+        program(LocalClients({name: door(name, half) for name, half in halves.items()}))
     else:
-        with answering(halves) as federation:
-            work(federation.clients)
+        with federation("abcde") as f:
+            members = [f.member(name, half, program) for name, half in halves.items()]
+            for work in [f.lead(program), *(member.work for member in members)]:
+                work.result()
     for name, half in halves.items():
         assert len(half.calls) == 1 + sum(name in members for members in expected)
 
@@ -116,7 +92,8 @@ def test_every_method_trains_with_those_who_are_drawn(case: str, tmp_path: Path)
     for event in rounds:
         assert event["clients"] == draw.members(event["round"], NAMES, NAMES)
     assert sorted(model.shares) == NAMES, "of the model in the end, all say what they have"
-    again, _ = led(plan, corpora, tmp_path)
+    carrier = carriers.clients(corpora, tmp_path)
+    again = carriers.run(plan.with_clients(corpora), carrier, tmp_path / "server")
     assert again.topics() == model.topics()
     assert_same(dict(again.shares), dict(model.shares))
 

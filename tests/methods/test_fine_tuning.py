@@ -307,12 +307,15 @@ def test_the_model_has_the_weighted_mean_of_the_clients_encoders(
     encoder = encoder_of(run.model)
     assert encoder.keys() == network.first.keys()
     for name, weight in encoder.items():
-        parts = [states[c][f"weights/{name}"].double() * len(t) for c, t in CLIENTS.items()]
-        mean = torch.stack(parts).sum(0) / len(TRUTH)
-        torch.testing.assert_close(weight, mean.float())
+        sent = [states[c][f"weights/{name}"].double() * len(t) for c, t in CLIENTS.items()]
+        total = torch.stack([each.float().double() for each in sent]).sum(0).float()
+        assert torch.equal(weight, total / len(TRUTH))
         assert weight.dtype == torch.float32
-        moved = float((weight - network.first[name]).abs().max())
-        assert moved == 0 if ".pooler." in name else moved > 1e-4
+        moved = (weight - network.first[name]).abs()
+        if ".pooler." in name:  # it is not trained, but a mean of its is rounded
+            assert (moved <= 1e-6 * network.first[name].abs()).all()
+        else:
+            assert float(moved.max()) > 1e-4
 
 
 def test_a_run_leaves_no_trace_in_what_is_drawn_elsewhere(run: Run) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedtopics.engines.grpc.server import Server
 
-from fedtopics.engines.grpc import client, roster
+from fedtopics.engines.node import Node
+from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import GrpcParticipation, serve
+from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.methods.flda.client import FLDAClient
@@ -23,20 +23,22 @@ from fedtopics.text.arrivals import Follow
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same_bits
-from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, federated, partner, until
+from tests.helpers.grpc_federation import (
+    HOST,
+    PATIENCE,
+    Notes,
+    Partner,
+    comes_back,
+    federated,
+    partner,
+    until,
+)  # fmt: skip
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 
 pytest.importorskip("tomotopy")
 
 PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
 NAMES = ("east", "north", "south")
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(roster, "GRACE", 0.0)
 
 
 def planned(**method: Any) -> Study:
@@ -73,7 +75,7 @@ def test_the_model_is_that_of_one_process(stop: str, tmp_path: Path) -> None:
 
 
 def test_a_client_that_is_lost_comes_back(tmp_path: Path) -> None:
-    events, partners, servers = Notes(), {}, list[Server]()
+    events, partners, servers = Notes(), {}, list[Node]()
     plan, addresses = planned(max_rounds=3).with_clients(NAMES), []
 
     def begin(name: str) -> Partner:
@@ -86,9 +88,10 @@ def test_a_client_that_is_lost_comes_back(tmp_path: Path) -> None:
             partners.update({name: begin(name) for name in NAMES})
         if event["event"] == "round" and event["round"] == 1:
             partners["south"].kill()
+            until(lambda: not servers[0].members["south"].link)
         if event["event"] == "round" and event["round"] == 2:
             partners["south"] = begin("south")
-            until(lambda: servers[0].members["south"].available)
+            comes_back(servers[0], "south")
 
     model = serve(
         plan, None, f"{HOST}:0", tmp_path / "server", on_event=happen, on_listen=servers.append
@@ -142,7 +145,14 @@ def test_a_bad_reply_is_noted_and_the_run_goes_on(
         return reply | bad.get(payload["round"], {})
 
     monkeypatch.setattr(FLDAClient, "local_topics", spoilt)
-    outcome = federated(planned(), corpora(STEADY), tmp_path)
+    servers = list[Node]()
+
+    def happen(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 1:
+            comes_back(servers[0], "north")
+
+    how = {"on_event": happen, "on_listen": servers.append}
+    outcome = federated(planned(), corpora(STEADY), tmp_path, **how)
     first, second, third = outcome.events.of("round")
     assert "sent a bad reply: its field 'seeds' has the shape" in first["missing"]["north"]
     assert first["arrived"] == {"east": SIZE, "south": SIZE}
@@ -173,7 +183,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
                 follow = Follow(path, Columns(), lambda reason: None)
                 part = GrpcParticipation(
                     event["address"], None, follow(), Policy(), tmp_path / name, name,
-                    notes.append, growing=follow,
+                    notes.append, growing=follow, secret_from_seed=True,
                 )  # fmt: skip
                 partners[name] = Partner(part, notes)
             grow(1)

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fedtopics.engines.grpc.server import Server
 from numpy.typing import NDArray
 
-from fedtopics.engines.grpc import client, roster
 from fedtopics.engines.local import LocalClients
+from fedtopics.engines.node import Node
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
@@ -59,7 +58,15 @@ from tests.helpers.clusters import (
     trained,
 )
 from tests.helpers.federation import assert_same, assert_same_bits
-from tests.helpers.grpc_federation import HOST, PATIENCE, Notes, Partner, partner, until
+from tests.helpers.grpc_federation import (
+    HOST,
+    PATIENCE,
+    Notes,
+    Partner,
+    comes_back,
+    partner,
+    until,
+)  # fmt: skip
 
 ORIGIN = np.full(DIMENSION, 0.01)
 CENTRES = np.eye(CLUSTERS, DIMENSION)
@@ -630,18 +637,11 @@ def test_states_of_a_run_before_do_not_take_the_place_of_new_ones(tmp_path: Path
 PATIENT = FederationSettings(min_clients=3, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
 
 
-@pytest.fixture
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(roster, "GRACE", 0.0)
-
-
 def served(
     corpora: dict[str, Corpus], folder: Path, killed: int, back: int, rules: FederationSettings
 ) -> tuple[Any, Notes, dict[str, Partner]]:
     """Run a study whose third client is killed after a round, and started again after another."""
-    events, partners, servers = Notes(), dict[str, Partner](), list[Server]()
+    events, partners, servers = Notes(), dict[str, Partner](), list[Node]()
     plan, address = planned("fstc", **LONG).with_clients(corpora), list[str]()
     plan = plan.model_copy(update={"federation": rules})
 
@@ -656,10 +656,10 @@ def served(
                 begin(name)
         if event["event"] == "round" and event["round"] == killed:
             partners["client-3"].kill()
-            until(lambda: not servers[0].members["client-3"].available)
+            until(lambda: not servers[0].members["client-3"].link)
         if event["event"] == "round" and event["round"] == back:
             begin("client-3")
-            until(lambda: servers[0].members["client-3"].available)
+            comes_back(servers[0], "client-3")
 
     model = serve(
         plan, None, f"{HOST}:0", folder / "server", on_event=happen, on_listen=servers.append
@@ -669,7 +669,6 @@ def served(
     return model, events, partners
 
 
-@pytest.mark.usefixtures("_hurry")
 @pytest.mark.parametrize("killed", [1, 4])
 def test_a_killed_client_comes_back_and_no_bit_is_different(
     killed: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path
@@ -688,13 +687,15 @@ class WithoutOne(LocalClients):
     away = (3, 4)
 
     def sum(self, function: str, template: Any = None, **payload: Any) -> Any:
-        if payload.get("round") not in self.away:
+        asked = self._asked
+        if payload.get("round") in self.away:
+            self._asked = [name for name in asked if name != "client-3"]
+        try:
             return super().sum(function, template, **payload)
-        there = {name: door for name, door in self._doors.items() if name != "client-3"}
-        return LocalClients(there).sum(function, template, **payload)
+        finally:
+            self._asked = asked
 
 
-@pytest.mark.usefixtures("_hurry")
 def test_a_client_that_was_away_for_rounds(corpora: dict[str, Corpus], tmp_path: Path) -> None:
     rules = PATIENT.model_copy(update={"min_clients": 2})
     model, events, _ = served(corpora, tmp_path, 2, 4, rules)

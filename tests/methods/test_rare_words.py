@@ -13,7 +13,7 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.base import Moment
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same, embedded, subjects, tokens_of
-from tests.methods.test_client_draws import METHODS
+from tests.helpers.methods import METHODS
 
 RARE = "quetzalcoatl"
 CASES = METHODS | {

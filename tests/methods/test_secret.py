@@ -27,9 +27,8 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret
 from fedtopics.model.topic_model import TopicModel
-from tests.helpers.federation import embedded, study, subjects
-from tests.methods.test_client_draws import CLUSTERS, METHODS
-from tests.methods.test_exactness import assert_same_bits
+from tests.helpers.federation import assert_same_bits, embedded, study, subjects
+from tests.helpers.methods import CLUSTERS, METHODS
 
 
 def test_it_is_hkdf_of_the_secret_by_purpose_and_numbers() -> None:

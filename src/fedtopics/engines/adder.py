@@ -96,6 +96,8 @@ class Adder:
             self._wait_for(number, len(everyone), rules.gather)
         self._wait_for(number, rules.min_clients, rules.wait)
         available = self._available()
+        while self._take(0.0) is not None:  # what happened before an attempt does not count in it
+            available = self._available()
         self._there = set(available)
         present = self._enough(draw.members(number, names, available))
         if len(present) < rules.min_clients:

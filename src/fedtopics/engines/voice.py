@@ -58,13 +58,20 @@ class Voice(Decisions):
             self._has_model = True
             self._links.send_all(Done())
 
-    def wait_until_done(self, patience: float) -> list[str]:
-        """Wait until all members that are there have the model; return who has."""
-        ends = time.monotonic() + patience
+    def wait_until_done(self, patience: float, absent: float = 0.0) -> list[str]:
+        """Wait until all members that are there have the model; return who has.
+
+        For so many seconds who is `absent` is waited for as well: it may be on its way back.
+        """
+        ends, leaves = time.monotonic() + patience, time.monotonic() + absent
+
+        def lacking() -> bool:
+            stays = time.monotonic() < leaves
+            others = [each for name, each in self.members.items() if name != self.own]
+            return any((each.link or stays) and not each.done for each in others)
+
         with self._changed:
-            while time.monotonic() < ends and any(
-                each.link and not each.done for each in self.members.values()
-            ):
+            while time.monotonic() < ends and lacking():
                 self._changed.wait(TICK)
             return [each.name for each in self.members.values() if each.done]
 

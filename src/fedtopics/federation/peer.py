@@ -32,6 +32,7 @@ from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki import Identity, Signer
 from fedtopics.pki.names import peer_host
 
+STAY = 30.0  # seconds at the end for who is away: it can have the last decisions from here alone
 LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
 
 LONGEST_PAUSE = 5.0  # seconds between two attempts to reach another one: there are few
@@ -85,7 +86,7 @@ def take_part_with_peers(
     try:
         part.train(study, start, (door, state), node, log, rules(study), begin)
         node.done()
-        part.notify(Finished(node.wait_until_done(MODEL_PATIENCE)))
+        part.notify(Finished(node.wait_until_done(MODEL_PATIENCE, STAY)))
     finally:
         node.stop()
         log.close()

@@ -33,7 +33,7 @@ from fedtopics.engines.grpc.frames import (
 from fedtopics.engines.messages import Message, Outgoing, Refusal, read_message
 from fedtopics.engines.transport import Arrived, Closed, Opened
 from fedtopics.engines.values import body_size
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.methods.events import Event, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the first message of the other side
@@ -212,7 +212,7 @@ class GrpcTransport:
                 return
             try:
                 reason = await asyncio.to_thread(address.diagnose) or reason
-            except FederationError as error:
+            except FedTopicsError as error:
                 self._inbox.put(("", Closed(str(error))))
                 return
             if time.monotonic() - before > address.longest_pause:

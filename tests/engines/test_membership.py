@@ -1,0 +1,154 @@
+"""Who may take part: names, strangers, second processes, those who come back, and fuzz."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from fedtopics.engines import log_messages
+from fedtopics.engines.messages import (
+    Accept,
+    Announced,
+    Done,
+    Failure,
+    Message,
+    Offer,
+    Refusal,
+    Replicated,
+    Reply,
+    Waiting,
+    _hints,
+)
+from tests.helpers.background import until
+from tests.helpers.hub import Hub, Port
+from tests.helpers.programs import RULES, adding, federation, honest, rounds
+
+CANARY = "quetzalcoatl"
+
+
+def answered(port: Port, accept: Accept) -> str:
+    """Accept an offer by hand; return why that is refused."""
+    found: list[str] = []
+
+    def refused() -> bool:
+        for link, what in port.receive(0.02):
+            if isinstance(what, Offer):
+                port.send(link, accept)
+            if isinstance(what, Refusal):
+                found.append(what.reason)
+        return bool(found)
+
+    port.start()
+    until(refused)
+    port.stop()
+    return found[0]
+
+
+def accept(name: str = "a", fingerprint: str = "f00d", process: bytes = b"other") -> Accept:
+    return Accept(name, fingerprint, process, 1, b"", b"")
+
+
+def test_a_second_client_of_a_name_is_refused_while_the_first_lives() -> None:
+    with federation() as f:
+        a = f.hand("a")
+        assert answered(Port(f.hub, "second"), accept()) == (
+            "A client named 'a' is connected already, from another process; stop it first, or "
+            "give each client an identity of its own."
+        )
+        assert f.node.members["a"].link
+        a.node.stop()
+        until(lambda: not f.node.members["a"].link)
+        f.hand("a")
+
+
+def test_strangers_are_refused() -> None:
+    with federation() as f:
+        assert answered(Port(f.hub, "x"), accept("nobody")) == (
+            "The study has no client named 'nobody'; name the client in the study under "
+            "[clients], or give it a certificate with a name that is there."
+        )
+        assert answered(Port(f.hub, "x"), accept(fingerprint="beef")) == (
+            "The client joins the study beef, this server runs f00d; restart the client."
+        )
+        assert not any(member.link for member in f.node.members.values())
+        news = [f.node.inbox.get()[1] for _ in range(f.node.inbox.qsize())]
+        assert [note.status for note in news] == ["refused"] * 2
+
+
+def test_a_name_is_vouched_for_by_the_transport() -> None:
+    with federation(hub=Hub(vouches=True)) as f:
+        reason = answered(Port(f.hub, "b"), accept("a"))
+        assert reason == "The client calls itself 'a', and its certificate is of 'b'."
+        assert "no client named 'x'" in answered(Port(f.hub, "x"), accept("a"))
+
+
+def test_a_restarted_process_is_lost_for_the_attempt_alone() -> None:
+    """What it answered before does not count; in the next attempt it is there."""
+    with federation() as f:
+        work = f.lead(rounds(1, 2, before=lambda n: n == 2 and f.waits("b", 2)))
+        honest(f, rounds(1, 2))
+        b = f.hand("b")
+        b.begun(1)
+        b.node.stop()
+        again = f.member("b", adding(10.0), rounds(1, 2))
+        (first, report), (second, _) = work.result()
+        assert (first, second) == (101, 111)
+        assert report["missing"] == {"b": "it was restarted"}
+        again.work.result()
+
+
+def test_an_offer_whose_link_is_gone_is_no_end() -> None:
+    """A client that considers for long may have lost the link meanwhile, and got another."""
+    with federation() as f:
+        work = f.lead(rounds(1))
+        honest(f, rounds(1))
+        member = f.member("b", adding(10.0), lambda clients: rounds(1)(clients))
+        until(lambda: f.hub._ports["b"].ends or not member.work.running)
+        f.hub.cut("b")
+        ((total, _),) = work.result()
+        assert total == 111
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_message_of_a_member_ends_the_server(seed: int) -> None:
+    """Nonsense of each kind, in any order: the round of the others is as it would be."""
+    rng = random.Random(seed)  # noqa: S311
+
+    def drawn(hint: Any) -> Any:
+        texts = ["", "a", "b", CANARY, "policy"]
+        choices: dict[Any, list[Any]] = {
+            int: [0, 1, 2, -1, 2**40, -(2**63)], str: texts, bytes: [b"", b"x" * 32],
+            float: [0.0, -1.0, float("nan")], bool: [True, False],
+        }  # fmt: skip
+        if hint in choices:
+            return rng.choice(choices[hint])
+        if getattr(hint, "__origin__", None) is tuple:
+            return tuple(drawn(get_args(hint)[0]) for _ in range(rng.randrange(3)))
+        if hint in kinds:
+            return hint(**{name: drawn(of) for name, of in _hints(hint).items()})
+        return {"x": np.ones(1), "documents": 1} if "dict" in str(hint) else None
+
+    kinds = [*get_args(log_messages.Message), log_messages.Entry]
+    with federation(rules=replace(RULES, gather=0.5)) as f:
+        work = f.lead(rounds(1, 2, 3))
+        honest(f, rounds(1, 2, 3))
+        b = f.hand("b")
+        port: Port = f.hub._ports["b"]
+        for _ in range(300):
+            kind = rng.choice([*kinds[:-1], Waiting, Announced, Failure, Done, Reply])
+            message: Any = kind(**{name: drawn(of) for name, of in _hints(kind).items()})
+            with f.hub.lock:
+                for link in list(port.ends):
+                    port.send(link, said(message))
+        found = work.result()
+        assert all(report["clients"][0] == "a" for _, report in found)
+        assert f.node._thread.is_alive()
+        b.node.stop()
+
+
+def said(message: Any) -> Message:
+    return message if isinstance(message, Message) else Replicated.of(message)

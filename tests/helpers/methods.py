@@ -1,0 +1,36 @@
+"""Every method in small, with rounds of some of six clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.study import Study
+from tests.helpers.federation import study
+
+NAMES = [f"c{i}" for i in range(6)]
+SIZES = dict.fromkeys(NAMES, 30)
+POLICIES = dict.fromkeys(NAMES, OPEN_POLICY)
+CLUSTERS = {"n_components": 3, "max_rounds": 6, "embedding": {"dimension": 7}}
+METHODS: dict[str, dict[str, Any]] = {
+    "gfedntm": {"max_rounds": 6},
+    "gfedntm, local steps": {
+        "max_rounds": 6,
+        "norm": "server",
+        "optimizer": "fedavg",
+        "local_steps": 2,
+    },
+    "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
+    "lda, batch": {"name": "lda", "n_components": 4, "max_rounds": 6, "learning": "batch"},
+    "kmeans": {"name": "kmeans", **CLUSTERS},
+    "discriminative": {"name": "discriminative", **CLUSTERS},
+    "fstc": {"name": "fstc", **CLUSTERS},
+    "fsccl": {"name": "fsccl", "deletion": 0, **CLUSTERS},
+}
+
+
+def planned(case: str, size: int | None = 2) -> Study:
+    method = METHODS[case] | {"clients_per_round": size}
+    if "name" not in method:
+        return study(**method)
+    return Study.make(method=method, vocabulary={"min_document_frequency": 1})

@@ -1,0 +1,52 @@
+"""Links over gRPC in place of a hub's, for the programs of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
+from fedtopics.engines.handshake import Proposal
+from fedtopics.engines.links import SERVER
+from tests.helpers.background import HOST
+from tests.helpers.programs import PROPOSAL, RULES, Federation, federation
+
+
+class Sockets:
+    """Transports of a server, and of clients by the credentials that they have."""
+
+    def __init__(
+        self, server: grpc.ServerCredentials | None = None,
+        clients: Mapping[str, grpc.ChannelCredentials] | None = None, host: str = "localhost",
+    ) -> None:  # fmt: skip
+        self._server = GrpcTransport(Listening(f"{HOST}:0", server), (), 3, lambda _: None)
+        self._clients = clients or {}
+        self._host = host
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    def listen(self) -> GrpcTransport:
+        return self._server
+
+    def port_of(self, name: str) -> GrpcTransport:
+        address = Address(f"{self._host}:{self.port}", self._clients.get(name), SERVER)
+        return GrpcTransport(None, [address], 1, lambda _: None)
+
+    def kill(self, name: str) -> None:
+        """Nobody is left behind: all programs have ended."""
+
+
+@contextmanager
+def offering(
+    names: str, credentials: grpc.ServerCredentials | None = None, proposal: Proposal = PROPOSAL,
+    **more: Any,
+) -> Iterator[Federation]:  # fmt: skip
+    """Start a server that listens."""
+    hub: Any = Sockets(credentials, more.pop("clients", None))
+    with federation(names, RULES, hub, proposal=proposal, **more) as f:
+        yield f
