@@ -121,11 +121,13 @@ def test_a_study_without_a_server(
         each.close()
     more = {"north": ["--secret-from-seed"], "south": ["--json"], "east": []}
     typing = [
-        ["peer", "study.toml", "--insecure", "--name", name, "--data", f"{name}.csv"]
-        + ["--out", name, *more[name]]
+        ["peer", "study.toml", "--insecure", "--name", name, "--data", f"{name}.csv", "--out", name]
         for name in NAMES
     ]
-    working = [Background(lambda line=line: cli.app(line, standalone_mode=False)) for line in typing]
+    working = [
+        Background(lambda line=line: cli.app(line, standalone_mode=False))
+        for line in ([*line, *more[name]] for name, line in zip(NAMES, typing, strict=True))
+    ]
     for work in working:
         work.result()
     heard = capsys.readouterr().out
