@@ -14,11 +14,10 @@ from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clusters import blobs, spread
 from tests.helpers.clusters import planned as clustered
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import Notes, authority, federated
 from tests.helpers.ledgers import left
 from tests.helpers.streams import DRIFT, flda, stream
-from tests.methods.test_exactness import assert_same_bits
 
 SIZES = {"east": 60, "north": 40, "south": 25}
 GFEDNTM: dict[str, dict[str, Any]] = {
