@@ -11,7 +11,7 @@ from fedtopics.engines import adder
 from fedtopics.federation.server import serve
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.model.topic_model import TopicModel
-from tests.federation.test_same_bits import CLUSTERED, FSCCL
+from tests.helpers.clustered import CLUSTERED, FSCCL
 from tests.helpers.clusters import blobs, spread, trained
 from tests.helpers.clusters import planned as clustered
 from tests.helpers.federation import assert_same_bits, study, subjects

@@ -49,12 +49,6 @@ def of_client(folder: Path, name: str, check: bool = True) -> grpc.ChannelCreden
     return channel_credentials(Identity.load(folder / "clients" / name, check_validity=check))
 
 
-def comes_back(node: Node, name: str) -> None:
-    """Wait until a client that was started again waits for the next turn, as the others do."""
-    member, others = node.members[name], [m for m in node.members.values() if m.name != name]
-    until(lambda: member.link and member.turn > max(other.turn for other in others))
-
-
 class Partner:
     """A client of a study, as `fedtopics client` starts it, in a thread."""
 
