@@ -219,10 +219,11 @@ def _model(stage: Stage, missed: dict[str, list[int]]) -> tuple[str, list[str]]:
         return "same bits as without the fault", wrong
     if not same_bits(found, replay(stage.state / "study.toml", data, members)):
         return "", [*wrong, "the weights are not those of the rounds' clients"]
-    if not missed:
+    again = [number for number, (_, attempts) in members.items() if attempts > 1]
+    if not missed and not again:
         return "", [*wrong, "the weights are not those without the fault, yet nobody was missing"]
-    who = " and ".join(sorted(missed))
-    return f"not the same: {who} missed rounds; same bits as the rounds worked so", wrong
+    why = f"{' and '.join(sorted(missed))} missed rounds" if missed else "a new attempt draws anew"
+    return f"not the same: {why}; same bits as the rounds worked so", wrong
 
 
 def _faultless(stage: Stage) -> Weights:

@@ -16,11 +16,10 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.methods.aggregation import Named, Rows, RunningSum
 from fedtopics.methods.base import Moment
-from tests.helpers.federation import assert_same, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, study, subjects
 from tests.helpers.programs import Half, Program, door, federation
 from tests.helpers.sockets import together
 from tests.helpers.sums import add_up
-from tests.methods.test_exactness import assert_same_bits
 
 Execute = Callable[[Mapping[str, Half], Program], Any]
 NAMES = ("b", "a", "c")  # not in their order

@@ -11,12 +11,11 @@ from fedtopics.engines import adder
 from fedtopics.federation.server import serve
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.model.topic_model import TopicModel
-from tests.federation.test_same_bits import CLUSTERED, FSCCL
+from tests.helpers.clustered import CLUSTERED, FSCCL
 from tests.helpers.clusters import blobs, spread, trained
 from tests.helpers.clusters import planned as clustered
-from tests.helpers.federation import study, subjects
+from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import HOST, Notes, Partner, comes_back, partner, until
-from tests.methods.test_exactness import assert_same_bits
 
 ALL = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60)
 SIZES = {"east": 60, "north": 40, "south": 25}

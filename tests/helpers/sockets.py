@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,8 +44,8 @@ class Sockets:
 
 @contextmanager
 def offering(
-    names: str, credentials: grpc.ServerCredentials | None = None, proposal: Proposal = PROPOSAL,
-    **more: Any,
+    names: Sequence[str], credentials: grpc.ServerCredentials | None = None,
+    proposal: Proposal = PROPOSAL, **more: Any,
 ) -> Iterator[Federation]:  # fmt: skip
     """Start a server that listens."""
     hub: Any = Sockets(credentials, more.pop("clients", None))
