@@ -23,6 +23,7 @@ WITHOUT = re.compile(r"round # without \w+: (.*)")
 USUAL = re.compile(
     r"^(listening on|waiting for|agreed on|round \d+ of|the model went to|topic, its share|The run"
     r" is in|\s|$|[┏┃┡│├└]|What it asks for|The server's study|The study"
+    r"|waits for a majority|The report: "
     r"|\w+ has joined|\w+ is linked|\w+: [\d,]+ documents|\w+: joined|\w+: the model is in)"
 )
 
