@@ -23,6 +23,7 @@ WITHOUT = re.compile(r"round # without \w+: (.*)")
 USUAL = re.compile(
     r"^(listening on|waiting for|agreed on|round \d+ of|the model went to|topic, its share|The run"
     r" is in|\s|$|[┏┃┡│├└]|What it asks for|The server's study|The study"
+    r"|waits for a majority|The report: "
     r"|\w+ has joined|\w+ is linked|\w+: [\d,]+ documents|\w+: joined|\w+: the model is in)"
 )
 
@@ -219,10 +220,11 @@ def _model(stage: Stage, missed: dict[str, list[int]]) -> tuple[str, list[str]]:
         return "same bits as without the fault", wrong
     if not same_bits(found, replay(stage.state / "study.toml", data, members)):
         return "", [*wrong, "the weights are not those of the rounds' clients"]
-    if not missed:
+    again = [number for number, (_, attempts) in members.items() if attempts > 1]
+    if not missed and not again:
         return "", [*wrong, "the weights are not those without the fault, yet nobody was missing"]
-    who = " and ".join(sorted(missed))
-    return f"not the same: {who} missed rounds; same bits as the rounds worked so", wrong
+    why = f"{' and '.join(sorted(missed))} missed rounds" if missed else "a new attempt draws anew"
+    return f"not the same: {why}; same bits as the rounds worked so", wrong
 
 
 def _faultless(stage: Stage) -> Weights:

@@ -26,7 +26,7 @@ from fedtopics.engines.states import (
     read,
     written,
 )
-from fedtopics.engines.values import dumps, loads, pack
+from fedtopics.engines.values import dumps, loads, size_of
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.aggregation import Named, SharedPayload, Template, find_fault
 from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
@@ -263,7 +263,7 @@ class Exchange:
         seconds, index = time.perf_counter() - before, self.index + 1
         digest, signature = self._node.sign(index)
         message = Reply(index, digest, signature, seconds, reply)
-        size = pack(reply).size
+        size = size_of(reply)
         if size > attempt.allowance:
             self._node.say(Announced(index, size), index, when_granted=message)
         else:

@@ -92,6 +92,8 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
                 return Finding("TLS", False, UNACCEPTED)
     except ssl.SSLCertVerificationError as error:
         return Finding("TLS", False, _distrust(error, host), lasting=True)
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):  # one that is about to end says no more
+        return Finding("TLS", False, "the server ended the handshake; try again")
     except ssl.SSLError as error:
         return Finding("TLS", False, _rejection(error), lasting=True)
     except OSError:
