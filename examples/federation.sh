@@ -36,7 +36,7 @@ END
 }
 
 python "$here/write_documents.py" "$folder"
-echo 'min_document_frequency = 5' >"$folder/networkx/policy.toml"
+printf 'min_document_frequency = 5\nmin_clients = 3  # with two others at least\n' >"$folder/networkx/policy.toml"
 echo 'min_documents = 40' >"$folder/scipy/policy.toml"
 printf 'methods = ["gfedntm"]\nmin_document_frequency = 10\nmax_rounds = 1000\n' \
   >"$folder/sklearn/policy.toml"

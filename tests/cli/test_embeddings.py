@@ -18,8 +18,10 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.events import StatusChange
 from fedtopics.methods.registry import versions
 from fedtopics.text.embeddings import EmbeddingSettings
+from tests.helpers.background import HOST, PATIENCE
 from tests.helpers.command_line import Typed
-from tests.helpers.grpc_federation import HOST, PATIENCE, Federated, federation
+from tests.helpers.programs import Federation
+from tests.helpers.sockets import offering
 
 NAMES = ("north", "south")
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -37,7 +39,8 @@ data = "north.parquet"
 [clients.south]
 data = "south.parquet"
 """
-DECLINED = StatusChange("declined", "north", "its policy or its settings keep it from joining")
+WHY = "its policy or its settings keep it from joining"
+DECLINED = "north", StatusChange("declined", "north", WHY)
 
 
 def vectors(seed: int, n: int, dimension: int = 3) -> list[list[float]]:
@@ -158,7 +161,7 @@ def proposal(folder: Path) -> Proposal:
     return Proposal(__version__, "gfedntm", version, study.agreed, study.fingerprint)
 
 
-def client_options(f: Federated, changes: dict[str, Any]) -> list[str]:
+def client_options(f: Federation, changes: dict[str, Any]) -> list[str]:
     given = {"data": "north.parquet", "embedding": "vector"} | changes
     options = [
         part
@@ -166,14 +169,14 @@ def client_options(f: Federated, changes: dict[str, Any]) -> list[str]:
         if value
         for part in (f"--{key.replace('_', '-')}", value)
     ]
-    return ["--server", f"{HOST}:{f.port}", "--insecure", "--name", "north", *options]
+    return ["--server", f"{HOST}:{f.hub.port}", "--insecure", "--name", "north", *options]
 
 
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_embeddings_of_a_client(case: str, folder: Path, typed: Typed) -> None:
     changes, message = WRONG[case]
-    with federation(NAMES, proposal=proposal(folder)) as f:
+    with offering(NAMES, proposal=proposal(folder)) as f:
         options = client_options(f, changes)
         code, _, err = typed("client", *options)
         assert code == 2
@@ -181,8 +184,8 @@ def test_wrong_embeddings_of_a_client(case: str, folder: Path, typed: Typed) -> 
         ledger = folder / "runs/north/study/ledger.jsonl"
         assert not ledger.exists() or not ledger.read_text(), "nothing has left"
         if case not in SEEN_IN_THE_FILE:
-            assert f.server.inbox.get(timeout=PATIENCE) == DECLINED, "it does not learn why"
-        assert f.server.inbox.empty()
+            assert f.node.inbox.get(timeout=PATIENCE) == DECLINED, "it does not learn why"
+        assert f.node.inbox.empty()
 
         code, _, err = typed("client", *options, "--dry-run")
         assert (code, message in err) == (2, True)
@@ -218,11 +221,11 @@ def test_without_the_extra(folder: Path, typed: Typed, without_extra: str) -> No
     assert (code, err) == (1, without_extra)
     edit(folder, 'data = "north.parquet"\nembedding = "vector"', 'data = "without.parquet"')
     assert typed("run", "study.toml", "--out", "other")[::2] == (1, without_extra)
-    with federation(NAMES, proposal=proposal(folder)) as f:
+    with offering(NAMES, proposal=proposal(folder)) as f:
         options = client_options(f, {"data": "without.parquet", "embedding": None})
         assert typed("client", *options, "--dry-run")[::2] == (1, without_extra)
         assert typed("client", *options)[::2] == (1, without_extra)
-        assert f.server.inbox.get(timeout=PATIENCE) == DECLINED
+        assert f.node.inbox.get(timeout=PATIENCE) == DECLINED
     assert not (folder / "runs").exists()
 
 

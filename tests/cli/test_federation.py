@@ -14,12 +14,12 @@ import pytest
 
 from fedtopics import __version__, cli, pki
 from fedtopics.cli import display, members
-from fedtopics.engines.grpc import client
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
 from tests.helpers.command_line import Typed
-from tests.helpers.grpc_federation import HOST, Background, authority, federation, of_server, until
+from tests.helpers.grpc_federation import HOST, Background, authority, of_server, until
+from tests.helpers.sockets import offering
 
 NAMES = ("east", "north", "south")
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -55,7 +55,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, authority_made: Path
     shutil.copytree(authority_made.parent / "other", tmp_path / "other")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.05)
     return tmp_path
 
 
@@ -148,7 +147,7 @@ def test_help(command: str, typed: Typed) -> None:
                    "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
                    "--embedding-model", "--policy", "--out", "--round", "--follow", "--dry-run",
-                   "--name", "--insecure", "--json"},
+                   "--start", "--name", "--insecure", "--secret-from-seed", "--json"},
         "doctor": {"--server", "--identity", "--json"},
     }  # fmt: skip
     assert (
@@ -185,17 +184,17 @@ def test_a_client_that_does_not_fit(
     identity: str, change: dict[str, Any], message: str, folder: Path, typed: Typed
 ) -> None:
     given = of_server(folder / "pki")
-    with federation(NAMES, credentials=given, proposal=proposal(folder, **change)) as f:
+    with offering(NAMES, credentials=given, proposal=proposal(folder, **change)) as f:
         arguments = ["--data", "north.csv", "--identity", identity]
-        code, _, err = typed("client", "--server", f"localhost:{f.port}", *arguments)
+        code, _, err = typed("client", "--server", f"localhost:{f.hub.port}", *arguments)
         assert code == 4
         assert message in err
 
 
 def test_a_policy_forbids(folder: Path, typed: Typed) -> None:
     (folder / "policy.toml").write_text("max_rounds = 5\n")
-    with federation(NAMES, proposal=proposal(folder)) as f:
-        address = ["--server", f"{HOST}:{f.port}", *INSECURE, "--data", "north.csv"]
+    with offering(NAMES, proposal=proposal(folder)) as f:
+        address = ["--server", f"{HOST}:{f.hub.port}", *INSECURE, "--data", "north.csv"]
         code, out, err = typed("client", *address, "--policy", "policy.toml")
         assert code == 3
         assert err == (
@@ -208,8 +207,8 @@ def test_a_policy_forbids(folder: Path, typed: Typed) -> None:
 
 
 def test_a_dry_run(folder: Path, typed: Typed) -> None:
-    with federation(NAMES, proposal=proposal(folder)) as f:
-        address = ["--server", f"{HOST}:{f.port}", *INSECURE, "--data", "north.csv"]
+    with offering(NAMES, proposal=proposal(folder)) as f:
+        address = ["--server", f"{HOST}:{f.hub.port}", *INSECURE, "--data", "north.csv"]
         code, out, _ = typed("client", *address, "--dry-run")
         assert code == 0
         assert "north: 41 documents, 1 of them empty; they stay." in out
@@ -222,7 +221,7 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         events = [json.loads(line) for line in out.splitlines()]
         assert [event["event"] for event in events] == ["offer", "allowed"]
         assert events[0]["study"] == json.loads(json.dumps(proposal(folder).study))
-        assert f.server.members["north"].stream is None
+        assert not f.node.members["north"].link
         Path("taken").write_text("")
         assert typed("client", *address, "--dry-run", "--out", "taken")[0] == 0
     assert not (folder / "runs").exists()
@@ -230,23 +229,30 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
 
 def test_doctor(folder: Path, typed: Typed) -> None:
     given = of_server(folder / "pki")
-    with federation(NAMES, credentials=given, proposal=proposal(folder)) as f:
-        code, out, err = typed("doctor", "--server", f"localhost:{f.port}", *NORTH)
+    with offering(NAMES, credentials=given, proposal=proposal(folder)) as f:
+        code, out, err = typed("doctor", "--server", f"localhost:{f.hub.port}", *NORTH)
         assert (code, err) == (0, "")
         lines = out.splitlines()
         assert [line[:4] for line in lines] == ["ok  "] * 6
         checks = ["certificate", "reachable", "TLS", "versions", "clock", "study"]
         assert [line.split()[1] for line in lines] == checks
-        code, out, _ = typed("doctor", "--server", f"localhost:{f.port}", *NORTH, "--json")
+        code, out, _ = typed("doctor", "--server", f"localhost:{f.hub.port}", *NORTH, "--json")
         assert code == 0
         found = json.loads(out)
         assert [row["check"] for row in found] == checks
         assert all(row["fine"] for row in found)
-        code, out, err = typed("doctor", "--server", f"{HOST}:{f.port}", "--identity", "pki/server")
+        code, out, err = typed(
+            "doctor", "--server", f"{HOST}:{f.hub.port}", "--identity", "pki/server"
+        )
         assert code == 4
         assert "FAIL certificate  pki/server holds the identity of a server" in out
         code, out, _ = typed(
-            "doctor", "--server", f"{HOST}:{f.port}", "--identity", "other/clients/north", "--json"
+            "doctor",
+            "--server",
+            f"{HOST}:{f.hub.port}",
+            "--identity",
+            "other/clients/north",
+            "--json",
         )
         assert code == 4
         found = json.loads(out)
@@ -286,13 +292,15 @@ def test_a_federation(
         for name in NAMES
     ]
     for each in (*clients, server):
+        until(lambda each=each: not each.running, 60.0)  # whole processes' work, in one
         each.result()
     heard += capsys.readouterr().out
 
     lines = [line for line in heard.splitlines() if line.startswith("{")]
     events = [json.loads(line) for line in lines]
     rounds = [event for event in events if event["event"] == "round"]
-    assert [event["round"] for event in rounds] == [1, 2, 3, 4, 5, 6]
+    numbers = sorted(event["round"] for event in rounds)
+    assert numbers == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6], "south says what the server says"
     assert {tuple(event["clients"]) for event in rounds} == {NAMES}
     calls = [event["function"] for event in events if event["event"] == "call"]
     assert (calls.count("forward"), calls.count("shares")) == (12, 1), "those of south"

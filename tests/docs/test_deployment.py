@@ -18,7 +18,7 @@ from fedtopics.federation.study import FederationSettings
 from fedtopics.methods.events import Event, RoundEnded, RoundReport, StatusChange
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "examples/federation.sh"
+SCRIPTS = [ROOT / "examples" / name for name in ("federation.sh", "peers.sh")]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEPLOYMENT = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
 
@@ -42,25 +42,29 @@ def plain(command: Command) -> Command:
 
 
 SHOWN = commands(README.partition("## Real deployment")[2].partition("\n## ")[0])
-PLAYED = commands(SCRIPT.read_text(encoding="utf-8"))
+PLAYED = [each for script in SCRIPTS for each in commands(script.read_text(encoding="utf-8"))]
 
 
-def test_the_script_is_bash() -> None:
-    assert SCRIPT.stat().st_mode & 0o111
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_is_bash(script: Path) -> None:
+    assert script.stat().st_mode & 0o111
     bash = shutil.which("bash")
     assert bash
-    subprocess.run([bash, "-n", str(SCRIPT)], check=True)
+    for each in (script, script.with_name("steps.sh")):
+        subprocess.run([bash, "-n", str(each)], check=True)
 
 
-def test_the_script_shows_everything() -> None:
+def test_the_scripts_show_everything() -> None:
     begun = {" ".join(command[1:3]) for command in PLAYED}
     assert {"pki create", "pki issue", "pki request", "pki sign"} <= begun
-    assert {words[1] for words in PLAYED} >= {"doctor", "client", "server", "ledger", "topics"}
+    assert {words[1] for words in PLAYED} >= {
+        "doctor", "client", "server", "peer", "ledger", "topics",
+    }  # fmt: skip
     assert "--dry-run" in {word for words in PLAYED for word in words}
 
 
 @pytest.mark.parametrize("command", SHOWN, ids=" ".join)
-def test_the_script_plays_the_readme(command: Command) -> None:
+def test_a_script_plays_the_readme(command: Command) -> None:
     wanted = plain(command)
     assert any(plain(played)[: len(wanted)] == wanted for played in PLAYED)
 

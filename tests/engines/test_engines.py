@@ -16,31 +16,13 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.methods.aggregation import Named, Rows, RunningSum
 from fedtopics.methods.base import Moment
-from tests.helpers.federation import assert_same, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, study, subjects
 from tests.helpers.programs import Half, Program, door, federation
-from tests.helpers.sockets import Sockets
+from tests.helpers.sockets import together
 from tests.helpers.sums import add_up
-from tests.methods.test_exactness import assert_same_bits
 
 Execute = Callable[[Mapping[str, Half], Program], Any]
 NAMES = ("b", "a", "c")  # not in their order
-
-
-def together(halves: Mapping[str, Half], program: Program, engine: str) -> Any:
-    """Execute a program at a server and all clients; all end with the same."""
-    hub: dict[str, Any] = {"hub": Sockets()} if engine == "grpc" else {}
-    with federation("".join(sorted(halves)), **hub) as f:
-        work = f.lead(program)
-        members = [f.member(name, half, program) for name, half in halves.items()]
-        found = work.result()
-        for member in members:
-            assert_same(bare(member.work.error() or member.work.result()), bare(found))
-    return found
-
-
-def bare(found: Any) -> Any:
-    """A result without what each participant measures itself."""
-    return found[0] if isinstance(found, tuple) else found
 
 
 @pytest.fixture(params=["local", "hub", "grpc"])

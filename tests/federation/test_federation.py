@@ -24,7 +24,7 @@ from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
-from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
     KilledError,
@@ -33,7 +33,6 @@ from tests.helpers.grpc_federation import (
     authority,
     federated,
 )
-from tests.methods.test_exactness import assert_same_bits
 
 SIZES = {"east": 50, "north": 40, "south": 30}
 PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60)

@@ -18,7 +18,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
-from tests.helpers.federation import study, subjects
+from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
     Background,
@@ -30,7 +30,6 @@ from tests.helpers.grpc_federation import (
     until,
 )
 from tests.helpers.ledgers import left
-from tests.methods.test_exactness import assert_same_bits
 
 SIZES = {"east": 50, "north": 40, "south": 30}
 PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60)

@@ -87,7 +87,7 @@ def test_the_next_one_adds_and_who_comes_back_catches_up(tmp_path: Path) -> None
             peers[first].error()
             back.append(Peer(plan, first, CORPORA[first], tmp_path))
             members = peers[second].node.members
-            until(lambda: members[first].turn > members[third].turn)  # it waits for the next one
+            until(lambda: members[first].turn > members[second].turn)  # it waits for the next one
 
     peers = begun(plan, tmp_path, **{first: killed_after(6), second: wait})
     assert isinstance(peers[first].error(), KilledError)

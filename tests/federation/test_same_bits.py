@@ -12,13 +12,13 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from tests.helpers.clustered import CLUSTERED
 from tests.helpers.clusters import blobs, spread
 from tests.helpers.clusters import planned as clustered
-from tests.helpers.federation import assert_same, embedded, study, subjects
+from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import Notes, authority, federated
 from tests.helpers.ledgers import left
 from tests.helpers.streams import DRIFT, flda, stream
-from tests.methods.test_exactness import assert_same_bits
 
 SIZES = {"east": 60, "north": 40, "south": 25}
 GFEDNTM: dict[str, dict[str, Any]] = {
@@ -38,16 +38,6 @@ LDA: dict[str, dict[str, Any]] = {
     "stochastic": {"learning": "stochastic", "initialisation": "random", "batch_size": 20},
     "batch": {"learning": "batch", "initialisation": "random"},
     "anchors": {"learning": "stochastic", "initialisation": "anchors"},
-}
-FSCCL = {"n_components": 3, "hidden": 8, "deletion": 0, "local_steps": 5, "batch_size": 30}
-CLUSTERED: dict[str, tuple[str, dict[str, Any]]] = {
-    "kmeans": ("kmeans", {"max_rounds": 4}),
-    "kmeans, fbow": ("kmeans", {"preset": "fbow"}),
-    "kmeans, ftfidf": ("kmeans", {"preset": "ftfidf"}),
-    "kmeans, fsbert": ("kmeans", {"preset": "fsbert", "max_rounds": 4}),
-    "discriminative": ("discriminative", {"max_rounds": 4}),
-    "fstc": ("fstc", {"max_rounds": 2}),
-    "fsccl": ("fsccl", {**FSCCL, "max_rounds": 2}),
 }
 
 

@@ -82,8 +82,8 @@ class Partner:
 
 def comes_back(node: Node, name: str) -> None:
     """Wait until a client that was lost can be in the server's next round."""
-    others = [member for member in node.members.values() if member.name != name]
-    until(lambda: node.members[name].turn > min(member.turn for member in others))
+    back, others = node.members[name], [m for m in node.members.values() if m.name != name]
+    until(lambda: back.link and back.turn > max(other.turn for other in others))
 
 
 @dataclass

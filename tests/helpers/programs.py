@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,8 +73,8 @@ class Member:
     """A client as it is, until its program ends or it is killed."""
 
     def __init__(
-        self, name: str, names: str, transport: Transport, answering: Door | None, program: Program,
-        signatures: Signatures,
+        self, name: str, names: Sequence[str], transport: Transport, answering: Door | None,
+        program: Program, signatures: Signatures,
     ) -> None:  # fmt: skip
         self.notes = Notes()
         self.name = name
@@ -104,7 +104,9 @@ class Member:
 class Hand:
     """A client by hand: it has the log of decisions, and says what a test wants."""
 
-    def __init__(self, name: str, names: str, transport: Transport, signatures: Signatures) -> None:
+    def __init__(
+        self, name: str, names: Sequence[str], transport: Transport, signatures: Signatures
+    ) -> None:
         self.notes = Notes()
         self.node = Node(
             name, (), transport, introduced(name, signatures, b""), self.notes, keeps=False
@@ -161,8 +163,8 @@ class Hand:
 class Federation:
     """A server and its clients, over a hub or another transport."""
 
-    hub: Hub
-    names: str
+    hub: Any
+    names: Sequence[str]
     rules: Rules
     notes: Notes = field(default_factory=Notes)
     signatures: Mapping[str, Signatures] = field(default_factory=dict)
@@ -214,7 +216,7 @@ class Federation:
 
 @contextmanager
 def federation(
-    names: str = "abc", rules: Rules = RULES, hub: Any = None, **more: Any
+    names: Sequence[str] = "abc", rules: Rules = RULES, hub: Any = None, **more: Any
 ) -> Iterator[Federation]:
     """Start a server; end it, and all clients that were started."""
     federation = Federation(hub or Hub(), names, rules, **more)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,8 @@ from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.links import SERVER
 from tests.helpers.background import HOST
-from tests.helpers.programs import PROPOSAL, RULES, Federation, federation
+from tests.helpers.federation import assert_same
+from tests.helpers.programs import PROPOSAL, RULES, Federation, Half, Program, federation
 
 
 class Sockets:
@@ -43,10 +44,27 @@ class Sockets:
 
 @contextmanager
 def offering(
-    names: str, credentials: grpc.ServerCredentials | None = None, proposal: Proposal = PROPOSAL,
-    **more: Any,
+    names: Sequence[str], credentials: grpc.ServerCredentials | None = None,
+    proposal: Proposal = PROPOSAL, **more: Any,
 ) -> Iterator[Federation]:  # fmt: skip
     """Start a server that listens."""
     hub: Any = Sockets(credentials, more.pop("clients", None))
     with federation(names, RULES, hub, proposal=proposal, **more) as f:
         yield f
+
+
+def together(halves: Mapping[str, Half], program: Program, engine: str) -> Any:
+    """Execute a program at a server and all clients; all end with the same."""
+    hub: dict[str, Any] = {"hub": Sockets()} if engine == "grpc" else {}
+    with federation("".join(sorted(halves)), **hub) as f:
+        work = f.lead(program)
+        members = [f.member(name, half, program) for name, half in halves.items()]
+        found = work.result()
+        for member in members:
+            assert_same(bare(member.work.error() or member.work.result()), bare(found))
+    return found
+
+
+def bare(found: Any) -> Any:
+    """A result without what each participant measures itself."""
+    return found[0] if isinstance(found, tuple) else found

@@ -88,6 +88,8 @@ class Adder:
         """
         if self._turn.number != turn:
             self._turn = _Turn(turn)
+        while self._take(0.0):  # news of before: who came back since is not lost in this attempt
+            pass
         members, rules = self._node.members, self._rules
         names = list(members)
         taken_over = bool(self._own) and turn > 1

@@ -26,7 +26,7 @@ from fedtopics.engines.states import (
     read,
     written,
 )
-from fedtopics.engines.values import dumps, loads, pack
+from fedtopics.engines.values import dumps, loads, size_of
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.aggregation import Named, SharedPayload, Template, find_fault
 from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
@@ -54,6 +54,9 @@ class Door(BaseDoor, Protocol):
 
     def check_members(self, members: Sequence[str]) -> None:
         """Raise a `PolicyError` if a reply may not be added up with those of so few."""
+
+    def is_past(self, moment: Moment) -> bool:
+        """Whether a later moment was answered, in this process or before."""
 
     def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
         """Write down what came for a call, by the digest of all decisions so far."""
@@ -244,7 +247,8 @@ class Exchange:
         """Compute and offer the own reply, if it is not decided already what it comes to."""
         if self._door is None or self._own not in attempt.members:
             return None
-        if self._node.is_decided(self.index + 1):
+        # A process before this one went further, so it had the decision; maybe it is not back yet.
+        if self._node.is_decided(self.index + 1) or self._door.is_past(moment):
             self._skipped.append((function, payload, moment))
             return None
         for skipped in self._skipped:  # a process before this one answered: for the half's state
@@ -263,7 +267,7 @@ class Exchange:
         seconds, index = time.perf_counter() - before, self.index + 1
         digest, signature = self._node.sign(index)
         message = Reply(index, digest, signature, seconds, reply)
-        size = pack(reply).size
+        size = size_of(reply)
         if size > attempt.allowance:
             self._node.say(Announced(index, size), index, when_granted=message)
         else:

@@ -72,6 +72,14 @@ def pack(value: Any) -> Packed:
     return Packed(len(structure), [piece for piece in pieces if len(piece)])
 
 
+def size_of(value: Any) -> int:
+    """Return about how many bytes plain data have, most of which are in arrays."""
+    if isinstance(value, Mapping):
+        return sum(map(size_of, value.values()))
+    array = getattr(value, "values", value)
+    return int(getattr(array, "nbytes", 64))
+
+
 def dumps(value: Any) -> bytes:
     """Turn plain data into one piece of bytes that says its own sizes."""
     packed = pack(value)

@@ -54,9 +54,8 @@ def take_part_with_peers(
     """Take part in a study without a server, until the model is there and all others have it.
 
     It listens where the study says that others reach it, unless `listen` names another HOST:PORT,
-    and connects to those before it in the order of adders. Without an identity it speaks no TLS, on
-    this machine alone. With a `transport`, it uses that. `opened` gets the node, for a display of
-    who is linked.
+    and connects to those before it by name. Without an identity it speaks no TLS, on this machine
+    alone. With a `transport`, it uses that. `opened` gets the node, for a display of who is linked.
 
     Raises
     ------
@@ -174,8 +173,8 @@ def _check_peer(identity: Identity, folder: Path) -> None:
 def _transport(
     part: Participation, study: Study, identity: Identity | None, listen: str
 ) -> GrpcTransport:
-    """Listen at the own address, and connect to whoever has one and adds before this one."""
-    places, order = addresses(study), adders(study)
+    """Listen at the own address, and connect to whoever has one and is before this one by name."""
+    places, order = addresses(study), sorted(study.clients)  # of any study that they share
     own = places.get(part.name, "")
     before = order[: order.index(part.name)] if own else order
     listening = None
