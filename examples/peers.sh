@@ -9,7 +9,7 @@
 # would type it.
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/steps.sh"
-ROUNDS=200
+ROUNDS=120
 NAMES="networkx scipy sklearn sympy standard-library"
 begin "${1:-}" peers
 

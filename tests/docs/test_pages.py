@@ -34,6 +34,9 @@ NOT_TYPED = {
     ("docs/flda.md", "python -m experiments"): "data that are not here",
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
     ("docs/models-live-on.md", "tensorboard"): "a server that waits",
+    ("docs/deployment.md", "fedtopics pki create --peers"): "make peers types it",
+    ("docs/deployment.md", "fedtopics pki issue north --peer"): "make peers types it",
+    ("docs/deployment.md", "fedtopics peer"): "make peers types it",
     ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
 }
 
