@@ -105,7 +105,7 @@ def twice(stage: Stage) -> None:
     stage.expect("south" in stage.last_round["clients"], "south is not in the last round")
 
 
-@row("server and all clients killed and started again", quick=True)
+@row("server and all clients killed and started again")
 def everybody(stage: Stage) -> None:
     stage.study(rounds=2 * stage.rounds)
     stage.begin()
