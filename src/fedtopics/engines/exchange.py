@@ -55,9 +55,6 @@ class Door(BaseDoor, Protocol):
     def check_members(self, members: Sequence[str]) -> None:
         """Raise a `PolicyError` if a reply may not be added up with those of so few."""
 
-    def is_past(self, moment: Moment) -> bool:
-        """Whether a later moment was answered, in this process or before."""
-
     def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
         """Write down what came for a call, by the digest of all decisions so far."""
 
@@ -247,8 +244,7 @@ class Exchange:
         """Compute and offer the own reply, if it is not decided already what it comes to."""
         if self._door is None or self._own not in attempt.members:
             return None
-        # A process before this one went further, so it had the decision; maybe it is not back yet.
-        if self._node.is_decided(self.index + 1) or self._door.is_past(moment):
+        if self._node.is_decided(self.index + 1):
             self._skipped.append((function, payload, moment))
             return None
         for skipped in self._skipped:  # a process before this one answered: for the half's state
