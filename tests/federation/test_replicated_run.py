@@ -1,22 +1,27 @@
 """A run's folder between machines: which run it is of, and what is left of another one."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from fedtopics import pki
+from fedtopics.engines.handshake import Introduction, Proposal
 from fedtopics.engines.node import CaughtUpError
 from fedtopics.engines.states import digest_of
 from fedtopics.errors import RunError
 from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, run_to_resume
 from fedtopics.federation.run_folder import has_run
 from fedtopics.methods.base import Checkpoint
+from fedtopics.pki import Identity, Signer
 
 
 class At:
     index, turn = 7, 3
     settled: ClassVar[dict[str, bytes]] = {}
+    certificates: ClassVar[dict[str, bytes]] = {}
 
     @staticmethod
     def digest() -> bytes:
@@ -68,6 +73,9 @@ class Node:
 
     def has_signed_state(self, name: str, digest: bytes, signature: bytes) -> bool:
         return name in self.members and signature == b"signed " + digest
+
+    def learn(self, certificates: dict[str, bytes]) -> None:
+        """Believe them."""
 
     def go_on_from(self, failure: Any) -> None:
         self.failure = failure
@@ -138,3 +146,23 @@ def test_half_a_line_of_events_is_no_run(tmp_path: Path) -> None:
     run.close()
     assert has_run(tmp_path)
     assert events.read_bytes().startswith(b'{"event": "started"')
+
+
+def test_who_knows_nobody_takes_a_signed_state_with_its_certificates(tmp_path: Path) -> None:
+    """Certificates came with decisions that nobody keeps any more."""
+    pki.create(tmp_path / "pki", ["localhost"])
+    signers = {n: Signer(Identity.load(pki.issue(tmp_path / "pki", n))) for n in "abc"}
+    proposal = Proposal("0", "tiny", 1, {}, "f00d")
+    said = {n: Introduction(n, proposal, b"run", signer) for n, signer in signers.items()}
+    state = Checkpoint(50, {"weights": np.arange(3.0)}, {"loss": 1.0})
+    run = signed_run(tmp_path / "server", "")
+    digest = digest_of(state, run.kept())
+    run.progress.settled = {n: said[n].sign_state(digest) for n in "ab"}
+    run.progress.certificates = {n: signers[n].certificate for n in "ab"}
+    run.checkpoint(state)
+    snapshot = run.snapshot()
+    assert snapshot is not None
+    late = SimpleNamespace(members=dict.fromkeys("abc"), introduction=said["c"], failure=None)
+    late.go_on_from = lambda failure: setattr(late, "failure", failure)
+    assert opened(tmp_path / "late").install(snapshot.content, late)
+    assert isinstance(late.failure, CaughtUpError)

@@ -76,9 +76,9 @@ class Exchange:
         self.index = index
         self.turn = turn
         self.settled: dict[str, bytes] = {}  # who signed the state after this round, if most did
+        self.certificates: dict[str, bytes] = {}  # of those
         self.kept: Callable[[], bytes] = bytes  # returns what was agreed before the first round
         self._node = node
-        self._min_clients = rules.min_clients
         self._notify = notify
         self._own = own
         self._door = door
@@ -147,10 +147,7 @@ class Exchange:
             raise self._node.disagreement(number, "its members are not those of the study")
         if certificates.keys() != set(members):
             raise self._node.disagreement(number, "not all members have a certificate")
-        try:
-            self._node.introduction.learn(certificates)
-        except FedTopicsError as error:
-            raise self._node.disagreement(number, str(error).rstrip(".")) from None
+        self._learn(certificates, number)
         self._skipped.clear()
         return Attempt(turn, attempt, number, members, begun["missing"], begun["allowance"])
 
@@ -214,12 +211,12 @@ class Exchange:
         collect = Comparison(self._node, index, (mine, digest), signature).decide
         decided = self._next(SETTLED, collect, round_)
         signed = decided["signatures"]
-        self._node.introduction.learn(decided["certificates"])
+        self._learn(decided["certificates"], round_)
         known = self._node.introduction.has_signed_state
         if not all(n in self.names and known(n, decided["digest"], s) for n, s in signed.items()):
             raise self._node.disagreement(round_, "somebody has not signed the state that it has")
         if len(signed) >= majority(self._node):
-            self.settled = signed
+            self.settled, self.certificates = signed, decided["certificates"]
         if decided["digest"] == digest or not self.settled:
             return None
         return self._drifted(round_, mine, decided)
@@ -319,6 +316,12 @@ class Exchange:
         ):
             raise self._node.disagreement(round_, "a decision is damaged, or of another kind")
         return content
+
+    def _learn(self, certificates: Mapping[str, bytes], round_: int) -> None:
+        try:
+            self._node.introduction.learn(certificates)
+        except FedTopicsError as error:
+            raise self._node.disagreement(round_, str(error).rstrip(".")) from None
 
     def _check_signatures(self, decided: Mapping[str, Any], attempt: Attempt) -> None:
         """Check that all who were added up had the same totals as this participant."""

@@ -26,6 +26,7 @@ Where this differs from the paper, and why two adders never both go on:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 
 from fedtopics.engines.feeds import Feeds, Settings
@@ -41,7 +42,7 @@ from fedtopics.engines.log_messages import (
 )
 
 
-class Views:
+class Views(ABC):
     """The part of a replica that finds out who adds."""
 
     def __init__(
@@ -207,11 +208,13 @@ class Views:
             self._send(name, self._feeds.beat(name, self.view))
         self._advance()
 
+    @abstractmethod
     def _serve(self, name: str, asked: Position | Fetch) -> None:
-        raise NotImplementedError
+        """Send somebody what it lacks."""
 
+    @abstractmethod
     def _advance(self) -> None:
-        raise NotImplementedError
+        """Commit what a majority has."""
 
     def _on_suspect(self, sender: str, message: Suspect) -> None:
         if sender in self._voters:

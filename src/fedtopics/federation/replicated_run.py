@@ -17,7 +17,7 @@ from fedtopics.engines.log_messages import State
 from fedtopics.engines.node import CaughtUpError, Node
 from fedtopics.engines.states import digest_of, majority, read, written
 from fedtopics.engines.values import dumps, loads
-from fedtopics.errors import FederationError, RunError
+from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import write_durably
 from fedtopics.methods.base import Checkpoint
@@ -34,6 +34,7 @@ class Progress(Protocol):
     index: int  # of the last decision it has taken
     turn: int
     settled: dict[str, bytes]  # who signed the state after the last round, if most did
+    certificates: dict[str, bytes]  # of those
 
     def digest(self) -> bytes:
         """Return the digest of all decisions so far."""
@@ -101,6 +102,7 @@ class ReplicatedRun(RunFolder):
         signed = {
             "state": written(state), "kept": self.kept(), "signatures": self.progress.settled,
             "index": index, "turn": turn, "digest": digest.tobytes(),
+            "certificates": self.progress.certificates,
         }  # fmt: skip
         with suppress(OSError):  # the one before stays
             write_durably(self.folder / SIGNED, dumps(signed))
@@ -122,12 +124,11 @@ class ReplicatedRun(RunFolder):
         try:
             signed = loads(content)
             state, kept = read(signed["state"]), bytes(signed["kept"])
+            node.introduction.learn(signed["certificates"])  # who is new has seen nobody's
             digest, names = digest_of(state, kept), signed["signatures"]
-            fits = [
-                node.introduction.has_signed_state(name, digest, said)
-                for name, said in names.items()
-            ]
-        except (FederationError, KeyError, TypeError, ValueError, AttributeError):
+            known = node.introduction.has_signed_state
+            fits = [n in node.members and known(n, digest, said) for n, said in names.items()]
+        except (FedTopicsError, KeyError, TypeError, ValueError, AttributeError):
             return False
         if self.folder is None or not all(fits) or len(fits) < majority(node):
             return False
