@@ -127,19 +127,17 @@ class Links:
         member, vouched = self.members.get(accept.name), self._vouched.get(link, "")
         objection = self._unwelcome(vouched or accept.name)
         objection = objection or self.introduction.objection(accept, challenge, vouched)
-        if (
-            not objection
-            and member is not None
-            and member.link
-            and member.process != accept.process
-        ):
+        twin = False
+        if not objection and member is not None and member.link:
+            twin = member.process != accept.process
+        if twin:
             objection = (
                 f"A client named {accept.name!r} is connected already, from another process; "
                 "stop it first, or give each client an identity of its own."
             )
         if objection or member is None:
             self.news(StatusChange("refused", accept.name, objection))
-            self.refuse(link, objection, again="connected already" in objection)
+            self.refuse(link, objection, again=twin)
             return
         if member.link:
             self.leave(member.link)
