@@ -22,6 +22,7 @@ from solving import report, study_of
 from tapped import Tap, bag_of, documents_of, federate, membership, options, rows_of, vocabulary_of
 
 from fedtopics.federation.study import Study
+from fedtopics.inference.lda import topic_weights
 from fedtopics.text.corpus import Corpus
 
 Rows = NDArray[np.float64]
@@ -80,9 +81,9 @@ def judge(groups: list[NDArray[np.int64]], shares: Rows, actual: Rows) -> Told:
 
 
 def of_lda(payload: Mapping[str, Any], reply: Mapping[str, Any], actual: Rows) -> Told:
-    """Take LDA's expected counts apart: rows of topics, divided by the topics that were sent."""
-    rows, topics = rows_of(reply), payload["topics"]
-    weights = topics[rows.index]
+    """Take LDA's expected counts apart: rows of topics, divided by the weights of all."""
+    rows = rows_of(reply)
+    weights = topic_weights(payload["pseudo_counts"], rows.index)
     found, groups = directions(rows.values / weights, 3, 1e-11)
     shares = divided(rows.values / weights, found) * (weights @ found.T)
     return judge(groups, np.round(shares), actual[:, rows.index])

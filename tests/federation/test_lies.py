@@ -42,7 +42,7 @@ OTHER_BEGINNINGS: dict[str, dict[str, Any]] = {
     "certificates of nobody": {"certificates": {}},
     "certificates that are none": {"certificates": 1},
     "a turn that is text": {"turn": "2"},
-    "what to compute": {"function": "expected_counts", "topics": np.ones((3, 3))},
+    "what to compute": {"function": "expected_counts", "pseudo_counts": np.ones((3, 3))},
 }
 
 

@@ -64,15 +64,15 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     some, every = LDAClient.expected_counts, LDAClient.all_expected_counts
 
     @wraps(some)
-    def asked(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
+    def asked(self: LDAClient, vocabulary: str, round: int, pseudo_counts: Any) -> Any:  # noqa: A002
         rows = self.minibatch(vocabulary, round)
         seen.setdefault(round, []).append(self.bag[rows])
-        return some(self, vocabulary, round, topics)
+        return some(self, vocabulary, round, pseudo_counts)
 
     @wraps(every)
-    def asked_all(self: LDAClient, vocabulary: str, round: int, topics: Any) -> Any:  # noqa: A002
+    def asked_all(self: LDAClient, vocabulary: str, round: int, pseudo_counts: Any) -> Any:  # noqa: A002
         seen.setdefault(round, []).append(self.bag[self.usable])
-        return every(self, vocabulary, round, topics)
+        return every(self, vocabulary, round, pseudo_counts)
 
     monkeypatch.setattr(LDAClient, "expected_counts", asked)
     monkeypatch.setattr(LDAClient, "all_expected_counts", asked_all)

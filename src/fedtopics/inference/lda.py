@@ -89,9 +89,11 @@ class VariationalLDA:
         """Return nothing: there is no encoder."""
 
 
-def topic_weights(pseudo_counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return exp(E[log beta]) of Dirichlet distributed topics, shape (n_words, n_topics)."""
-    expected = digamma(pseudo_counts) - digamma(pseudo_counts.sum(0))
+def topic_weights(
+    pseudo_counts: NDArray[np.float64], words: NDArray[np.int64] | slice = slice(None)
+) -> NDArray[np.float64]:
+    """Return exp(E[log beta]) of Dirichlet distributed topics, (n_words, n_topics), for words."""
+    expected = digamma(pseudo_counts[words]) - digamma(pseudo_counts.sum(0))
     return np.asarray(np.maximum(np.exp(expected), SMALLEST))
 
 

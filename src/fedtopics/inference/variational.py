@@ -57,13 +57,16 @@ class Posterior:
             theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
         return np.asarray(theta / theta.sum(1, keepdims=True))
 
-    def word_counts(self, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return the words that occur, ascending, and their counts expected of each topic.
+    def word_counts(self, weights: Floats) -> Floats:
+        """Return how often each topic is expected of each word that occurs, in words' order.
 
-        Counts are float64, (n_present, n_topics); weights those that `infer` had.
+        Float64, (n_present, n_topics); weights are those that `infer` had.
         """
-        words = np.unique(self.ratios.indices).astype(np.int64)
-        return words, (self.ratios.T @ self.topics)[words] * weights[words]
+        ratios = self.ratios
+        words, columns = occurring(ratios)
+        shape = ratios.shape[0], len(words)
+        present = sparse.csr_array((ratios.data, columns, ratios.indptr), shape)
+        return np.asarray((present.T @ self.topics) * weights[words])
 
     def bound(self, counts: sparse.csr_array, alpha: float) -> float:
         """Return the summed evidence lower bound of words (nats), without the topics' terms."""
@@ -75,6 +78,15 @@ class Posterior:
         n, k = self.gamma.shape
         of_alpha = gammaln(k * alpha) - k * gammaln(alpha)
         return float(words + prior - gammaln(total).sum() + n * of_alpha)
+
+
+def occurring(counts: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the words that occur in documents, ascending, and each entry's place among them."""
+    places = np.zeros(counts.shape[1], np.int64)
+    places[counts.indices] = 1
+    words = np.flatnonzero(places)
+    places[words] = np.arange(len(words))
+    return words, places[counts.indices]
 
 
 def infer(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.inference.lda import topic_weights
 from fedtopics.methods.aggregation import Rows
 from fedtopics.methods.client import Documents, batches, leaves
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.minibatches import MinibatchClient
-
-if TYPE_CHECKING:
-    from fedtopics.inference.variational import Posterior
 
 
 class LDAClient(MinibatchClient[LDASettings]):
@@ -33,48 +31,47 @@ class LDAClient(MinibatchClient[LDASettings]):
         "occurs there; the evidence bound (nats) and the number of documents."
     )
     def expected_counts(
-        self, vocabulary: str, round: int, topics: NDArray[np.float64]
+        self, vocabulary: str, round: int, pseudo_counts: NDArray[np.float64]
     ) -> dict[str, Any]:
         """Estimate how many occurrences of words are of each topic, in a minibatch (the E-step).
 
-        `topics` is exp(E[log beta]), float64 of shape (n_words, n_topics).
+        `pseudo_counts` are the topics' Dirichlet parameters, float64 of shape (n_words, n_topics).
         """
-        return self._counted(self.minibatch(vocabulary, round), topics)
+        return self._counted(self.minibatch(vocabulary, round), pseudo_counts)
 
     @leaves(
         "For each word that enough of the client's documents have, the expected number of "
         "occurrences of each topic; the evidence bound (nats) and the number of documents."
     )
     def all_expected_counts(
-        self, vocabulary: str, round: int, topics: NDArray[np.float64]
+        self, vocabulary: str, round: int, pseudo_counts: NDArray[np.float64]
     ) -> dict[str, Any]:
         """As `expected_counts`, in all documents."""
         self.check(vocabulary)
-        return self._counted(self.minibatches.training, topics)
+        return self._counted(self.minibatches.training, pseudo_counts)
 
-    def _counted(self, rows: Documents, topics: NDArray[np.float64]) -> dict[str, Any]:
-        total = np.zeros(topics.shape)
+    def _counted(self, rows: Documents, pseudo_counts: NDArray[np.float64]) -> dict[str, Any]:
+        from fedtopics.inference.variational import infer, occurring  # a server need not compile it
+
+        topics, total = np.empty(pseudo_counts.shape), np.zeros(pseudo_counts.shape)
         present = np.zeros(len(topics), bool)
-        bound = 0.0
-        for batch, posterior in self._posteriors(np.sort(rows), topics):
-            words, counts = posterior.word_counts(topics)
-            total[words] += counts
-            present[words] = True
-            bound += posterior.bound(self.bag[batch], self.settings.theta_prior)
+        settings, bound = self.settings, 0.0
+        for batch in batches(np.sort(rows)):
+            counts = self.bag[batch]
+            words, _ = occurring(counts)
+            new = words[~present[words]]
+            topics[new] = topic_weights(pseudo_counts, new)
+            present[new] = True
+            posterior = infer(counts, topics, settings.theta_prior, settings.inner_steps)
+            total[words] += posterior.word_counts(topics)
+            bound += posterior.bound(counts, settings.theta_prior)
         words = np.flatnonzero(present)
         sums = Rows(words, total[words], len(topics))
         return {"counts": sums, "bound": bound, "documents": len(rows)}
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        topics = model["topics"]
-        for batch, posterior in self._posteriors(self.usable, topics):
-            yield batch, posterior.read("mean")
-
-    def _posteriors(
-        self, rows: Documents, topics: NDArray[np.float64]
-    ) -> Iterator[tuple[Documents, Posterior]]:
-        from fedtopics.inference.variational import infer  # a server need not compile it
+        from fedtopics.inference.variational import infer
 
         prior, steps = self.settings.theta_prior, self.settings.inner_steps
-        for batch in batches(rows):
-            yield batch, infer(self.bag[batch], topics, prior, steps)
+        for batch in batches(self.usable):
+            yield batch, infer(self.bag[batch], model["topics"], prior, steps).read("mean")

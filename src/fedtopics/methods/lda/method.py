@@ -67,7 +67,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         template: Template = {"counts": state.shape, "bound": ()}
         of_all = self.settings.learning == "batch" or self._added is not None
         function = "all_expected_counts" if of_all else "expected_counts"
-        return agreement.sum(function, template, round=round_, topics=topic_weights(state))
+        return agreement.sum(function, template, round=round_, pseudo_counts=state)
 
     def step(
         self, agreement: Agreement, state: PseudoCounts, reply: dict[str, Any], round_: int
