@@ -9,7 +9,8 @@ from stat import S_IMODE
 
 import pytest
 
-from fedtopics.files import TAIL, RowFile, create, cut_half_line, digest, write_durably
+from fedtopics.errors import RunError
+from fedtopics.files import TAIL, RowFile, create, cut_half_line, digest, hold, write_durably
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,9 @@ def test_rows_are_strict_json(tmp_path: Path) -> None:
 
 def test_a_digest_is_short_and_stays() -> None:
     assert digest("tea") == "a9f74d1ec36ebdeb"
+
+
+def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    with hold(tmp_path / "new"), pytest.raises(RunError, match="Another process works in"):
+        hold(tmp_path / "new")
+    hold(tmp_path / "new").close()

@@ -8,7 +8,14 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
+
+from fedtopics.errors import RunError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 TAIL = 1 << 16  # bytes
 T = TypeVar("T")
@@ -60,6 +67,25 @@ def create(path: Path, content: bytes, private: bool = False) -> None:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+def hold(folder: Path) -> IO[str]:
+    """Keep a folder for this process alone until what is returned is closed, or the process ends.
+
+    A RunError if another one has it. Where the system has no such locks, nothing is kept.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = (folder / "lock").open("a", encoding="utf-8")
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise RunError(
+                f"Another process works in {folder}; wait until it has ended, or name another "
+                "folder with --out."
+            ) from None
+    return file
 
 
 def digest(content: str) -> str:

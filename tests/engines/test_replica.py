@@ -36,7 +36,6 @@ class OnDisk(Schedule):
         node.log.close()
         committed = node.log.committed
         node.log = DiskLog(self.folder / name, ORIGIN, sync=False)
-        assert not node.log.doubtful
         assert node.log.committed <= committed
         super().begin(name)
 
@@ -99,7 +98,7 @@ class DropsWithoutComparing(Replica):
 class VotesWithoutMemory(Replica):
     def __init__(self, name: str, voters: list[str], learners: list[str], log: Log, *rest, **more):  # type: ignore[no-untyped-def]
         log.doubtful = False
-        super().__init__(name, voters, learners, log, *rest, **more)
+        super().__init__(name, voters, learners, log, *rest, **more | {"recovering": False})
 
 
 def forget_view(log: Log) -> None:
@@ -314,11 +313,11 @@ def test_the_adder_fetches_the_best_log_first() -> None:
 
 def test_memory_on_the_way_is_bounded() -> None:
     settings = Settings(window=4, window_bytes=1000)
-    a = Replica("a", "ab", [], Log(b"run"), settings)
+    log = Log(b"run")
+    log.append([Entry("total", bytes(size)) for size in (10, 10, 10, 10, 10, 600, 600, 5000, 10)])
+    a = Replica("a", "ab", [], log, settings)
     a.connected("b", 0.0)
     b = Replica("b", "ab", [], Log(b"run"), settings)
-    for size in (10, 10, 10, 10, 10, 600, 600, 5000, 10):
-        a.propose(Entry("total", bytes(size)))
     b.connected("a", 0.0)
     for _, message in b.take():
         a.receive("b", message, 0.0)
@@ -404,3 +403,41 @@ def test_one_without_memory_votes_when_all_others_know_of_it() -> None:
     assert a.propose(entry("three")) == 3
     network.carry()
     assert c.committed == 3
+
+
+def test_one_that_lost_its_folder_is_not_taken_for_one_that_is_new() -> None:
+    def born(name: str) -> Replica:
+        log = Log(b"run")
+        log.doubtful = True  # as one on disk is in a new folder
+        return Replica(name, "abcde", [], log, Settings(patience=2, grace=1), nonce=ord(name))  # type: ignore[arg-type]
+
+    network = Network(*map(born, "abcde"))
+    a = network.replicas["a"]
+    for place, one in enumerate("abcde"):
+        for other in "abcde"[place + 1 :]:
+            network.connect(one, other)
+    assert a.is_adder
+    a.propose(entry("all have this"))
+    network.carry()
+    for name in "de":
+        network.lose(name)
+    a.propose(entry("three have this"))
+    network.carry()
+    assert [texts(network.replicas[name])[-1] for name in "abc"] == ["three have this"] * 3
+    for name in "ab":
+        network.lose(name)
+    network.replicas["c"] = born("c")
+    network.lost -= {"d", "e"}
+    for one, other in ("cd", "ce", "de"):
+        network.connect(one, other)
+    network.wait(30)
+    c, d, e = (network.replicas[name] for name in "cde")
+    assert not any(each.is_adder for each in (c, d, e))
+    assert texts(d) == texts(e) == ["all have this"]
+    network.lost.clear()
+    for one, other in ("ab", "ac", "ad", "ae", "bc", "bd", "be"):
+        network.connect(one, other)
+    network.wait(30)
+    for replica in network.replicas.values():
+        assert texts(replica) == ["all have this", "three have this"]
+        assert not (replica.recovering or replica.log.doubtful)

@@ -94,7 +94,9 @@ class Client:
         self._begin()
 
     def _begin(self) -> None:
-        self.participant = CarriedParticipant(self.name, self._take_part, self._hold)
+        self.participant: CarriedParticipant | None = CarriedParticipant(
+            self.name, self._take_part, self._hold
+        )
 
     def _take_part(self, transport: Transport) -> None:
         part = Participation(*self._given, on_event=self.events.append, secret_from_seed=True)
@@ -107,15 +109,16 @@ class Client:
     def __call__(self, message: bytes) -> bytes | None:
         self.bundles += 1
         asked = self.participant
-        said = asked.answer(message)
+        said = None if asked is None else asked.answer(message)
         return said if asked is self.participant else None
 
     def restart(self) -> None:
-        killed = self.participant
-        self._begin()
+        killed, self.participant = self.participant, None
+        assert killed is not None
         killed.close()
         while not killed.ended:
             time.sleep(0.01)
+        self._begin()
 
 
 def clients(

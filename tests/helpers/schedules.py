@@ -148,6 +148,8 @@ class Schedule:
         names = [*self.voters, "learner"] if self.learner else self.voters
         log = ForgetfulLog if self.lossy else Log
         self.nodes = {name: Node(name, random, log(ORIGIN)) for name in names}
+        for node in self.nodes.values():  # on disk a log may have been there before
+            node.log.doubtful = not self.lossy  # who comes late counts as one that forgot
         delay = random.choice((0.001, 0.02, 0.2))
         self.links: dict[frozenset[str], Link] = {}
         self.around: dict[str, list[tuple[str, Link]]] = {name: [] for name in names}
@@ -244,6 +246,7 @@ class Schedule:
                 node.log.committed, node.log.digest(node.log.committed), b"state"
             ),
             install=lambda state: True,
+            recovering=node.forgetful,
             nonce=node.incarnation,
             now=node.now(self.time),
         )

@@ -60,11 +60,20 @@ class Copies(Views):
     def _hear(self) -> None:
         self._heard, self._lost, self._suspecting = self._now, None, False
 
+    def _is_here(self, before: bool) -> None:
+        """Take part as one that is new; if others have anything of `before`, as one that forgot."""
+        self._new, self._recovering = False, before
+        self._normal &= not before
+        self.log.keep(self.log.view, self.log.normal, doubtful=before)
+
     def _on_position(self, sender: str, message: Position) -> None:
+        if self._new and self._chosen() and message.last and sender in self._voters:
+            self._is_here(before=True)
+            self._ask()
         if self._chosen():
             if self._normal:
                 self._serve(sender, message)
-            elif message.view == self.view and not message.nonce and sender in self._voters:
+            elif message.view == self.view and message.nonce <= 0 and sender in self._voters:
                 self._positions[sender] = message
                 self._choose()
         elif message.view < self.view:
@@ -79,11 +88,11 @@ class Copies(Views):
         begin = self._feeds.begin(name, asked, self.view, start)
         if begin is not None:
             self._send(name, begin)
-            if not isinstance(asked, Position) or not asked.nonce:
+            if not isinstance(asked, Position) or not self._feeds[name].nonce:
                 self._forgetful.pop(name, None)
             elif name in self._voters and name not in self._forgetful:
                 self._beat()
-                self._forgetful[name] = (asked, self._number)
+                self._forgetful[name] = self._number
         elif asked.committed >= self.log.base:
             index = asked.committed
             ours = self._digest(index)
@@ -110,6 +119,8 @@ class Copies(Views):
         if sender != (self._source or self.adder_of(self.view)):
             return
         self._hear()
+        if self._new:
+            self._is_here(before=message.start > 0 or message.committed > 0)
         if message.nonce:
             if self._recovering and message.nonce == self._nonce and self._feeder == sender:
                 self._start = message.start
@@ -183,6 +194,11 @@ class Copies(Views):
         if feed is None:
             return
         feed.ack(message.index)
+        if sender in self._voters:
+            self._met.add(sender)
+            self._may_begin |= len(self._met) + 1 >= self.majority
+            if self._new and self._may_begin:
+                self._is_here(before=False)
         if not (self._normal and self._chosen()):
             return
         if message.beat and sender in self._voters and (not feed.nonce or feed.acked):
@@ -193,7 +209,7 @@ class Copies(Views):
 
     def _confirm(self, name: str) -> None:
         """Let one vote again that lost its memory, once nobody can know of a later view."""
-        position, number = self._forgetful[name]
+        number = self._forgetful[name]
         others = self._voters - {self.name, name}
         answered = {other for other in others if self._answered.get(other, 0) >= number}
         enough = len(answered) + 1 > len(self._voters) - self.majority
@@ -202,7 +218,7 @@ class Copies(Views):
             del self._forgetful[name]
             feed.start = self.log.last
             begin = Begin(self.view, 0, b"", b"", feed.start, self.log.committed)
-            self._send(name, replace(begin, nonce=position.nonce))
+            self._send(name, replace(begin, nonce=feed.nonce))
 
     def _on_beat(self, sender: str, message: Beat) -> None:
         if sender != self.adder_of(self.view):

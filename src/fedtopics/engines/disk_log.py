@@ -50,7 +50,8 @@ class DiskLog(Log):
     in length and damaged, or damage before the end, is cut away as well and leaves a doubt.
 
     With `sync` each change is on the disk itself when its method returns. Without, it outlives the
-    process and not a power failure: the log is `doubtful` when it is opened after one.
+    process and not a power failure: the log is `doubtful` when it is opened after one, as it is in
+    a new folder: the one before may have been lost.
 
     Raises
     ------
@@ -70,6 +71,7 @@ class DiskLog(Log):
         self._boot = NO_BOOT if sync else _boot()
         folder.mkdir(parents=True, exist_ok=True)
         paths = sorted(folder.glob("*.log"))
+        self.doubtful = not paths  # there may have been some
         for place, path in enumerate(paths):
             if not self._read(path, last=path == paths[-1]):
                 for later in paths[place + 1 :]:

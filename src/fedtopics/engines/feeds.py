@@ -72,7 +72,9 @@ class Feeds(dict[str, Feed]):
         A follower whose log ends before this one begins gets a state, when the owner has one.
         """
         log = self._log
-        nonce = asked.nonce if isinstance(asked, Position) else 0
+        nonce = abs(asked.nonce) if isinstance(asked, Position) else 0
+        if isinstance(asked, Position) and asked.nonce < 0 and not start and not log.committed:
+            nonce = 0  # one that is new, as everybody is
         index, state = common(log, asked.committed, asked.digests), None
         if index is None and asked.committed < log.base:
             state = self._snapshot()

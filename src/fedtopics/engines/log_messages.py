@@ -25,7 +25,7 @@ class Position:
     normal: int  # the last view whose log the sender had as a whole
     committed: int  # an index
     digests: tuple[bytes, ...]  # of the log at `committed` and at each index after it
-    nonce: int = 0  # not 0: the sender may have lost what it said; it does not vote
+    nonce: int = 0  # not 0: the sender may have lost what it said; negative: it may also be new
 
     @property
     def last(self) -> int:

@@ -48,7 +48,9 @@ class Replica(Copies):
         view (recovery, section 4.3; a majority as in the paper is not enough: an old position of
         the replica could start a view that it has forgotten, Michael, Ports, Sharma and Szekeres,
         Recovering Shared Objects Without Stable Storage, DISC 2017). A majority that loses its
-        logs at the same time ends the run. A server alone goes on with what it has.
+        logs at the same time ends the run. A server alone goes on with what it has. One whose log
+        is empty as well as doubtful, as a log is in a new folder, has a vote if a majority begins
+        without any entry; else it recovers.
     can_add : collection of str, optional
         Voters that others can connect to; the others never add. All, if not given.
     snapshot : callable, optional
@@ -87,7 +89,9 @@ class Replica(Copies):
     ) -> None:
         if recovering and not log.doubtful:
             log.keep(log.view, log.normal, doubtful=True)
-        super().__init__(name, voters, can_add, log, settings or Settings(), snapshot, nonce, now)
+        super().__init__(
+            name, voters, can_add, log, settings or Settings(), snapshot, recovering, nonce, now
+        )
         self.disagreements: list[Disagreement] = []
         self.halted = False
         self._others = (self._voters | set(learners)) - {name}
@@ -199,7 +203,7 @@ class Replica(Copies):
         else:
             if self._feeds:
                 self._out.extend(self._feeds.pump(self.view, tell=self._normal))
-            if self._owed is not None:
+            if self._owed is not None and not self._new:
                 to, beat = self._owed
                 index = self.log.last if self._feeder == to else 0
                 self._send(to, Ack(self.view, index, beat))

@@ -21,7 +21,10 @@ Where this differs from the paper, and why two adders never both go on:
 - Only participants with an address can add (`can_add`); the order skips the others.
 - View and entries are kept on disk before anything is said that relies on them, so a restart is
   a pause. One that lost its disk does what section 4.3 calls recovery, more strictly: see
-  `Replica`.
+  `Replica`. It looks like one that is new; so who is new has a vote only if there is no entry yet,
+  and recovers else; the first entry waits until a majority has kept on disk that they are not new
+  any more. (A majority of which each is new or has forgotten its whole log begins anew; those who
+  have entries then stop, and say so.)
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ class Views(ABC):
         log: Log,
         settings: Settings,
         snapshot: Callable[[], State | None],
+        recovering: bool,
         nonce: int,
         now: float,
     ) -> None:
@@ -63,7 +67,10 @@ class Views(ABC):
         self._voters = frozenset(voters)
         self._order = [voter for voter in voters if can_add is None or voter in can_add]
         self._nonce = nonce
-        self._recovering = log.doubtful and name in self._voters and len(voters) > 1
+        doubtful = log.doubtful and name in self._voters and len(voters) > 1
+        # Here for the first time, or its log was lost as a whole: nobody can tell, at first.
+        self._new = doubtful and not recovering and log.last == 0
+        self._recovering = doubtful and not self._new
         self._normal = log.view == log.normal and not self._recovering
         self._out: list[tuple[str, Message]] = []
         self._links: set[str] = set()
@@ -82,8 +89,10 @@ class Views(ABC):
         self._positions: dict[str, Position] = {}
         self._source: str | None = None  # whose log is fetched
         self._feeder: str | None = None  # whose entries are accepted
-        self._forgetful: dict[str, tuple[Position, int]] = {}  # who recovers, since which beat
+        self._forgetful: dict[str, int] = {}  # who recovers, since which beat
         self._answered: dict[str, int] = {}  # the last beat that a voter answered
+        self._met: set[str] = set()  # voters that are not new any more, as this adder knows
+        self._may_begin = self.log.last > 0 or self.majority == 1  # with the first entry
         self._start = self.log.last  # where the log is that the view began with
 
     @property
@@ -94,7 +103,9 @@ class Views(ABC):
     @property
     def adder(self) -> str | None:
         """Who adds, as far as is known here; None while a view changes or a majority is away."""
-        return self.adder_of(self.view) if self._normal and not self._suspecting else None
+        known = self._normal and not self._suspecting and not self._new
+        adder = self.adder_of(self.view)
+        return adder if known and (adder != self.name or self._may_begin) else None
 
     @property
     def is_adder(self) -> bool:
@@ -112,7 +123,7 @@ class Views(ABC):
     def _position(self) -> Position:
         log = self.log
         digests = tuple(log.digest(index) for index in range(log.committed, log.last + 1))
-        nonce = self._nonce if self._recovering else 0
+        nonce = self._nonce if self._recovering else -self._nonce if self._new else 0
         return Position(log.view, log.normal, log.committed, digests, nonce)
 
     def _chosen(self) -> bool:
@@ -180,10 +191,12 @@ class Views(ABC):
         """Take the log of the latest normal view, the longest of these, and start the view."""
         if self._normal or not self._chosen() or self._source is not None:
             return
-        if len(self._positions) + 1 < self.majority:
+        mine, voting = self._position(), list(self._positions.values())
+        if mine.last or any(one.last for one in voting):  # else all begin, and none forgot anything
+            voting = [one for one in voting if not one.nonce]
+        if len(voting) + 1 < self.majority:
             return
-        mine = self._position()
-        best = max(self._positions.values(), key=_rank, default=mine)
+        best = max(voting, key=_rank, default=mine)
         if _rank(mine) >= _rank(best):
             self._start_view()
             return
@@ -196,7 +209,7 @@ class Views(ABC):
         log = self.log
         committed = [position.committed for position in self._positions.values()]
         log.committed = min(log.last, max([log.committed, *committed]))
-        log.keep(log.view, log.view, doubtful=False)
+        log.keep(log.view, log.view, doubtful=self._new)
         positions = self._positions
         self._clear()
         self._normal, self._suspecting = True, False

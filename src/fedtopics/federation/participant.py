@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import Exchange
@@ -27,7 +27,7 @@ from fedtopics.federation.replicated_run import ReplicatedRun, begin
 from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.server import nonce, origin
 from fedtopics.federation.study import Study
-from fedtopics.files import write_durably
+from fedtopics.files import hold, write_durably
 from fedtopics.methods.events import Embedding, Event, Joined, ModelReceived, OnEvent
 from fedtopics.methods.events import Offer as Offered
 from fedtopics.methods.plan import Site
@@ -73,6 +73,7 @@ class Participation:
         self.start = start
         self._secret_from_seed = secret_from_seed
         self._ledger: Ledger | None = None
+        self._held: IO[str] | None = None
         if out is not None and out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
 
@@ -87,9 +88,11 @@ class Participation:
 
     def close(self) -> None:
         """Close the ledger."""
-        if self._ledger is not None:
-            with suppress(OSError):  # on a full disk; the reply has not left either
-                self._ledger.close()
+        for file in (self._ledger, self._held):
+            if file is not None:
+                with suppress(OSError):  # on a full disk; the reply has not left either
+                    file.close()
+        self._held = None
 
     def take_part(self, transport: Transport, signatures: Signatures | None = None) -> None:
         """Take part in the study that is offered over a transport, until the model is there.
@@ -201,7 +204,7 @@ class Participation:
     def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
         """Make the door to the documents for a run; return it and the folder of the run's state."""
         self.out = self._place(study)
-        self.out.mkdir(parents=True, exist_ok=True)
+        self._held = self._held or hold(self.out)
         write_durably(self.out / "study.toml", study.to_toml().encode())
         state = self.out / "state"
         begin(state, run)

@@ -28,6 +28,7 @@ from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
 from fedtopics.federation.study import Study
+from fedtopics.files import hold
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
 from fedtopics.methods.training import Program
@@ -112,12 +113,13 @@ def lead(
     program = study.server_half(warm_start)
     proposed = proposal(study, warm_start)
     every, pause = study.checkpoint_every, study.federation.pause
+    held = hold(out)
     run = ReplicatedRun(out, study.identity(warm_start), every, resume, on_event, pause)
     identifier = begin(out, run_to_resume(out) if resume else None)
     introduction = Introduction(SERVER, proposed, identifier, signatures or Unsigned())
     node = Node(SERVER, study.clients, transport, introduction, run.event)
     log = DiskLog(out / "log", origin(study, identifier))
-    with _ending(node, log, run):
+    with held, _ending(node, log, run):
         run.describe(study, warm_start)
         position = run.position()
         exchange = Exchange(node, rules(study), run.event, index=position.index, turn=position.turn)
