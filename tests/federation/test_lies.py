@@ -174,3 +174,30 @@ def test_other_words_about_a_total(scene: Scene, case: str) -> None:
     added = liar.added("north", {"north": liar.hear("north", Reply)})
     liar.decide("north", ADDED, added | ADDITIONS[case])
     stops(client, liar, 1, left=3)
+
+
+BEYOND: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "more documents than were announced": lambda total: total | {"documents": 121},
+    "more of a word than all have counted": lambda total: (
+        total
+        | {
+            "counts": Rows(
+                total["counts"].index, total["counts"].values * 100, total["counts"].n_rows
+            )
+        }
+    ),
+    "less than nothing of a word": lambda total: (
+        total
+        | {"counts": Rows(total["counts"].index, -total["counts"].values, total["counts"].n_rows)}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_a_total_beyond_what_was_announced(scene: Scene, case: str) -> None:
+    liar, client = scene.liar("north"), scene.client()
+    liar.agree("north")
+    liar.begin(2, "north")
+    added = liar.added("north", {"north": liar.hear("north", Reply)})
+    liar.decide("north", ADDED, added | {"total": BEYOND[case](added["total"])})
+    stops(client, liar, 1, left=3)

@@ -53,6 +53,11 @@ class Moments:
         mean = total / count
         return cls(count, mean, products / count - np.outer(mean, mean))
 
+    @property
+    def length(self) -> float:
+        """Root of the mean square of the vectors' lengths."""
+        return float(np.sqrt(np.trace(self.scatter) + self.mean @ self.mean))
+
     def draw(self, n: int, rng: np.random.Generator) -> Numbers:
         """Draw vectors from the normal distribution with these moments, shape (n, n_dimensions)."""
         values, vectors = np.linalg.eigh(self.scatter)

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from fedtopics.networks import Tensors
 
+ROUNDING = 1e-5  # by which a sum, in float32, may be above its bound, relative to that
 Payload = Mapping[str, Any]
 Template = Mapping[str, Any]
 """What a reply must look like: `()` for a number, a shape for an array or `Rows`, a list of one
-name for strings, a `Named` for one of as many columns, a map for a map. A name instead of a length
-is any length, the same throughout."""
+name for strings, a `Named` for one of as many columns, a map for a map; `Within` for numbers that
+have bounds. A name instead of a length is any length, the same throughout."""
 
 
 class SharedPayload(dict[str, Any]):
@@ -47,6 +48,15 @@ class Rows:
         matrix = np.zeros((self.n_rows, *self.values.shape[1:]), self.values.dtype)
         matrix[self.index] = self.values
         return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """A field of a template whose numbers cannot be smaller or larger than these."""
+
+    shape: tuple[int | str, ...]
+    most: float | NDArray[Any]  # that can be broadcast to the shape
+    least: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -189,6 +199,9 @@ def _fault(value: Any, template: Any, name: str, lengths: dict[str, int]) -> str
         return _misfit((len(value),), tuple(template), where, lengths)
     elif isinstance(template, Named) or isinstance(value, Named):
         return _fault_of_named(value, template, where)
+    elif isinstance(template, Within):
+        fault = _fault(value, template.shape, name, lengths)
+        return fault or _fault_of_bounds(value, template, where)
     elif template is not None and (fault := _misfit(_size(value), template, where, lengths)):
         return fault
     if isinstance(value, Mapping):
@@ -211,6 +224,16 @@ def _fault_of_named(value: Any, template: Any, where: str) -> str:
     if not all(map(is_word, value.names)) or sorted(set(value.names)) != value.names:
         return f"{where} holds words that are none, or not in order"
     return f"{where} holds negative counts" if (value.values < 0).any() else ""
+
+
+def _fault_of_bounds(value: Any, bounds: Within, where: str) -> str:
+    numbers, most = value, np.asarray(bounds.most)
+    if isinstance(value, Rows):
+        numbers, most = value.values, most[value.index] if most.ndim else most
+    slack = ROUNDING * np.abs(most)
+    if np.less(numbers, bounds.least - slack).any() or np.greater(numbers, most + slack).any():
+        return f"{where} holds numbers that cannot be, by what was agreed"
+    return ""
 
 
 def _size(value: Any) -> tuple[int, ...] | None:

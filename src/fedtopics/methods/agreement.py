@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.methods.aggregation import Named, Template
+from fedtopics.methods.aggregation import Named, Template, Within
 from fedtopics.methods.anchors import first_topics
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
 from fedtopics.methods.events import RoundReport, VocabularyAgreed
@@ -33,16 +33,25 @@ class Agreement:
     training: int  # of these, to train with
     length: float  # mean number of words of a document
     draw: Draw = EVERYONE  # which clients train in a round
+    complete: bool = False  # no client was missing when documents were counted
+
+    def most(self, announced: T) -> T | float:
+        """Return what all clients have announced, if all have: no total can be larger."""
+        return announced if self.complete else np.inf
 
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """As `Clients.sum`, for this vocabulary; replies have a number of documents."""
         payload["vocabulary"] = self.vocabulary.fingerprint
-        return self.clients.sum(function, {**template, "documents": ()}, **payload)
+        return self.clients.sum(function, self._counted(template), **payload)
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """As `Clients.call`, for this vocabulary; replies have a number of documents."""
         payload["vocabulary"] = self.vocabulary.fingerprint
-        return self.clients.call(function, {**template, "documents": ()}, **payload)
+        return self.clients.call(function, self._counted(template), **payload)
+
+    def _counted(self, template: Template) -> Template:
+        """Add the number of documents: of one reply or of all, at most what was announced."""
+        return {"documents": Within((), self.most(self.documents)), **template}
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
         """As `Clients.round`, with the clients drawn; before the first round with all."""
@@ -78,12 +87,13 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
             work = partial(_agree, clients, plan.limits, least_words, draw)
         else:
             work = partial(_keep_words, clients, continued, draw)
-        agreed = clients.round(0, work)[0]
+        found, report = clients.round(0, work)
+        agreed = found | {"complete": not report.get("missing")}
         run.keep("agreement", agreed)
     vocabulary, counts = Vocabulary.of(agreed), agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **counts))
     sizes = agreed["total"], counts["training"], agreed["length"]
-    return Agreement(clients, vocabulary, *sizes, draw)
+    return Agreement(clients, vocabulary, *sizes, draw, agreed.get("complete", False))
 
 
 def _agree(

@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fedtopics.methods.aggregation import Template
+import numpy as np
+
+from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.warm_start import WarmStart
@@ -28,8 +30,8 @@ def describe(
     the model in `start` are added.
     """
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
-    template: Template = {"theta": (n_topics,)}
-    words: Template = {"sums": (n_topics, len(vocabulary))}
+    template: Template = {"theta": Within((n_topics,), agreement.most(agreement.documents))}
+    words: Template = {"sums": Within((n_topics, len(vocabulary)), np.inf)}
     replies = agreement.call("shares", template, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
     made = make(

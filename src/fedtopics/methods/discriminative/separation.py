@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
-from fedtopics.methods.aggregation import Template
+from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.clusters import check_enough
@@ -80,7 +80,11 @@ class Separation:
         directed = self.direct(state)
         shape = directed.bias.shape
         n_dimensions = len(self.origin)
-        template: Template = {"sums": (*shape, n_dimensions), "weights": shape, "sent": shape}
+        n = agreement.most(agreement.documents)  # points, of unit length
+        template: Template = {
+            "sums": Within((*shape, n_dimensions), n, -n), "weights": Within(shape, n),
+            "sent": shape,
+        }  # fmt: skip
         payload = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
         payload |= {"origin": self.origin, "half": self.half}
         return directed, agreement.sum("class_sums", template, round=round_, **payload)

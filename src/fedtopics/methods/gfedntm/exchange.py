@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.methods.aggregation import Payload, Template
+from fedtopics.methods.aggregation import Payload, Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState, Update
@@ -22,7 +22,7 @@ def add_up_gradients(
     """Let the clients compute gradients, or take local steps; return their sum."""
     if settings.local_steps > 1:
         averages = to_arrays(state.averages) if settings.norm == "server" else {}
-        return _local_steps(averages, agreement, state, round_)
+        return _local_steps(settings, averages, agreement, state, round_)
     if settings.norm == "server":
         return _server_statistics(agreement, state, round_)
     # A single client's statistics are those of all; without a cut there are none.
@@ -91,11 +91,13 @@ def _server_statistics(agreement: Agreement, state: NetworkState, round_: int) -
 
 
 def _local_steps(
-    averages: Payload, agreement: Agreement, state: NetworkState, round_: int
-) -> Update:
+    settings: GFedNTMSettings, averages: Payload, agreement: Agreement, state: NetworkState,
+    round_: int,
+) -> Update:  # fmt: skip
     """Let each client take several steps, and average their differences (FedAvg)."""
     payload = {"weights": to_arrays(state.weights), "averages": averages}
-    fields: Template = {"descent": state.shapes.weights}
+    most = agreement.most(agreement.documents * settings.local_steps)
+    fields: Template = {"descent": state.shapes.weights, "documents": Within((), most)}
     return _pass_once(agreement, state, "steps", fields, round_, **payload)[0]
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments, Numbers, ranked
-from fedtopics.methods.aggregation import Template
+from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
@@ -63,6 +63,7 @@ class Lloyd:
     origin: Numbers
     finalists: int = 1  # best starts, which continue after the first ten rounds
     half: int = ALL  # of the documents: the first (0), the second (1) or both
+    length: float = np.inf  # of points, the root of the mean square
 
     @property
     def stops(self) -> Mapping[str, float]:
@@ -70,8 +71,12 @@ class Lloyd:
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
         """Ask for the sums of the points nearest to each centre."""
-        names = ("sums", "counts", "distances")
-        template: Template = {name: getattr(state, name).shape for name in names}
+        n = agreement.most(agreement.documents)
+        template: Template = {
+            "sums": Within(state.sums.shape, n * self.length, -n * self.length),  # Cauchy, Schwarz
+            "counts": Within(state.counts.shape, n),
+            "distances": Within(state.distances.shape, np.inf),
+        }  # fmt: skip
         payload = {"centres": state.centres, "starts": state.starts.tolist(), "half": self.half}
         payload |= {"origin": self.origin, "round": round_}
         return agreement.sum("cluster_sums", template, **payload)
@@ -107,7 +112,8 @@ def start_with_kmeans(
     """
     first = Partition.first(draw_centres(settings, moments, seed))
     rounds = repeat(0, settings.start_rounds)
-    return iterate(agreement, Lloyd(origin, finalists, half), first, rounds).best(finalists)
+    lloyd = Lloyd(origin, finalists, half, moments.length)
+    return iterate(agreement, lloyd, first, rounds).best(finalists)
 
 
 def calls_of_start(settings: ClusterSettings) -> dict[str, str]:

@@ -78,7 +78,9 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> dict[str, Any]:
         if self._once:
             return self._own_centres(agreement, state.origin)
-        return Lloyd(state.origin).exchange(agreement, state.partition, round_)
+        # Embeddings have unit length, from the origin.
+        length = np.inf if self.settings.needed_embedding is None else 1.0
+        return Lloyd(state.origin, length=length).exchange(agreement, state.partition, round_)
 
     def step(
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int

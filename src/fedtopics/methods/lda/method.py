@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.aggregation import Template
+from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.final import describe
@@ -64,7 +64,10 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return np.ascontiguousarray(settings.topic_prior + topics.T * words)
 
     def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
-        template: Template = {"counts": state.shape, "bound": ()}
+        # Of a word no more can be found than all clients have counted, on this vocabulary.
+        counted = agreement.vocabulary.occurrences[:, None]
+        most = np.inf if self._continued else agreement.most(counted)
+        template: Template = {"counts": Within(state.shape, most), "bound": ()}
         of_all = self.settings.learning == "batch" or self._added is not None
         function = "all_expected_counts" if of_all else "expected_counts"
         return agreement.sum(function, template, round=round_, pseudo_counts=state)
