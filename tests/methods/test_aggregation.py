@@ -18,6 +18,7 @@ from fedtopics.methods.aggregation import (
     Rows,
     RunningSum,
     ServerOptimizer,
+    Within,
     find_fault,
 )
 from tests.helpers.federation import assert_same
@@ -508,3 +509,37 @@ def test_names_of_the_state() -> None:
     expected = {f"{name}.{key}" for name in "wb" for key in ("step", "exp_avg", "exp_avg_sq")}
     assert set(optimizer.state()) == expected
     assert float(optimizer.state()["w.step"]) == 1.0
+
+
+def test_a_step_of_adam_is_bounded_whatever_the_total() -> None:
+    rng = np.random.default_rng(0)
+    weights = {"w": torch.zeros(50)}
+    optimizer = ServerOptimizer("adam", weights, 0.002, 0.99)
+    before, largest = weights["w"].clone(), 0.0
+    for number in range(300):
+        size = 10.0 ** rng.integers(-8, 16)  # of a total that an adder makes up
+        total = size * rng.standard_normal(50).astype(np.float32)
+        optimizer.step({"w": total}, documents=1 + number % 3)
+        largest = max(largest, float((weights["w"] - before).abs().max()))
+        before = weights["w"].clone()
+    assert 0.001 < largest <= 0.002 * (1 + 1e-5)
+
+
+def test_numbers_beyond_their_bounds_are_a_fault() -> None:
+    template = {"counts": Within((3, 2), np.array([[9.0], [0.0], [2.0]])), "n": Within((), 5)}
+    rows = Rows(np.array([0, 2]), np.array([[9.0, 0.0], [2.0, 1.0]]), 3)
+    assert not find_fault({"counts": rows, "n": 5}, template)
+    assert not find_fault({"counts": rows.dense(), "n": 0}, template)
+    cannot = "holds numbers that cannot be"
+    for fault in (
+        {"counts": rows, "n": 6},
+        {"counts": rows, "n": -1},
+        {"counts": Rows(rows.index, rows.values * 1.01, 3), "n": 5},
+        {"counts": Rows(np.array([1, 2]), rows.values, 3), "n": 5},
+        {"counts": -rows.dense(), "n": 5},
+    ):
+        assert cannot in find_fault(fault, template)
+    assert "NaN" in find_fault({"counts": rows.dense() * np.nan, "n": 5}, template)
+    signed = {"x": Within((2,), 3.0, -3.0)}
+    assert not find_fault({"x": np.array([-3.0, 3.0])}, signed)
+    assert cannot in find_fault({"x": np.array([-3.1, 3.0])}, signed)
