@@ -166,3 +166,24 @@ def test_no_place_in_the_study(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no address of 'north', so nobody connects to it"):
         PeerParticipation(hidden, client, "127.0.0.1:2", **given)
     PeerParticipation(hidden, client, "", **given)
+
+
+def test_all_begin_with_the_same_model(tmp_path: Path) -> None:
+    first, other = (train(planned(rounds), CORPORA, policies=OPEN) for rounds in (3, 2))
+    plan = planned(4)
+    peers = [Peer(plan, n, c, tmp_path / "same", start=first) for n, c in CORPORA.items()]
+    expected = train(plan, CORPORA, policies=OPEN, start=first, vocabulary="keep")
+    for each in peers:
+        assert_same_bits(each.model(), expected)
+    two = {
+        name: Peer(plan, name, CORPORA[name], tmp_path / "other", start=model)
+        for name, model in zip(CORPORA, (first, other), strict=False)
+    }
+
+    def objections() -> list[str]:
+        return [event["reason"] for each in two.values() for event in each.events.of("refused")]
+
+    until(lambda: bool(objections()))
+    assert "name the same one with --start everywhere" in objections()[0]
+    for each in two.values():
+        each.kill()

@@ -51,6 +51,7 @@ class Peer:
     def __init__(
         self, study: Study, name: str, corpus: Corpus, folder: Path,
         identity: Path | None = None, on_event: Callable[[dict[str, Any]], None] | None = None,
+        **more: Any,
     ) -> None:  # fmt: skip
         self.name, self.events, self.folder = name, Notes(), folder / name
         self.nodes: list[Node] = []
@@ -62,7 +63,7 @@ class Peer:
 
         part = PeerParticipation(
             study, identity, "", out=self.folder, name=name, corpus=corpus, policy=OPEN_POLICY,
-            on_event=notify, secret_from_seed=True, opened=self.nodes.append,
+            on_event=notify, secret_from_seed=True, opened=self.nodes.append, **more,
         )  # fmt: skip
         self._work = Background(part.run)
 

@@ -128,8 +128,16 @@ class Introduction:
     def differs(self, offer: Offer, who: str) -> str:
         """Say how an offer is not of this participant's study, if so."""
         mine, theirs = self._proposal.fingerprint, offer.fingerprint
-        if mine == theirs:
+        if mine == theirs and self._proposal.start == offer.start:
             return ""
+        if mine == theirs:
+            own, other = (
+                f"the model {s}" if s else "none" for s in (self._proposal.start, offer.start)
+            )
+            return (
+                f"The study begins with {own} here, and with {other} at {who}; name the same one "
+                "with --start everywhere."
+            )
         return (
             f"This client joined the study {mine}, {who} now runs {theirs}; restart the "
             "client to take part in that."

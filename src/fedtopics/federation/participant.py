@@ -153,10 +153,11 @@ class Participation:
         """
         door, folder = kept
         every, identity = study.checkpoint_every, study.identity(start)
+        pause = 0.0 if rules is ALONE else study.federation.pause  # a server waits for its clients
         begun = False
         while True:
             resumed = has_run(folder)
-            run = ReplicatedRun(folder, identity, every, resumed, self._on_event)
+            run = ReplicatedRun(folder, identity, every, resumed, self._on_event, pause)
             try:
                 position = run.position()
                 if position.index > log.last:  # what came before is in the checkpoint

@@ -28,7 +28,7 @@ from fedtopics.federation.server import MODEL_PATIENCE, nonce, origin, proposal,
 from fedtopics.federation.study import Study, adders, addresses
 from fedtopics.methods.events import Allowed, Finished
 from fedtopics.methods.events import Listening as Listens
-from fedtopics.methods.warm_start import WarmStart
+from fedtopics.methods.warm_start import WarmStart, usual_words
 from fedtopics.pki import Identity, Signer
 from fedtopics.pki.names import peer_host
 
@@ -65,7 +65,7 @@ def take_part_with_peers(
         As `Participation.take_part`.
     """
     check_place(part.name, study, listen)
-    start = None if part.start is None else WarmStart.of(part.start)
+    start = _start(part, study)
     proposed, run = proposal(study, start), run_of_peers(study)
     part.look(proposed, signed=identity is not None)
     door, state = part.consider(study, run)
@@ -90,6 +90,14 @@ def take_part_with_peers(
         node.stop()
         log.close()
         part.close()
+
+
+def _start(part: Participation, study: Study) -> WarmStart | None:
+    """Return what a study begins with; all come to the same words, by the model and the study."""
+    model = part.start
+    if model is None:
+        return None
+    return WarmStart.of(model, usual_words(model, study.method, study.text))
 
 
 def _replica(name: str, study: Study, log: Log, node: Node, run: ReplicatedRun) -> Replica:
@@ -151,7 +159,7 @@ class PeerParticipation(Participation):
     def run(self) -> None:
         """Take part until the model is here; see `take_part_with_peers` for what it raises."""
         if self._dry_run:
-            start = None if self.start is None else WarmStart.of(self.start)
+            start = _start(self, self._study)
             self.look(proposal(self._study, start), signed=self._identity is not None)
             self.notify(Allowed())
         else:
