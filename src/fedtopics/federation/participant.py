@@ -41,8 +41,8 @@ from fedtopics.text.embeddings import check_embeddings
 from fedtopics.text.encoders import sentence_encoder
 
 UNSIGNED = (
-    "Participants do not sign here. That each is who it says, that there are as many as the "
-    "server says, and that all are told the same totals, is its word alone."
+    "Participants do not sign here. That each is who it says, that there are as many as who adds "
+    "says, and that all are told the same totals, is its word alone."
 )
 ALONE = Rules(1, 0.0, 0.0, 0.0)  # of who never adds
 
