@@ -23,6 +23,7 @@ from fedtopics.methods.events import BadReply, Event, Excluded, Repeated, Status
 
 BAD_REPLIES = 3  # after these a participant is excluded
 IN_FLIGHT = 24 << 20  # bytes of replies that are on their way or not yet added up
+MOMENT = 0.1  # seconds for who is one turn behind, and on its way
 GRACE = 5.0  # seconds in which a participant whose connection broke may come back with its reply
 LAST = "~"  # after all names
 
@@ -97,6 +98,7 @@ class Adder:
             everyone = [name for name in names if not members[name].excluded]
             self._wait_for(number, len(everyone), rules.gather)
         self._wait_for(number, rules.min_clients, rules.wait)
+        self._wait_for_stragglers()
         available = self._available()
         while self._take(0.0) is not None:  # what happened before an attempt does not count in it
             available = self._available()
@@ -166,6 +168,18 @@ class Adder:
             possible = sum(not member.excluded for member in members.values())
             if time.perf_counter() > ends or possible < wanted:
                 return
+
+    def _wait_for_stragglers(self) -> None:
+        """Wait for a moment for who was left out of the turn before: it is right behind."""
+        turn, ends = self._turn, time.perf_counter() + MOMENT
+
+        def behind() -> bool:
+            others = (m for n, m in self._node.members.items() if n not in turn.left_out)
+            return any(m.link and not m.excluded and m.turn == turn.number - 1 > 0 for m in others)
+
+        self._available()
+        while behind() and time.perf_counter() < ends:
+            self._take(ends)
 
     def _take(self, ends: float) -> tuple[str, Any] | None:
         """Take what came next, None when time is over; pass on a change of somebody's status."""

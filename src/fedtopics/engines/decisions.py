@@ -72,10 +72,15 @@ class Decisions:
         with self._changed:
             return self._open_replica.committed >= index
 
-    def is_decided(self, index: int) -> bool:
-        """Whether a decision is made, though it may still be on its way to this participant."""
+    def is_decided(self, index: int, past: bool = False) -> bool:
+        """Whether a decision is made, though it may still be on its way to this participant.
+
+        Of what is `past` for it, a decision in its own log is enough: a process before this one has
+        gone on from that, and who comes back need not know yet that it is for good.
+        """
         with self._changed:
-            return self.has(index) or self._open_replica.announced >= index
+            known = past and self._log.last >= index
+            return known or self.has(index) or self._open_replica.announced >= index
 
     def may_decide(self, index: int) -> bool:
         """Whether this participant adds, and has all decisions before this one."""

@@ -55,6 +55,9 @@ class Door(BaseDoor, Protocol):
     def check_members(self, members: Sequence[str]) -> None:
         """Raise a `PolicyError` if a reply may not be added up with those of so few."""
 
+    def is_past(self, moment: Moment) -> bool:
+        """Whether a later moment was answered, by this process or one before."""
+
     def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
         """Write down what came for a call, by the digest of all decisions so far."""
 
@@ -241,7 +244,8 @@ class Exchange:
         """Compute and offer the own reply, if it is not decided already what it comes to."""
         if self._door is None or self._own not in attempt.members:
             return None
-        if self._node.is_decided(self.index + 1):
+        past = self._door.is_past(moment)
+        if self._node.is_decided(self.index + 1, past):
             self._skipped.append((function, payload, moment))
             return None
         for skipped in self._skipped:  # a process before this one answered: for the half's state

@@ -76,6 +76,10 @@ class Door:
         """Refuse to be added up with so few clients; see `Policy.check_members`."""
         self._policy.check_members(self.client, members)
 
+    def is_past(self, moment: Moment) -> bool:
+        """Whether a later moment was answered, by this process or one before."""
+        return moment < self._ledger.last.moment
+
     def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
         """Write down what came for a call: the digest of it and all before, and its bytes."""
         self._ledger.came(moment, function, digest.hex(), size)
