@@ -344,7 +344,9 @@ def test_a_client_with_an_identity_wants_those_of_the_others(pki: Path, tmp_path
     with pytest.raises(FederationError):
         run(small(gather=0.5, wait=0.5), carrier, tmp_path / "server")
     client: Any = carrier.answers["north"]
-    assert "has shown no certificate" in str(client.errors[0])
+    assert "The server shows no certificate, and this client has an identity" in str(
+        client.errors[0]
+    )
     for name in SIZES:
         assert not (tmp_path / name / "ledger.jsonl").read_text(), "nothing has left"
 

@@ -21,6 +21,7 @@ from fedtopics.engines.messages import (
     Replicated,
     Reply,
     Waiting,
+    Welcome,
     _hints,
 )
 from tests.helpers.background import until
@@ -28,6 +29,7 @@ from tests.helpers.hub import Hub, Port
 from tests.helpers.programs import RULES, adding, federation, honest, rounds
 
 CANARY = "quetzalcoatl"
+NO = Refusal("The study has ended.", again=False)
 
 
 def answered(port: Port, accept: Accept) -> str:
@@ -152,3 +154,32 @@ def test_no_message_of_a_member_ends_the_server(seed: int) -> None:
 
 def said(message: Any) -> Message:
     return message if isinstance(message, Message) else Replicated.of(message)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("kind", ["an offer", "a welcome", "a refusal"])
+def test_who_is_offered_a_study_cannot_end_it_with_what_a_server_says(
+    kind: str, joined: bool
+) -> None:
+    with federation(rules=replace(RULES, min_clients=2)) as f:
+        work = f.lead(rounds(1))
+        port = Port(f.hub, "b")
+        port.start()
+        sent: list[str] = []
+
+        def spoken() -> bool:
+            for link, what in port.receive(0.02):
+                if isinstance(what, Offer) and joined and not sent:
+                    port.send(link, accept("b"))
+                if isinstance(what, (Offer, Welcome)[joined]) and not sent:
+                    offer = Offer("1", 1, "lda", 1, {}, "beef", "", b"", 0.0, b"")
+                    said = {"an offer": offer, "a welcome": Welcome("a"), "a refusal": NO}
+                    port.send(link, said[kind])
+                    sent.append(link)
+            return bool(sent)
+
+        until(spoken)
+        port.stop()
+        honest(f, rounds(1))
+        ((total, _),) = work.result()
+        assert total == 101

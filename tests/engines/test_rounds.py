@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -182,6 +183,15 @@ def test_a_late_reply_never_counts_and_its_client_comes_back(failing: bool) -> N
         b.answer(**x(10.0))
         assert [total for total, _ in work.result()] == [101, 101, 111]
         assert f.notes.of("bad reply") == []
+
+
+def test_who_is_one_turn_behind_is_waited_for() -> None:
+    with federation(rules=SOON) as f:
+        b, work = late(f, rounds(1, 2))
+        time.sleep(0.04)  # the others are in the next turn already
+        assert b.begun(2)["members"] == ["a", "b", "c"]
+        b.answer(**x(10.0))
+        assert work.result()[1][0] == 111
 
 
 def test_the_deadline_ends_an_exchange_of_a_longer_round() -> None:

@@ -64,7 +64,7 @@ class Liar:
             elif isinstance(what, Accept):
                 self.links[what.name], self.accepted[what.name] = link, what
                 self.gone.discard(what.name)
-                self.transport.send(link, Welcome(SERVER))
+                self.transport.send(link, Welcome(SERVER, b"a certificate"))
             else:
                 self._of_client(link, what)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fedtopics.engines.messages import Accept, Offer
+from fedtopics.engines.messages import Accept, Offer, Welcome
 from fedtopics.errors import FedTopicsError
 
 WIRE_VERSION = 2  # of wire.proto and messages.py
@@ -148,6 +148,15 @@ class Introduction:
         signature = self._signatures.sign(self._introduced(self._own, offer.challenge))
         fingerprint, certificate = self._proposal.fingerprint, self._signatures.certificate
         return Accept(self._own, fingerprint, self._process, self.least, certificate, signature)
+
+    def unsigned(self, welcome: Welcome) -> str:
+        """Say that who adds has no certificate, though this participant has one, if so."""
+        if welcome.certificate or not self._signatures.certificate:
+            return ""
+        return (
+            "The server shows no certificate, and this client has an identity; where one "
+            "participant has one, the server and all others need one as well. Ask its operator."
+        )
 
     def objection(self, accept: Accept, challenge: bytes, vouched: str) -> str:
         """Say why who accepts cannot take part, if so; `vouched` is its name by the transport."""

@@ -69,6 +69,7 @@ class Links:
         self._names: dict[str, str] = {}  # by link, of those who are welcome
         self._vouched: dict[str, str] = {}  # by the transport
         self._challenges: dict[str, bytes] = {}
+        self._offering: set[str] = set()  # links at this end of which the study is offered
 
     def join(self, names: Iterable[str], introduction: Introduction) -> None:
         """Take part in a study of these members."""
@@ -89,6 +90,10 @@ class Links:
         name = self._vouched.get(link, "")
         return "the server" if name in ("", SERVER) else name
 
+    def offers(self, link: str) -> bool:
+        """Whether it is this end of a link that offers the study, as a server does."""
+        return link in self._offering
+
     def link_of(self, name: str) -> str:
         """Return the link to somebody, or nothing."""
         return next((link for link, who in self._names.items() if who == name), "")
@@ -96,6 +101,8 @@ class Links:
     def open(self, link: str, opened: Opened) -> None:
         """Offer the study over a link, unless who is there cannot take part."""
         self._vouched[link] = opened.name
+        if opened.offers:
+            self._offering.add(link)
         if opened.offers and opened.name and (objection := self._unwelcome(opened.name)):
             self.news(StatusChange("refused", opened.name, objection))
             self.refuse(link, objection)
@@ -183,6 +190,7 @@ class Links:
     def leave(self, link: str, fault: str = "") -> None:
         """Note that a link is no more, maybe for a fault of who was there."""
         self._vouched.pop(link, None)
+        self._offering.discard(link)
         name = self._names.pop(link, "")
         if not name:
             return

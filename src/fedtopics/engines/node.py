@@ -14,6 +14,7 @@ from queue import Empty
 
 from fedtopics.engines.decisions import TICK
 from fedtopics.engines.handshake import Introduction
+from fedtopics.engines.links import SERVER
 from fedtopics.engines.messages import (
     Accept,
     Declined,
@@ -170,6 +171,8 @@ class Node(Voice):
             self._links.leave(link, what.reason)
             if not link:  # there is no other way to come back
                 self._failure = FederationError(what.reason)
+        elif isinstance(what, (Offer, Welcome)) and self._links.offers(link):
+            raise FederationError("The client sent a message that has no place here.")
         elif isinstance(what, Offer):
             self._offered(link, what)
         elif isinstance(what, Accept):
@@ -178,6 +181,8 @@ class Node(Voice):
             self._links.declined(link, what.name)
         elif isinstance(what, Welcome):
             self._links.welcomed(link, what)
+            if what.adder == SERVER and (objection := self.introduction.unsigned(what)):
+                self._failure = FederationError(objection)
         elif isinstance(what, Refusal):
             self._refused(link, what)
         elif not name:
@@ -208,8 +213,12 @@ class Node(Voice):
             self._transport.send(link, self.introduction.accept(offer))
 
     def _refused(self, link: str, refusal: Refusal) -> None:
-        self.notify(Refused(refusal.reason, refusal.again))
+        offers = self._links.offers(link)
         self._links.leave(link)
+        if offers:  # who was offered the study cannot send away who offers it
+            self._transport.close(link)
+            return
+        self.notify(Refused(refusal.reason, refusal.again))
         self._transport.close(link)
         if refusal.said:
             self._said = None
