@@ -96,3 +96,19 @@ def test_a_state_is_read_as_it_was_written() -> None:
     assert digest_of(again, b"words") == digest_of(state(WEIGHTS), b"words")
     assert digest_of(again, b"words") != digest_of(again, b"others")
     assert digest_of(state(WEIGHTS, 1.0), b"") != digest_of(state(WEIGHTS, 2.0), b"")
+
+
+def test_who_is_lost_while_states_are_compared_is_named() -> None:
+    with federation() as f:
+
+        def program(clients: Any) -> None:
+            clients.round(1, lambda: None)
+            clients.settle(EVERY, lambda: state(WEIGHTS))
+
+        works = [f.lead(program), *(f.member(name, None, program).work for name in "ac")]
+        b = f.hand("b")
+        b.begun(1)
+        b.node.stop()
+        for work in works:
+            work.result()
+        assert [event["client"] for event in f.notes.of("lost")] == ["b"]

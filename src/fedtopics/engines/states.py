@@ -20,6 +20,7 @@ import numpy as np
 from fedtopics.engines.messages import Granted, Reply, fits
 from fedtopics.engines.node import Node
 from fedtopics.methods.base import Checkpoint
+from fedtopics.methods.events import StatusChange
 
 EVERY = 50  # rounds between two comparisons
 SAID = {"digest": bytes, "signature": bytes}
@@ -92,6 +93,8 @@ class Comparison:
         ends = time.monotonic() + PATIENCE
         while not enough() and (left := ends - time.monotonic()) > 0:
             name, what = self.node.heard(min(left, 1.0))
+            if isinstance(what, StatusChange):  # or nobody would hear of who is lost just now
+                self.node.notify(what)
             if not isinstance(what, Reply) or what.index != self.index:
                 continue
             if not all(fits(what.reply.get(name), of) for name, of in SAID.items()):
