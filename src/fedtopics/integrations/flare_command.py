@@ -55,7 +55,7 @@ def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
     if not plan.clients:
         raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
     folder = (out or Path("runs") / plan.name).absolute()
-    say("The study runs; FLARE takes half a minute to begin and to end.")
+    say("The study goes to FLARE, which takes half a minute to begin and to end.")
     if kit is None:
         _simulate(plan, folder, resume)
     else:
@@ -100,7 +100,6 @@ def allow(
     from fedtopics.integrations.flare_jobs import allow as allow_in
     from fedtopics.pki import Signer
 
-    say(f"Jobs of fedtopics may run: {allow_in(folder)}")
     paths = {"data": data, "policy": policy, "out": out, "identity": identity}
     settings: dict[str, Any] = {key: str(path.absolute()) for key, path in paths.items() if path}
     if identity is not None:
@@ -119,6 +118,7 @@ def allow(
         if policy is not None:
             Policy.read(policy)
         say(f"Its documents are {len(corpus):,} in {data}.")
+    say(f"Jobs of fedtopics may run: {allow_in(folder)}")
     if data is not None or identity is not None:
         lines = (f"{key} = {json.dumps(v, ensure_ascii=False)}\n" for key, v in settings.items())
         file = folder / "local" / SITE_FILE
