@@ -161,7 +161,7 @@ def said(message: Any) -> Message:
 def test_who_is_offered_a_study_cannot_end_it_with_what_a_server_says(
     kind: str, joined: bool
 ) -> None:
-    with federation(rules=replace(RULES, min_clients=2)) as f:
+    with federation(rules=replace(RULES, min_clients=2, gather=0.5)) as f:
         work = f.lead(rounds(1))
         port = Port(f.hub, "b")
         port.start()

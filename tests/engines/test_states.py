@@ -104,6 +104,7 @@ def test_who_is_lost_while_states_are_compared_is_named() -> None:
         def program(clients: Any) -> None:
             clients.round(1, lambda: None)
             clients.settle(EVERY, lambda: state(WEIGHTS))
+            clients.round(2, lambda: None)
 
         works = [f.lead(program), *(f.member(name, None, program).work for name in "ac")]
         b = f.hand("b")
