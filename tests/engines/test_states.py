@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from fedtopics.engines.states import EVERY, digest_of, is_near, read, written
 from fedtopics.errors import FederationError
 from fedtopics.methods.base import Checkpoint
-from tests.helpers.programs import Federation, federation
+from tests.helpers.programs import RULES, Federation, federation
 
 WEIGHTS = np.linspace(-1.0, 2.0, 7)
 EVERYBODY = "server", "a", "b", "c"
@@ -99,7 +100,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
 
 
 def test_who_is_lost_while_states_are_compared_is_named() -> None:
-    with federation() as f:
+    with federation(rules=replace(RULES, gather=1.0)) as f:
 
         def program(clients: Any) -> None:
             clients.round(1, lambda: None)
