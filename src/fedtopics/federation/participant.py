@@ -50,6 +50,8 @@ ALONE = Rules(1, 0.0, 0.0, 0.0)  # of who never adds
 class Participation:
     """A client's part in a study."""
 
+    holds = False  # its folder: a server sends a second process of a name away
+
     def __init__(
         self,
         name: str,
@@ -205,7 +207,9 @@ class Participation:
     def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
         """Make the door to the documents for a run; return it and the folder of the run's state."""
         self.out = self._place(study)
-        self._held = self._held or hold(self.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        if self.holds:
+            self._held = self._held or hold(self.out)
         write_durably(self.out / "study.toml", study.to_toml().encode())
         state = self.out / "state"
         begin(state, run)

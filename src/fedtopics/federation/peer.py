@@ -133,6 +133,8 @@ def check_place(name: str, study: Study, listen: str = "") -> None:
 class PeerParticipation(Participation):
     """A participant of a study without a server; else as `Participation`."""
 
+    holds = True
+
     def __init__(
         self,
         study: Study,
