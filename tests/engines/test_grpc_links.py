@@ -1,11 +1,16 @@
 """Links over gRPC: who lost one comes back."""
 
+import asyncio
 import time
 from typing import Any
 
+import grpc
+import pytest
+
+from fedtopics.engines.grpc.frames import Stream
 from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
 from fedtopics.engines.messages import Granted
-from fedtopics.engines.transport import Opened
+from fedtopics.engines.transport import Closed, Opened
 
 
 def arrived(transport: GrpcTransport, kind: type[Any]) -> tuple[str, Any]:
@@ -35,3 +40,27 @@ def test_a_link_is_opened_again_when_the_other_side_has_gone() -> None:
     finally:
         there.stop()
         here.stop()
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_whoever_cancels_a_link_as_it_ends_it_is_said_to_be_closed(steps: int) -> None:
+    """GRPC cancels what lives with a stream whose other side is gone, at any moment of its end."""
+    transport = GrpcTransport(None, (), 1, lambda _: None)
+
+    async def gone() -> Any:
+        return grpc.aio.EOF
+
+    async def write(_: bytes) -> None:
+        return None
+
+    async def lives() -> None:
+        life = asyncio.ensure_future(transport._live(Stream(gone, write), Opened(offers=True)))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        life.cancel()
+        await asyncio.gather(life, return_exceptions=True)
+
+    asyncio.run(lives())
+    kinds = [type(what) for _, what in transport.receive(0.0)]
+    assert kinds in ([], [Opened, Closed])
+    assert steps < 2 or kinds

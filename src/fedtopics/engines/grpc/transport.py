@@ -265,11 +265,12 @@ class GrpcTransport:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # Nothing is awaited before: gRPC may cancel this as well when the other side is gone.
             del self._links[link.name]
             self._earlier[0] += stream.sent
             self._earlier[1] += stream.received
             self._inbox.put((link.name, Closed(link.fault)))
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, link: _Link, frame: wire.Frame | None) -> None:
         stream = link.stream
