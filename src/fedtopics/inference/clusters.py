@@ -17,7 +17,15 @@ from scipy import sparse
 from torch import Tensor
 
 from fedtopics.inference.base import Readout
-from fedtopics.inference.points import Discriminant, Numbers, Points, blocks, closeness, softmax
+from fedtopics.inference.points import (
+    Discriminant,
+    Numbers,
+    Points,
+    blocks,
+    closeness,
+    of_unit_length,
+    softmax,
+)
 from fedtopics.networks import Adapter, Shared, Tensors, represent, score
 from fedtopics.networks.trained_encoder import TunedEncoder
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -135,15 +143,12 @@ def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:
     return points
 
 
-def weighted(counts: sparse.csr_array, origin: Numbers, of_unit_length: bool) -> sparse.csr_array:
-    """Multiply counts by the weights of their words."""
+def weighted(counts: sparse.csr_array, origin: Numbers, alike: bool) -> sparse.csr_array:
+    """Multiply counts by the weights of their words; bring rows to one length if `alike`."""
     values = counts.data * origin[counts.indices]
     narrow = counts.indices.astype(np.int32), counts.indptr.astype(np.int32)  # for scikit-learn
     points = sparse.csr_array((values, *narrow), counts.shape)
-    if of_unit_length:
-        length = np.sqrt(np.asarray(points.multiply(points).sum(1)).ravel())
-        points.data /= np.repeat(np.where(length > 0, length, 1), np.diff(points.indptr))
-    return points
+    return of_unit_length(points) if alike else points
 
 
 class Centres(ClusterInference):

@@ -33,6 +33,13 @@ def unit_rows(rows: Numbers) -> Numbers:
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), TINY))
 
 
+def of_unit_length(points: sparse.csr_array) -> sparse.csr_array:
+    """Bring the rows of a sparse matrix to length 1, in place; a row of zeros stays."""
+    length = np.sqrt(np.asarray(points.multiply(points).sum(1)).ravel())
+    points.data /= np.repeat(np.where(length > 0, length, 1), np.diff(points.indptr))
+    return points
+
+
 def softmax(scores: Numbers) -> Numbers:
     """Turn rows of scores into rows that sum to 1."""
     exponential = np.exp(scores - scores.max(1, keepdims=True))

@@ -113,21 +113,27 @@ def infer(
     ratios = np.empty_like(data)
     weights = np.ascontiguousarray(weights, np.float64)
 
-    def of_chunk(first: int) -> None:
+    def of_chunk(first: int, last: int) -> None:
         _settle(
-            counts.indptr, counts.indices, data, weights, alpha, steps, first,
-            min(first + CHUNK, n), gamma, topics, scale, ratios,
+            counts.indptr, counts.indices, data, weights, alpha, steps, first, last, gamma, topics,
+            scale, ratios,
         )  # fmt: skip
 
+    in_chunks(n, of_chunk)
+    scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
+    return Posterior(gamma, topics, scale, scaled)
+
+
+def in_chunks(n: int, work: Callable[[int, int], None]) -> None:
+    """Work on documents first to last - 1, some at a time, in as many threads as torch has."""
     chunks = range(0, n, CHUNK)
+    ends = [min(first + CHUNK, n) for first in chunks]
     threads = min(torch.get_num_threads(), len(chunks))
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(of_chunk, chunks))
+            list(pool.map(work, chunks, ends))
     else:
-        list(map(of_chunk, chunks))
-    scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
-    return Posterior(gamma, topics, scale, scaled)
+        list(map(work, chunks, ends))
 
 
 @compiled

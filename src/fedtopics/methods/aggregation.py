@@ -56,7 +56,7 @@ class Within:
 
     shape: tuple[int | str, ...]
     most: float | NDArray[Any]  # that can be broadcast to the shape
-    least: float = 0.0
+    least: float | NDArray[Any] = 0.0
 
 
 @dataclass(frozen=True)

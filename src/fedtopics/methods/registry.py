@@ -59,7 +59,7 @@ METHODS: Registry[Method] = Registry(
     "fedtopics.methods",
     {
         name: f"fedtopics.methods.{name}:METHOD"
-        for name in ("gfedntm", "lda", "flda", "kmeans", "discriminative", "fstc", "fsccl")
+        for name in ("gfedntm", "lda", "nmf", "flda", "kmeans", "discriminative", "fstc", "fsccl")
     },
     maker=lambda method: method.server,
 )

@@ -1,0 +1,107 @@
+"""How a trained NMF finds the topics of documents: by non-negative least squares."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from scipy import sparse
+from torch import Tensor
+
+from fedtopics.errors import StudyError
+from fedtopics.inference.base import Readout
+from fedtopics.inference.points import TINY, Numbers, of_unit_length
+from fedtopics.networks import Shared, Tensors
+
+
+class NMFShape(BaseModel):
+    """Number of topics, and what a word counts in a document."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    n_components: int = Field(20, ge=1, description="number of topics")
+    term_weight: Literal["log", "binary"] = Field(
+        "log",
+        description='what a word counts in a document: log(1 + how often it occurs) ("log"), or 1 '
+        '("binary")',
+    )
+    rarity: float = Field(
+        1.5, ge=0, description="times log(documents / documents with the word) to this power"
+    )
+
+
+class Factors:
+    """Non-negative matrix factorisation of weighted words.
+
+    Its weights are the ``topics``, (n_words, n_topics), each of length 1, and the ``rarity`` of
+    words, (n_words,), by which their occurrences are multiplied.
+    """
+
+    name: ClassVar[str] = "nmf"
+    settings_type: ClassVar[type[BaseModel]] = NMFShape
+    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
+    readouts: ClassVar[tuple[Readout, ...]] = ()
+    sees_words: ClassVar[bool] = True
+    sees_embedding: ClassVar[bool] = False
+    dtype: ClassVar[torch.dtype] = torch.float64
+
+    def __init__(self, n_words: int, settings: NMFShape) -> None:
+        self.n_words = n_words
+        self.settings = settings
+
+    def initial_weights(self, seed: int) -> Tensors:
+        shape = self.n_words, self.settings.n_components
+        return {
+            "topics": torch.ones(shape, dtype=self.dtype),
+            "rarity": torch.ones(self.n_words, dtype=self.dtype),
+        }
+
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
+        topics = weights["topics"]
+        return (topics / topics.sum(0)).T
+
+    def infer(
+        self, weights: Tensors, shared: Shared, counts: sparse.csr_array,
+        embeddings: NDArray[Any] | None,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        points = weigh(counts, weights["rarity"].numpy(), self.settings.term_weight)
+        return find_theta(points, weights["topics"].numpy())
+
+    def trained_encoder(self, weights: Tensors, model: str) -> None:
+        """Return nothing: there is no encoder."""
+
+
+def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:
+    """Return documents' shares of topics; rows sum to 1, even where a document has no topic."""
+    from fedtopics.inference.least_squares import solve  # a server need not compile it
+
+    shares = solve(points, topics)
+    total = shares.sum(1, keepdims=True)
+    even = np.full_like(shares, 1 / shares.shape[1])
+    return np.divide(shares, total, out=even, where=total > TINY)
+
+
+def rarities(frequency: NDArray[np.int64], documents: int, power: float) -> Numbers:
+    """Return what an occurrence of each word is multiplied by, from how many documents have it.
+
+    Raise StudyError if all words are in all documents.
+    """
+    times = np.maximum(documents / np.maximum(frequency, 1), 1)
+    rare = np.power(np.log(times), power)
+    if not rare.any():
+        raise StudyError(
+            "Every agreed word is in every document, so that none tells topics apart; set rarity "
+            "to 0, or max_document_share to 1 and give documents that differ."
+        )
+    return np.asarray(rare)
+
+
+def weigh(counts: sparse.csr_array, rarity: Numbers, term_weight: str) -> sparse.csr_array:
+    """Weigh the words of documents, CSR (n, n_words); bring documents to length 1."""
+    values = counts.data.astype(np.float64)
+    values = np.log1p(values) if term_weight == "log" else np.ones_like(values)
+    values *= rarity[counts.indices]
+    return of_unit_length(sparse.csr_array((values, counts.indices, counts.indptr), counts.shape))

@@ -1,0 +1,91 @@
+"""Federated non-negative matrix factorisation: every exchange is a sum over documents."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedtopics.inference.nmf import Factors, NMFShape, rarities
+from fedtopics.inference.points import unit_rows
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.base import Run
+from fedtopics.methods.final import describe
+from fedtopics.methods.nmf.factorisation import (
+    Factorisation,
+    NMFState,
+    first_topics,
+    pulls,
+    put_first,
+)
+from fedtopics.methods.nmf.settings import NMFSettings
+from fedtopics.methods.plan import Plan
+from fedtopics.methods.training import Arrays, Program, Step
+from fedtopics.model.topic_model import TopicModel
+
+
+class NMF(Program[NMFSettings, NMFState]):
+    """The method's program.
+
+    Raise StudyError if the plan starts from another number of topics.
+    """
+
+    def __init__(self, plan: Plan[NMFSettings]) -> None:
+        super().__init__(plan)
+        if plan.start is not None:
+            plan.start.check_number(plan.settings.n_components)
+
+    def rounds(self, agreement: Agreement) -> Factorisation:
+        """Return what is repeated: words by their rarity, topics held to given words."""
+        settings, vocabulary = self.settings, agreement.vocabulary
+        continued = None if self.plan.start is None else self.plan.start.continued
+        if continued is not None:
+            rarity = continued.weights["rarity"].numpy()
+        else:
+            frequency = vocabulary.document_frequency
+            rarity = rarities(frequency, agreement.documents, settings.rarity)
+        if not settings.seed_topics:
+            return Factorisation(rarity)
+        held = pulls(settings.seed_topics, vocabulary.index, settings.n_components)
+        return Factorisation(rarity, held, settings.strength * agreement.documents)
+
+    def first_state(self, agreement: Agreement, run: Run) -> NMFState:
+        """Find the first topics by sums, or take them from a model, from topics or from words."""
+        settings, start, rounds = self.settings, self.plan.start, self.rounds(agreement)
+        if start is not None and start.continued is not None:
+            return NMFState.first(start.continued.weights["topics"].numpy())
+        if start is None:
+            n_topics = settings.n_components
+            topics = first_topics(agreement, rounds.rarity, n_topics, self.plan.seed)
+        else:
+            topics = unit_rows(start.on(agreement.vocabulary.words) * rounds.rarity).T
+        if rounds.pulls is not None:
+            topics = put_first(topics, rounds.pulls[:, : len(settings.seed_topics)])
+        return NMFState.first(np.ascontiguousarray(topics))
+
+    def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
+        return self.rounds(agreement).exchange(agreement, state, round_)
+
+    def step(
+        self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
+    ) -> Step[NMFState]:
+        return self.rounds(agreement).step(agreement, state, reply, round_)
+
+    def save(self, state: NMFState) -> Arrays:
+        return vars(state)
+
+    def load(self, agreement: Agreement, arrays: Arrays) -> NMFState:
+        return NMFState(**arrays)
+
+    def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> TopicModel:
+        shape = NMFShape(**self.settings.model_dump(include=set(NMFShape.model_fields)))
+        weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
+        make = partial(
+            TopicModel, inference=Factors(len(agreement.vocabulary), shape),
+            weights={name: torch.from_numpy(weight) for name, weight in weights.items()},
+            shared={}, text=self.plan.text,
+            info={"method": "nmf", "rounds": rounds, "seed": self.plan.seed},
+        )  # fmt: skip
+        return describe(agreement, self.settings, {"weights": weights}, make)

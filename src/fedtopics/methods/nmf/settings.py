@@ -1,0 +1,50 @@
+"""The parameters of federated NMF, as a study names them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from fedtopics.inference.nmf import NMFShape
+from fedtopics.methods.settings import TopicSettings
+
+
+class NMFChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["nmf"] = Field("nmf", description="the method")
+
+
+class NMFSettings(TopicSettings, NMFShape, NMFChoice):
+    """All parameters of federated NMF, as a study names them."""
+
+    n_components: int = Field(20, ge=2, description="number of topics")
+    max_rounds: int = Field(40, ge=1, description="most rounds")
+    tolerance: float = Field(
+        0.0, ge=0, description="stop when the topics change by less, relative to their norm"
+    )
+    seed_topics: tuple[tuple[str, ...], ...] = Field(
+        (),
+        description='words that the first topics begin with and are held to: [["fever", "cough"]]',
+    )
+    strength: float = Field(
+        0.01, ge=0, le=1,
+        description="how firmly a topic is held to its words: as by made-up documents of these "
+        "words alone, this share of all documents",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _seeds_fit(self) -> NMFSettings:
+        if len(self.seed_topics) > self.n_components:
+            raise ValueError(
+                f"there are {len(self.seed_topics)} seed_topics, more than n_components = "
+                f"{self.n_components}"
+            )
+        if not all(self.seed_topics):
+            raise ValueError("each of seed_topics needs at least one word")
+        return self
+
+    @property
+    def stops(self) -> dict[str, float]:
+        return {"tolerance": self.tolerance}
