@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedtopics.estimators import (
         FLDA,
         LDA,
+        NMF,
         CombinedTM,
         GuidedLDA,
         NeuralLDA,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FLDA",
     "LDA",
+    "NMF",
     "Columns",
     "CombinedTM",
     "Corpus",

@@ -4,11 +4,13 @@ from fedtopics.estimators.base import TopicEstimator
 from fedtopics.estimators.flda import FLDA, GuidedLDA
 from fedtopics.estimators.lda import LDA
 from fedtopics.estimators.neural import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
+from fedtopics.estimators.nmf import NMF
 from fedtopics.estimators.short_texts import ShortTextClustering
 
 __all__ = [
     "FLDA",
     "LDA",
+    "NMF",
     "CombinedTM",
     "GuidedLDA",
     "NeuralLDA",

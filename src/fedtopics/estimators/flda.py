@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from fedtopics.errors import StudyError
 from fedtopics.estimators.base import GrowingEstimator
-from fedtopics.federation.study_file import explain
+from fedtopics.estimators.seeded import SeededEstimator
 
 if TYPE_CHECKING:
     from fedtopics.methods.flda.state import FLDAInfo
 
 
-class FLDA(GrowingEstimator):
+class FLDA(SeededEstimator, GrowingEstimator):
     """Topics of each client's own LDA, merged by similarity, which guide its LDA of what is new.
 
     `fit_clients` does `max_rounds` rounds, `partial_fit_clients` one more on new documents. What
@@ -52,12 +50,6 @@ class FLDA(GrowingEstimator):
     """
 
     _fixed: ClassVar = {"method": "flda"}
-
-    def _named_settings(self) -> dict[str, Any]:
-        named = super()._named_settings()
-        if isinstance(named.get("seed_topics"), (str, Path)):
-            named["seed_topics"] = _read_seed_topics(Path(named["seed_topics"]))
-        return named
 
     def _fit(self, *args: Any, **options: Any) -> Self:
         super()._fit(*args, **options)
@@ -125,14 +117,3 @@ class GuidedLDA(FLDA):
         topics = len(named.get("seed_topics", ())) + 1
         usual = {"n_components": topics, "spare_topics": 0, "strength": 0.1, "max_rounds": 1}
         return usual | {"n_words": 100, "min_new_documents": 1} | named
-
-
-def _read_seed_topics(path: Path) -> Any:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))["seed_topics"]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise StudyError(f"The words in {path} cannot be used: {explain(error)}") from None
-    except KeyError:
-        raise StudyError(
-            f'{path} has no words; write: seed_topics = [["fever", "cough"], ["sleep"]].'
-        ) from None

@@ -80,8 +80,9 @@ def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:
 
     shares = solve(points, topics)
     total = shares.sum(1, keepdims=True)
-    even = np.full_like(shares, 1 / shares.shape[1])
-    return np.divide(shares, total, out=even, where=total > TINY)
+    theta: Numbers = np.full_like(shares, 1 / shares.shape[1])
+    np.divide(shares, total, out=theta, where=total > TINY)
+    return theta
 
 
 def rarities(frequency: NDArray[np.int64], documents: int, power: float) -> Numbers:
@@ -90,13 +91,13 @@ def rarities(frequency: NDArray[np.int64], documents: int, power: float) -> Numb
     Raise StudyError if all words are in all documents.
     """
     times = np.maximum(documents / np.maximum(frequency, 1), 1)
-    rare = np.power(np.log(times), power)
+    rare: Numbers = np.asarray(np.log(times) ** power)
     if not rare.any():
         raise StudyError(
             "Every agreed word is in every document, so that none tells topics apart; set rarity "
             "to 0, or max_document_share to 1 and give documents that differ."
         )
-    return np.asarray(rare)
+    return rare
 
 
 def weigh(counts: sparse.csr_array, rarity: Numbers, term_weight: str) -> sparse.csr_array:

@@ -8,11 +8,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.aggregation import Named, Template, Within
-from fedtopics.methods.anchors import first_topics
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
 from fedtopics.methods.events import RoundReport, VocabularyAgreed
 from fedtopics.methods.plan import Plan
@@ -64,11 +62,6 @@ class Agreement:
         replaced when it is drawn: where all clients take part, nothing is kept.
         """
         return 1 - self.draw.share(len(self.clients.names)) if number > 0 else 0.0
-
-    def first_topics(self, n_topics: int) -> NDArray[np.float64]:
-        """Find first topics from the words beside anchors, shape (n_topics, n_words)."""
-        work = partial(first_topics, self.sum, n_topics, len(self.vocabulary), self.documents)
-        return self.clients.round(0, work)[0]
 
 
 def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:

@@ -13,7 +13,8 @@ import numpy as np
 
 from fedtopics.errors import DataError
 from fedtopics.methods.anchors import project
-from fedtopics.methods.client import KEEPS_WORDS, Documents, TopicClient, leaves
+from fedtopics.methods.client import KEEPS_WORDS, Documents, leaves
+from fedtopics.methods.nmf.sums import CALLS_BEFORE, Factoring
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import MinibatchSettings
 
@@ -64,7 +65,7 @@ class Minibatches:
         return self._epoch[1][place * size : (place + 1) * size]
 
 
-class MinibatchClient(TopicClient[Settings]):
+class MinibatchClient(Factoring[Settings]):
     """A client that trains on minibatches of its documents."""
 
     @classmethod
@@ -73,7 +74,7 @@ class MinibatchClient(TopicClient[Settings]):
         calls = KEEPS_WORDS | super().schedule(settings)
         if settings.initialisation == "anchors":
             calls["projections"] = "once, before the first round"
-        return calls
+        return calls | (CALLS_BEFORE if settings.initialisation == "nmf" else {})
 
     @property
     def held_back(self) -> float:

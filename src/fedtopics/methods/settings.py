@@ -14,8 +14,8 @@ from fedtopics.model.shown_words import READINGS, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
 FIRST_TOPICS = (
-    'first topics: "random", or what is beside words that stand for one topic alone ("anchors"; '
-    "an exchange of sums more)"
+    'first topics: "random", what is beside words that stand for one topic alone ("anchors"; an '
+    'exchange of sums more), or those of a matrix factorisation ("nmf"; thirty exchanges of sums)'
 )
 
 
@@ -108,7 +108,7 @@ class MinibatchSettings(TopicSettings):
     tolerance: float = Field(
         0.0, ge=0, description="stop when the weights change by less, relative to their norm"
     )
-    initialisation: Literal["random", "anchors"] = Field("random", description=FIRST_TOPICS)
+    initialisation: Literal["random", "anchors", "nmf"] = Field("random", description=FIRST_TOPICS)
 
     @property
     def stops(self) -> dict[str, float]:

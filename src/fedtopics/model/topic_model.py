@@ -72,6 +72,11 @@ class TopicModel(Topics):
         if self.inference.readouts:
             return self._theta(counts, corpus.embeddings, readout=readout or "mean")[0]
         theta, _ = self._theta(counts, corpus.embeddings)
+        if refine and not hasattr(self.inference.settings, "theta_prior"):
+            raise StudyError(
+                "This model's topics are no probabilities of words, by which a theta could be "
+                "refined; leave out refine."
+            )
         if refine:
             rows = np.flatnonzero(np.diff(counts.indptr))
             prior = self.inference.settings.theta_prior

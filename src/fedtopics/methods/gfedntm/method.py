@@ -23,6 +23,7 @@ from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.final import describe
+from fedtopics.methods.first_topics import find_first_topics
 from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState, Update
@@ -57,8 +58,8 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         state = self._initial_state(agreement)
         if start is not None:
             start_network(state, start, agreement.vocabulary.words)
-        elif settings.initialisation == "anchors":
-            topics = agreement.first_topics(settings.n_components)
+        elif settings.initialisation != "random":
+            topics = find_first_topics(agreement, settings, self.plan.seed)
             state.network.start_from(state.weights, topics)
         if settings.norm == "server" and not state.averages and state.network.stages:
             sums, documents = first_sums(agreement, state, self.first_round + 1)

@@ -25,6 +25,7 @@ from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.final import describe
+from fedtopics.methods.first_topics import find_first_topics
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.training import Arrays, Program, Step
@@ -55,7 +56,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
             shape = len(agreement.vocabulary), settings.n_components
             return np.random.default_rng(self.plan.seed).gamma(100, 0.01, shape)
         if start is None:
-            topics = agreement.first_topics(settings.n_components) / settings.n_components
+            topics = find_first_topics(agreement, settings, self.plan.seed) / settings.n_components
         elif self._continued is not None:
             return np.asarray(self._continued.weights["pseudo_counts"].numpy())
         else:

@@ -1,97 +1,19 @@
-"""The client's half of federated NMF: sums over its documents; who has which topic stays there."""
+"""The client's half of federated NMF."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-import numpy as np
-from scipy import sparse
-
-from fedtopics.inference.nmf import find_theta, weigh
-from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.client import KEEPS_WORDS, Documents, TopicClient, batches, leaves
+from fedtopics.inference.nmf import find_theta
+from fedtopics.inference.points import Numbers
+from fedtopics.methods.client import KEEPS_WORDS, Documents
 from fedtopics.methods.nmf.settings import NMFSettings
-
-CALLS_OF_START = {
-    "word_products": "a few times, before the first round",
-    "signs": "once, before the first round",
-}
+from fedtopics.methods.nmf.sums import CALLS_OF_START, Factoring
 
 
-class Factoring(TopicClient[Any]):
-    """What a client computes of weighted words, for NMF itself or for who starts from it."""
-
-    @leaves(
-        "For each word that enough of the documents have, as many mixtures of what stands beside "
-        "it as there are topics, and twenty more: sums over documents, whose weighted words have "
-        "the length 1; the number of documents."
-    )
-    def word_products(
-        self, vocabulary: str, rarity: Numbers, directions: Numbers
-    ) -> dict[str, Any]:
-        """Return X' X Q of weighted words X, with directions Q of shape (n_words, width)."""
-        from fedtopics.inference.least_squares import add_products  # a server need not compile it
-
-        self.check(vocabulary)
-        total = np.zeros(directions.shape)
-        for _, points in self._weighed(rarity):
-            add_products(points, points @ directions, total)
-        return {"products": total, "documents": len(self.usable)}
-
-    @leaves("Two numbers a topic, sums of squares over documents; the number of documents.")
-    def signs(self, vocabulary: str, rarity: Numbers, directions: Numbers) -> dict[str, Any]:
-        """Sum the squares of what is above and what is below zero in X V, for each direction."""
-        self.check(vocabulary)
-        squares = np.zeros((2, directions.shape[1]))
-        for _, points in self._weighed(rarity):
-            found = points @ directions
-            squares[0] += np.square(np.maximum(found, 0)).sum(0)
-            squares[1] += np.square(np.minimum(found, 0)).sum(0)
-        return {"squares": squares, "documents": len(self.usable)}
-
-    @leaves(
-        "For each topic that enough of the documents have, and each word that enough of them "
-        "have: the sum of the documents' weights of the word by their shares of the topic; for "
-        "two such topics the sum of the products of shares; the number of documents."
-    )
-    def topic_sums(
-        self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers
-    ) -> dict[str, Any]:
-        """Fit all documents by the topics (n_words, n_topics); return X' W and W' W.
-
-        A topic counts if as many documents have it as the policy asks for, each by how much of it
-        is there: (sum of shares)^2 / sum of squared shares. One document with nine that hardly have
-        the topic is one.
-        """
-        from fedtopics.inference.least_squares import add_products, solve
-
-        self.check(vocabulary)
-        n = topics.shape[1]
-        sums, products, shares = np.zeros(topics.shape), np.zeros((n, n)), np.zeros(n)
-        for _, points in self._weighed(rarity):
-            found = solve(points, topics)
-            add_products(points, found, sums)
-            products += found.T @ found
-            shares += found.sum(0)
-        having = shares**2 / np.maximum(np.diag(products), TINY)
-        enough = having >= self.min_documents * (1 - TINY)
-        sums *= enough
-        products *= np.outer(enough, enough)
-        return {"sums": sums, "products": products, "documents": len(self.usable)}
-
-    def _weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
-        for rows in batches(self.usable):
-            yield rows, weigh(self.bag[rows], rarity, self.term_weight)
-
-    @property
-    def term_weight(self) -> Literal["log", "binary"]:
-        """What a word counts in a document; see `NMFShape`."""
-        return "log"
-
-
-class NMFClient(Factoring):
-    """The client's half of NMF."""
+class NMFClient(Factoring[NMFSettings]):
+    """The client's half: sums of all its documents, each round."""
 
     @staticmethod
     def rounds(settings: NMFSettings) -> dict[str, str]:
@@ -103,10 +25,9 @@ class NMFClient(Factoring):
 
     @property
     def term_weight(self) -> Literal["log", "binary"]:
-        weight: Literal["log", "binary"] = self.settings.term_weight
-        return weight
+        return self.settings.term_weight
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         weights: Mapping[str, Numbers] = model["weights"]
-        for rows, points in self._weighed(weights["rarity"]):
+        for rows, points in self.weighed(weights["rarity"]):
             yield rows, find_theta(points, weights["topics"])

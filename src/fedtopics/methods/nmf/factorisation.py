@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,17 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from fedtopics.errors import StudyError
+from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.training import Step
+from fedtopics.methods.training import Step, iterate
 from fedtopics.networks import to_tensor
 
 PASSES = 8  # of sums over all documents; with 4, seeds differ by .02 in NPMI
 MORE = 20  # directions than topics
+ROUNDS_BEFORE = 20  # where another method starts from them
+SMOOTHING = 0.01  # occurrences of each word in each topic
 SWEEPS = 2  # over the topics, a round
 START = 0x6E6D66  # keeps these draws apart from other uses of the seed
 
@@ -164,3 +168,18 @@ def put_first(topics: Numbers, given: Numbers) -> Numbers:
     """Put given directions before other topics, in place of those most like them."""
     _, alike = linear_sum_assignment(-given.T @ topics)
     return np.hstack([given, np.delete(topics, alike, axis=1)])
+
+
+def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
+    """Find topics for another method to start from: p(word | topic), (n_topics, n_words)."""
+    usual = NMFShape()
+    frequency = agreement.vocabulary.document_frequency
+    rarity = rarities(frequency, agreement.documents, usual.rarity)
+    state = NMFState.first(first_topics(agreement, rarity, n_topics, seed))
+    state = iterate(agreement, Factorisation(rarity), state, repeat(0, ROUNDS_BEFORE))
+    most = agreement.most(agreement.vocabulary.occurrences)
+    template: Template = {"sums": Within((n_topics, len(rarity)), most)}
+    ask = partial(agreement.sum, "topic_words", template, rarity=rarity, topics=state.topics)
+    words: Numbers = agreement.round(0, ask)[0]["sums"] + SMOOTHING
+    words /= words.sum(1, keepdims=True)
+    return words

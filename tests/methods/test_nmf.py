@@ -1,0 +1,247 @@
+"""Federated NMF is the factorisation of the pooled documents, and finds the topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import nnls
+
+from fedtopics.datasets import synthetic_lda
+from fedtopics.errors import StudyError
+from fedtopics.estimators import LDA, NMF
+from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.inference.least_squares import solve
+from fedtopics.inference.nmf import rarities, weigh
+from fedtopics.methods.nmf.client import NMFClient
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.warm_start import WarmStart
+from fedtopics.metrics import topic_similarity
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+from tests.helpers.federation import subjects, tokens_of
+
+SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
+TOPICS = 4
+Floats = NDArray[np.float64]
+
+
+def nmf_study(**method: Any) -> Study:
+    small = {"name": "nmf", "n_components": TOPICS, "max_rounds": 5, "coherence": "nothing"}
+    return Study.make(method=small | method, vocabulary={"min_document_frequency": 1})
+
+
+def trained(study: Study, corpora: dict[str, Corpus], **more: Any) -> TopicModel:
+    return train(study, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), **more)
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[list[str]]:
+    return [document for corpus in subjects(SIZES).values() for document in tokens_of(corpus)]
+
+
+@pytest.fixture(scope="module")
+def pooled(documents: list[list[str]]) -> TopicModel:
+    return trained(nmf_study(), {"all": Corpus.of(documents)})
+
+
+def split(documents: list[list[str]], seed: int, n: int) -> dict[str, Corpus]:
+    order = np.random.default_rng(seed).permutation(len(documents))
+    parts = np.array_split(order, n)
+    return {f"c{i}": Corpus.of([documents[j] for j in part]) for i, part in enumerate(parts)}
+
+
+@pytest.mark.parametrize(("seed", "n"), [(0, 2), (1, 5), (2, 9)])
+def test_the_topics_do_not_depend_on_whose_documents_they_are(
+    documents: list[list[str]], pooled: TopicModel, seed: int, n: int
+) -> None:
+    model = trained(nmf_study(), split(documents, seed, n))
+    assert model.vocabulary.words == pooled.vocabulary.words
+    for name in ("topics", "rarity"):
+        difference = (model.weights[name] - pooled.weights[name]).abs().max()
+        assert float(difference) < 1e-10
+    np.testing.assert_allclose(model.transform(documents), pooled.transform(documents), atol=1e-6)
+
+
+def plain(x: Floats, rounds: int, topics: Floats) -> Floats:
+    """Alternate exact non-negative least squares of documents, and two sweeps of the topics."""
+    h = topics.T.copy()
+    for _ in range(rounds):
+        w = np.array([nnls(h.T, row)[0] for row in x])
+        sums, products = w.T @ x, w.T @ w
+        for _ in range(2):
+            for k in range(len(h)):
+                h[k] = np.maximum(0, h[k] + (sums[k] - products[k] @ h) / products[k, k])
+        h /= np.linalg.norm(h, axis=1, keepdims=True)
+    return h.T
+
+
+def test_rounds_are_those_of_a_plain_factorisation(
+    documents: list[list[str]], pooled: TopicModel
+) -> None:
+    begun = trained(nmf_study(max_rounds=1), {"all": Corpus.of(documents)})
+    x = weigh(begun.count(Corpus.of(documents)), begun.weights["rarity"].numpy(), "log").toarray()
+    expected = plain(x, 4, begun.weights["topics"].numpy())
+    np.testing.assert_allclose(pooled.weights["topics"], expected, atol=1e-5)
+
+
+def test_a_documents_shares_are_the_least_squares() -> None:
+    rng = np.random.default_rng(0)
+    topics = rng.gamma(0.3, size=(30, 5))
+    topics /= np.linalg.norm(topics, axis=0)
+    x = sparse.csr_array(rng.poisson(0.3, (40, 30)).astype(np.float64))
+    points = weigh(x, np.ones(30), "binary")
+    found = solve(points, topics)
+    expected = np.array([nnls(topics, row)[0] for row in points.toarray()])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert (np.linalg.norm(found, axis=1) <= 1 + 1e-12).all()
+
+
+def test_topics_of_lda_are_found() -> None:
+    drawn = synthetic_lda(
+        seed=3, n_words=600, n_topics=12, shared_topics=2, alpha=0.05, n_documents=300,
+        n_validation=1, lengths=(40, 60),
+    )  # fmt: skip
+    corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
+    model = trained(nmf_study(n_components=12, max_rounds=30), corpora)
+    counted = model.word_sums / model.word_sums.sum(1, keepdims=True)
+    found = topic_similarity(drawn.beta, counted, drawn.words, model.vocabulary.words)
+    assert found > 10
+
+
+def test_theta_sums_to_one_and_what_has_no_word_is_even(pooled: TopicModel) -> None:
+    word = pooled.vocabulary.words[0]
+    theta = pooled.transform([[word, word], [], ["never-seen"]])
+    np.testing.assert_allclose(theta.sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(theta[1:], 1 / TOPICS)
+
+
+# What leaves
+
+
+def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats, str]:
+    study = nmf_study()
+    policy = Policy(min_documents=least, min_document_frequency=1)
+    plan = Plan(study.method, study.text, study.vocabulary, 0)
+    half = NMFClient(plan, Site("a", Corpus.of(texts), policy))
+    words = sorted({word for text in texts for word in text})
+    half.adopt(words, total=len(texts), length=3.0)
+    frequency = np.array([sum(word in text for text in texts) for word in words])
+    return half, rarities(frequency, len(texts) + 1, 1.5), half._fingerprint
+
+
+def sums_of(texts: list[list[str]], topics: Floats, least: int) -> dict[str, Any]:
+    half, rarity, fingerprint = half_of(texts, least)
+    return half.topic_sums(fingerprint, 1, rarity, topics)
+
+
+TEXTS = [["ash", "oak"]] * 8 + [["brig", "yawl"]] * 2 + [["ash", "brig"]]
+UNIT = np.sqrt(0.5)
+OWN = np.array([[UNIT, 0], [0, UNIT], [UNIT, 0], [0, UNIT]])  # ash, brig, oak, yawl
+
+
+def test_a_topic_that_too_few_documents_are_in_leaves_nothing() -> None:
+    all_, few = (sums_of(TEXTS, OWN, least) for least in (1, 5))
+    assert (np.diag(all_["products"]) > 0).all()
+    np.testing.assert_array_equal(few["sums"][:, 0], all_["sums"][:, 0])
+    assert few["products"][0, 0] == all_["products"][0, 0]
+    assert not few["sums"][:, 1].any()
+    assert not few["products"][1].any()
+    assert not few["products"][:, 1].any()
+
+
+def test_documents_that_hardly_have_a_topic_hide_nobody() -> None:
+    """One document has the topic; thirty others have a trace of it, which does not make a crowd."""
+    trace = ["ash", "oak", "elm", "fir", "yew"] * 20 + ["brig"]
+    reply = sums_of([["brig", "yawl"], *[trace] * 30], topics_of_two(), least=5)
+    assert reply["sums"][:, 0].any()
+    assert not reply["sums"][:, 1].any()
+
+
+def topics_of_two() -> Floats:
+    """Trees, and ships: ash, brig, elm, fir, oak, yawl, yew."""
+    topics = np.array([[1, 0, 1, 1, 1, 0, 1], [0, 1, 0, 0, 0, 1, 0]], np.float64)
+    return np.ascontiguousarray((topics / np.linalg.norm(topics, axis=1, keepdims=True)).T)
+
+
+@pytest.mark.parametrize("repeats", [1, 1000])
+def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
+    """However long it is: its words have length 1, and so have its shares, at most."""
+    own = ["ash", "brig", "oak", "yawl"] + ["brig"] * repeats
+    without, with_it = sums_of([*TEXTS, []], OWN, 1), sums_of([*TEXTS, own], OWN, 1)
+    # Rarity follows from all documents; here the same is told to both.
+    half, rarity, fingerprint = half_of([*TEXTS, own], 1)
+    with_it = half.topic_sums(fingerprint, 1, rarity, OWN)
+    half, _, fingerprint = half_of([*TEXTS, []], 1)
+    without = half.topic_sums(fingerprint, 1, rarity, OWN)
+    for name in ("sums", "products"):
+        moved = np.linalg.norm(with_it[name] - without[name])
+        assert 0 < moved <= 1 + 1e-9
+
+
+# Starts
+
+
+def test_given_words_make_the_first_topics(documents: list[list[str]], pooled: TopicModel) -> None:
+    words = pooled.topics(3)
+    seeds = [words[2][:2], words[0][:2]]
+    model = NMF(TOPICS, seed_topics=seeds, coherence="nothing", max_rounds=5, random_state=3).fit(
+        documents
+    )
+    assert set(seeds[0]) <= set(model.model_.topics(5)[0])
+    assert set(seeds[1]) <= set(model.model_.topics(5)[1])
+    held = NMF(TOPICS, seed_topics=[["ash"]], coherence="nothing", strength=1.0)
+    unknown = NMF(TOPICS, seed_topics=[["no-such-word"]], coherence="nothing")
+    assert held.get_params()["settings"]["strength"] == 1.0
+    with pytest.raises(StudyError, match="No word of topic 0 of seed_topics"):
+        unknown.fit(documents)
+
+
+def test_strength_holds_a_topic_to_its_words(documents: list[list[str]]) -> None:
+    words = sorted({word for document in documents for word in document})
+    odd = [words[0], words[-1]]  # of different topics
+    weights = []
+    for strength in (0.0, 0.01, 1.0):
+        model = trained(
+            nmf_study(seed_topics=[odd], strength=strength, max_rounds=20),
+            {"all": Corpus.of(documents)},
+        )
+        places = [model.vocabulary.index[word] for word in odd]
+        weights.append(float(model.beta[0, places].sum()))
+    assert weights[0] < weights[1] < weights[2]
+    assert weights[2] > 0.8
+
+
+def test_it_starts_from_a_model_and_goes_on(documents: list[list[str]], pooled: TopicModel) -> None:
+    corpora = split(documents, 0, 3)
+    further = trained(nmf_study(max_rounds=3), corpora, start=WarmStart.of(pooled, "keep"))
+    assert further.info["rounds"] == 8
+    whole = trained(nmf_study(max_rounds=8), {"all": Corpus.of(documents)})
+    np.testing.assert_allclose(further.weights["topics"], whole.weights["topics"], atol=1e-10)
+    lda = LDA(TOPICS, max_rounds=20, coherence="nothing").fit(documents)
+    warm = NMF(TOPICS, start=lda.model_, max_rounds=1, coherence="nothing").fit(documents)
+    cosine = np.sum(rows(lda.model_.word_sums) * rows(warm.model_.word_sums), 1)
+    assert (cosine > 0.8).all()
+
+
+def rows(matrix: Floats) -> Floats:
+    return np.asarray(matrix / np.linalg.norm(matrix, axis=1, keepdims=True))
+
+
+def test_some_clients_a_round_come_to_the_same_topics(
+    documents: list[list[str]], pooled: TopicModel
+) -> None:
+    model = trained(nmf_study(clients_per_round=2, max_rounds=30), split(documents, 1, 5))
+    best = (rows(pooled.beta) @ rows(model.beta).T).max(1)
+    assert (best > 0.95).all()
+
+
+def test_words_that_all_documents_have_are_refused() -> None:
+    with pytest.raises(StudyError, match="Every agreed word is in every document"):
+        rarities(np.array([5, 5]), 5, 1.5)
+    np.testing.assert_array_equal(rarities(np.array([5, 1]), 5, 0.0), 1)
