@@ -63,7 +63,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_public_names() -> None:
     assert sorted(fedtopics.__all__) == [
-        "Columns", "CombinedTM", "Corpus", "FLDA", "GuidedLDA", "LDA", "NeuralLDA", "Policy",
+        "Columns", "CombinedTM", "Corpus", "FLDA", "GuidedLDA", "LDA", "NMF", "NeuralLDA", "Policy",
         "ProdLDA", "ShortTextClustering", "Study", "TopicEstimator", "TopicModel",
         "ZeroShotTM", "train",
     ]  # fmt: skip

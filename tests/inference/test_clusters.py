@@ -81,9 +81,9 @@ def test_points_do_not_depend_on_blocks(block: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_words_have_weights() -> None:
-    bow = weighted(COUNTS, WORD_WEIGHTS, of_unit_length=False)
+    bow = weighted(COUNTS, WORD_WEIGHTS, alike=False)
     np.testing.assert_allclose(bow.toarray(), [[1, 0, 1], [0, 0, 0], [0, 6, 0]])
-    tfidf = weighted(COUNTS, WORD_WEIGHTS, of_unit_length=True)
+    tfidf = weighted(COUNTS, WORD_WEIGHTS, alike=True)
     half_root = np.sqrt(0.5)
     np.testing.assert_allclose(tfidf.toarray(), [[half_root, 0, half_root], [0, 0, 0], [0, 1, 0]])
     assert bow.indices.dtype == bow.indptr.dtype == np.int32, "scikit-learn takes no other"

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedtopics.errors import DataError
 from fedtopics.methods.anchors import project
-from fedtopics.methods.client import KEEPS_WORDS, Documents, leaves
+from fedtopics.methods.client import Documents, leaves
 from fedtopics.methods.nmf.sums import CALLS_BEFORE, Factoring
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import MinibatchSettings
@@ -71,7 +71,7 @@ class MinibatchClient(Factoring[Settings]):
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Return how often a study with these settings calls which function."""
-        calls = KEEPS_WORDS | super().schedule(settings)
+        calls = super().schedule(settings)
         if settings.initialisation == "anchors":
             calls["projections"] = "once, before the first round"
         return calls | (CALLS_BEFORE if settings.initialisation == "nmf" else {})

@@ -72,18 +72,24 @@ class TopicModel(Topics):
         if self.inference.readouts:
             return self._theta(counts, corpus.embeddings, readout=readout or "mean")[0]
         theta, _ = self._theta(counts, corpus.embeddings)
-        if refine and not hasattr(self.inference.settings, "theta_prior"):
-            raise StudyError(
-                "This model's topics are no probabilities of words, by which a theta could be "
-                "refined; leave out refine."
-            )
         if refine:
             rows = np.flatnonzero(np.diff(counts.indptr))
-            prior = self.inference.settings.theta_prior
-            theta[rows] = refined(counts[rows], self.beta, prior, theta[rows], readout or "mean")
+            how = theta[rows], readout or "mean"
+            theta[rows] = refined(counts[rows], self.beta, self._prior, *how)
         elif readout is not None:
             raise StudyError("An encoder gives no posterior to read out; give refine=True as well.")
         return theta
+
+    @property
+    def _prior(self) -> float:
+        """The prior of theta; StudyError if beta is not of documents drawn from topics."""
+        prior: float | None = getattr(self.inference.settings, "theta_prior", None)
+        if prior is None:
+            raise StudyError(
+                "The topics of this model are no probabilities of words, by which a theta could "
+                "be refined; leave out refine."
+            )
+        return prior
 
     def main_topics(self, documents: Any) -> NDArray[np.int64]:
         """Return each document's largest topic, -1 where the model sees nothing of it."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fedtopics.inference.nmf import find_theta
 from fedtopics.inference.points import Numbers
-from fedtopics.methods.client import KEEPS_WORDS, Documents
+from fedtopics.methods.client import Documents
 from fedtopics.methods.nmf.settings import NMFSettings
 from fedtopics.methods.nmf.sums import CALLS_OF_START, Factoring
 
@@ -18,10 +18,6 @@ class NMFClient(Factoring[NMFSettings]):
     @staticmethod
     def rounds(settings: NMFSettings) -> dict[str, str]:
         return CALLS_OF_START | {"topic_sums": "each round"}
-
-    @classmethod
-    def schedule(cls, settings: NMFSettings) -> dict[str, str]:
-        return KEEPS_WORDS | super().schedule(settings)
 
     @property
     def term_weight(self) -> Literal["log", "binary"]:
