@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
 from fedtopics.inference.base import Readout
+from fedtopics.threads import available
 
 CHUNK = 64  # documents that a thread takes at once
 Floats = NDArray[np.float64]
@@ -100,7 +100,7 @@ def infer(
 
     Weights (n_words, n_topics) are exp(E[log beta]), or beta itself; not 0. Alpha is the prior of
     theta; `start` is a theta (n, n_topics) to begin with, by default an even one. Documents are
-    independent, so that neither their order nor the number of threads, torch's, changes a bit.
+    independent, so that neither their order nor the number of threads changes a bit.
     """
     (n, n_words), k = counts.shape, weights.shape[1]
     if len(weights) != n_words:
@@ -120,7 +120,7 @@ def infer(
         )  # fmt: skip
 
     chunks = range(0, n, CHUNK)
-    threads = min(torch.get_num_threads(), len(chunks))
+    threads = min(available(), len(chunks))
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(of_chunk, chunks))
