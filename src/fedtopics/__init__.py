@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedtopics.extras import VERSION, load_when_used
+from fedtopics.threads import wait_asleep
 
+wait_asleep()
 __version__ = VERSION
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
 from fedtopics.inference.base import Readout
+from fedtopics.threads import available
 
 CHUNK = 64  # documents that a thread takes at once
 Floats = NDArray[np.float64]
@@ -100,7 +100,7 @@ def infer(
 
     Weights (n_words, n_topics) are exp(E[log beta]), or beta itself; not 0. Alpha is the prior of
     theta; `start` is a theta (n, n_topics) to begin with, by default an even one. Documents are
-    independent, so that neither their order nor the number of threads, torch's, changes a bit.
+    independent, so that neither their order nor the number of threads changes a bit.
     """
     (n, n_words), k = counts.shape, weights.shape[1]
     if len(weights) != n_words:
@@ -125,10 +125,10 @@ def infer(
 
 
 def in_chunks(n: int, work: Callable[[int, int], None]) -> None:
-    """Work on documents first to last - 1, some at a time, in as many threads as torch has."""
+    """Work on documents first to last - 1, some at a time, in as many threads as there are."""
     chunks = range(0, n, CHUNK)
     ends = [min(first + CHUNK, n) for first in chunks]
-    threads = min(torch.get_num_threads(), len(chunks))
+    threads = min(available(), len(chunks))
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, chunks, ends))

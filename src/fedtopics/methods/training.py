@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -29,6 +30,7 @@ from fedtopics.methods.plan import Plan
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.stop_rules import Progress, why_stop
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.threads import small_products
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 State = TypeVar("State")
@@ -136,6 +138,7 @@ class Program(ABC, Generic[Settings, State]):
     """
 
     saves_every_round = False  # because clients keep states of rounds as well
+    trains_encoder = False  # whose products are large enough for several threads
 
     def __init__(self, plan: Plan[Settings]) -> None:
         self.plan = plan
@@ -200,6 +203,10 @@ class Program(ABC, Generic[Settings, State]):
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Train in rounds; return the model."""
+        with nullcontext() if self.trains_encoder else small_products():
+            return self._train(clients, run)
+
+    def _train(self, clients: Clients, run: Run) -> TopicModel:
         agreement = self.agree(clients, run)
         saved = run.restore()
         if saved is None:

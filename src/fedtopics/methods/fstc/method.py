@@ -57,6 +57,10 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     _encoder: Shapes = {}  # noqa: RUF012 - of its trained weights: none, if it is frozen
 
     @property
+    def trains_encoder(self) -> bool:  # type: ignore[override]
+        return self.settings.fine_tune
+
+    @property
     def inference(self) -> type[Adapted]:  # type: ignore[override]
         return self.settings.inference
 

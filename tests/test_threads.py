@@ -1,0 +1,70 @@
+"""How many threads compute: as few as a study needs, as many as the user says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from fedtopics import Corpus, ProdLDA
+from fedtopics.threads import available, chosen, small_products
+
+
+@pytest.mark.parametrize(
+    ("given", "number"), [("3", 3), ("4,2", 4), (" 2 ", 2), ("", None), ("0", None), ("all", None)]
+)
+def test_what_the_user_has_set(
+    given: str, number: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert chosen() == number
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 2, 5, 6, 9}, raising=False)
+    assert available() == (number or 5)
+
+
+@pytest.mark.parametrize(("given", "number"), [(None, 1), ("2", 2)])
+def test_small_products(given: str | None, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(ZeroDivisionError), small_products():
+            assert torch.get_num_threads() == number
+            raise ZeroDivisionError
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_machine_with_more_threads_trains_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    rng = np.random.default_rng(0)
+    words = np.array([f"word{number}" for number in range(400)])
+    corpus = Corpus.of([words[rng.integers(0, 400, 60)].tolist() for _ in range(300)])
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            model = ProdLDA(8, max_rounds=3, batch_size=256).fit(corpus).model_
+            found.append({name: weight.tolist() for name, weight in model.weights.items()})
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("given", "policy"), [(None, "passive"), ("active", "active")])
+def test_threads_wait_asleep(given: str | None, policy: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_WAIT_POLICY": given} if given else {}
+    look = "import os, sys, fedtopics; print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", look], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [policy, "False"]
