@@ -26,7 +26,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.methods.aggregation import RunningSum
 from fedtopics.methods.agreement import Agreement, adopt
-from fedtopics.methods.client import CHOOSING, SCORED, TopicClient
+from fedtopics.methods.client import CHOOSING, SCORED, draw_halves
 from fedtopics.methods.final import choose_words
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret
@@ -44,7 +44,7 @@ SETS = ("demo", "m10", "20ng", "news_outlets", "health_tweets", "reuters395")
 MOST = 12_000  # documents of a set, drawn at random
 METHODS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda"},
-    "prodlda": {"name": "gfedntm", "network": "prodlda", "max_rounds": 1000},
+    "prodlda": {"name": "gfedntm", "network": "prodlda", "max_rounds": 500},
     "kmeans": {"name": "kmeans", "representation": "tfidf"},
     "discriminative": {"name": "discriminative"},
 }
@@ -58,7 +58,7 @@ half, with words that are too rare to be counted; "said" is the model's own scor
 "in the half that chose" what its words score where they were chosen, which is too good. \
 Diversity: share of different words. Means over seeds (of training and of the halves), with the \
 smallest gain of a seed. Sets have at most {MOST:,} documents, at their nodes; clients have the \
-usual policy. ProdLDA has 1,000 rounds, k-means is on TF-IDF, discriminative clustering on \
+usual policy. ProdLDA has 500 rounds, k-means is on TF-IDF, discriminative clustering on \
 embeddings. Command: `make bench-reading DATA=folder`."""
 HEADER = """\
 | documents | clients | method | seeds | NPMI, ten first | most coherent | smallest gain | said | \
@@ -92,20 +92,16 @@ def embedded(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
     }
 
 
-def at_clients(
-    study: Study, corpora: Mapping[str, Corpus], model: TopicModel
-) -> tuple[Agreement, dict[str, TopicClient[Any]]]:
-    """Return the clients at the end of a study, with the model's words, and their halves."""
-    doors: dict[str, Door] = {}
-    halves: dict[str, TopicClient[Any]] = {}
+def at_clients(study: Study, corpora: Mapping[str, Corpus], model: TopicModel) -> Agreement:
+    """Return the clients at the end of a study, with the model's words."""
+    doors = {}
     for name, corpus in corpora.items():
         site = Site(name, corpus, Policy(), secret=Secret.from_seed(study.seed, name))
         ledger = Ledger(study.method.method_name, study.fingerprint, None)
-        halves[name] = study.client_half(site)
-        doors[name] = Door(name, halves[name], Policy(), ledger)
+        doors[name] = Door(name, study.client_half(site), Policy(), ledger)
     joined, total = LocalClients(doors), sum(map(len, corpora.values()))
     adopt(joined, {"words": list(model.vocabulary.words), "total": total, "length": 1.0})
-    return Agreement(joined, model.vocabulary, total, total, 1.0), halves
+    return Agreement(joined, model.vocabulary, total, total, 1.0)
 
 
 def npmi(study: Study, corpora: Sequence[Corpus], words: list[list[str]]) -> float:
@@ -121,11 +117,16 @@ def npmi(study: Study, corpora: Sequence[Corpus], words: list[list[str]]) -> flo
     return float(federated_coherence(ask, words, within)["npmi"].mean())
 
 
-def run(study: Study, corpora: Mapping[str, Corpus]) -> dict[str, Any]:
-    """Train a model, read it both ways, and score it."""
-    model = train(study, corpora)
-    agreement, halves = at_clients(study, corpora, model)
-    drawn = [(corpora[name], half.halves()) for name, half in halves.items()]
+def run(study: Study, corpora: Mapping[str, Corpus], folder: Path) -> dict[str, Any]:
+    """Train a model, or take that in the folder, read it both ways, and score it."""
+    if not folder.exists():
+        train(study, corpora).save_pretrained(folder)
+    model = TopicModel.from_pretrained(folder)
+    agreement = at_clients(study, corpora, model)
+    drawn = [
+        (c, draw_halves(Secret.from_seed(study.seed, name), len(c), Policy().min_documents))
+        for name, c in corpora.items()
+    ]
     parts = {part: [c.take(rows[part]) for c, rows in drawn] for part in (CHOOSING, SCORED)}
     row: dict[str, Any] = {}
     for way, n in (("first", SHOWN), ("coherent", CANDIDATES)):
@@ -198,7 +199,8 @@ def main() -> None:
         corpora = clients(options.data, job["data"])
         corpora = embedded(corpora) if job["method"] == "discriminative" else corpora
         study = Study.make(seed=job["seed"], method=method)
-        row = job | {"clients": len(corpora)} | run(study, corpora)
+        folder = WORK / "reading" / "-".join([*map(str, job.values()), study.fingerprint])
+        row = job | {"clients": len(corpora)} | run(study, corpora, folder)
         rows.append(row)
         sys.stderr.write(json.dumps(row) + "\n")
         if not options.quick:

@@ -190,28 +190,18 @@ class TopicClient(ABC, Generic[Settings]):
     ) -> dict[str, Any]:  # fmt: skip
         """Count how often the topics' words occur together, to choose them or to score them."""
         self.check(vocabulary)
-        parts = [np.arange(len(self._corpus))] if half == ALL else self.halves()
-        corpus = self._corpus if half == ALL else self._corpus.take(parts[half])
+        corpus, bags = self._corpus, [self.bag]
+        if half != ALL:
+            parts = draw_halves(self.secret, len(corpus), self.min_documents)
+            corpus, bags = corpus.take(parts[half]), [self.bag[part] for part in parts]
         counts = count_pairs(corpus, self._text, words, pairs, windows)
         usual = document_frequency(self.bag) > 0
-        for part in parts:
-            frequency = document_frequency(self.bag[part])
+        for frequency in map(document_frequency, bags):
             usual &= (frequency == 0) | (frequency >= self._rarest)
         both = usual[[self._columns[word] for word in words]][pairs].all(1)
         for counted in counts.values():
             counted["pairs"] = counted["pairs"] * both
         return counts | {"documents": len(corpus)}
-
-    def halves(self) -> list[Documents]:
-        """Draw the documents that choose which words are shown, and those that score the words.
-
-        It is the same draw whenever it is asked for. Where a half has fewer documents than the
-        policy asks for, all of them score, and the others' documents choose.
-        """
-        order = self.secret.rng("halves of pairs").permutation(len(self._corpus))
-        half = len(order) // 2
-        chosen, scored = np.split(order, [half if half >= self.min_documents else 0])
-        return [np.sort(chosen), np.sort(scored)]
 
     def check(self, vocabulary: str) -> None:
         """Refuse a call for another vocabulary than the agreed one."""
@@ -232,6 +222,16 @@ def _published(half: TopicClient[Any]) -> frozenset[str]:
                 "the client; decorate it with @leaves."
             )
     return names
+
+
+def draw_halves(secret: Secret, n_documents: int, least: int) -> list[Documents]:
+    """Draw the documents that choose which words are shown, and those that score the words.
+
+    It is the same draw each time. Where a half has fewer than `least`, none choose and all score.
+    """
+    order = secret.rng("halves of pairs").permutation(n_documents)
+    half = n_documents // 2
+    return [np.sort(part) for part in np.split(order, [half if half >= least else 0])]
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from fedtopics.errors import StudyError
 
 SMALLEST = 1e-9  # added to shares of words, so that their logarithm exists
 DIFFERENT = 0.9  # share of the shown words that differ between topics, if that can be had
+LESS_DIFFERENT = 0.02  # by so much at most, where the most coherent words are shown
 LAMBDAS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 SHOWN = 10  # words of a topic that readings are judged by
 CANDIDATES = 15  # first words of a topic of which these are
@@ -83,7 +84,8 @@ def choose(
 ) -> Reading:
     """Return the reading of highest mean NPMI where nine of ten words differ, or as many as can.
 
-    Each is tried as it is, and with the most coherent of the given words as its `first`.
+    Each is tried as it is, and with the most coherent of the given words as its `first`, if then
+    hardly fewer words differ than in the best one as it is.
 
     Parameters
     ----------
@@ -98,13 +100,16 @@ def choose(
     for reading, words, pairs in zip(readings, columns, npmi, strict=True):
         as_ranked = [list(range(words.shape[1]))[:SHOWN]] * len(words)
         coherent = [keep_coherent(topic) for topic in pairs]
-        for kept in (as_ranked, coherent) if words.shape[1] > SHOWN else (as_ranked,):
+        for kept in (as_ranked, coherent):
             shown = np.take_along_axis(words, np.array(kept), axis=1)
-            first = tuple(map(tuple, shown.tolist())) if kept is coherent else ()
+            first = () if kept == as_ranked else tuple(map(tuple, shown.tolist()))
             ways.append(replace(reading, first=first))
             scores.append(np.mean([_mean(*each) for each in zip(pairs, kept, strict=True)]))
             different.append(len(np.unique(shown)) / shown.size)
-    fit = np.array(different) >= min(DIFFERENT, max(different))
+    share, ranked = np.array(different), np.array([not way.first for way in ways])
+    fit = ranked & (share >= min(DIFFERENT, share[ranked].max()))
+    best = np.where(fit, scores, -np.inf).argmax()
+    fit |= ~ranked & (share >= share[best] - LESS_DIFFERENT)
     return ways[int(np.where(fit, scores, -np.inf).argmax())]
 
 
