@@ -164,7 +164,7 @@ def test_a_method_in_the_ledger(folder: Path) -> None:
     fedtopics("run", "study.toml", "--out", "out")
     ledgers = json.loads(fedtopics("ledger", "out", "--json").stdout)
     assert {row["function"]: row["replies"] for row in ledgers["forest"]} == {
-        "vocabulary": 1, "counted": 1, "count_words": 3, "shares": 1, "word_sums": 1, "pairs": 1,
+        "vocabulary": 1, "counted": 1, "count_words": 3, "shares": 1, "word_sums": 1, "pairs": 2,
     }  # fmt: skip
     counted = next(row for row in ledgers["forest"] if row["function"] == "count_words")
     assert (counted["fields"], counted["values"]) == (["counts", "documents"], 2 * 16 + 1)

@@ -52,7 +52,7 @@ def test_from_study_to_theta(
     replies = {row["function"]: row["replies"] for row in ledger["north"]}
     assert replies == {
         "vocabulary": 1, "counted": 1, "forward": 24, "loss": 12, "backward": 24, "shares": 1,
-        "word_sums": 1, "pairs": 1,
+        "word_sums": 1, "pairs": 2,
     }  # fmt: skip
     assert min(row["documents"] for row in ledger["north"]) >= 10
 

@@ -24,7 +24,7 @@ from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.inference.points import sums_by_label, unit_rows
-from fedtopics.methods.cluster_client import ALL
+from fedtopics.methods.client import ALL
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import STORED_ROUNDS, FSTCClient
 from fedtopics.methods.fstc.settings import FSTCSettings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,19 @@ from gensim.models import CoherenceModel
 
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
+from fedtopics.methods.client import ALL, CHOOSING, SCORED, draw_halves
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.plan import Site
+from fedtopics.methods.secret import Secret
 from fedtopics.metrics import WINDOWS
-from fedtopics.model.coherence import count_pairs, federated_coherence
-from fedtopics.model.shown_words import READINGS, SHOWN, Reading, choose
+from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
+from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, USUAL, Reading, choose
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, fingerprint, tokens
 from tests.helpers.federation import embedded, study, subjects, tokens_of
 
 SIZES = {"east": 60, "north": 40, "south": 25}
-USUAL = [0, 10, 110]  # documents, and the windows of NPMI and c_v
+SIZES_OF_WINDOWS = [0, 10, 110]  # documents, and the windows of NPMI and c_v
 LONGER = 10_000  # than any document
 GENSIM = {"c_v": "c_v", "npmi": "c_npmi", "u_mass": "u_mass"}
 
@@ -50,17 +53,27 @@ def with_text(corpora: dict[str, Corpus]) -> dict[str, Corpus]:
     }
 
 
+def half_of(corpora: dict[str, Corpus], part: int, least: int = 1) -> dict[str, Corpus]:
+    """The clients' halves of a study whose seed is 0."""
+    return {
+        name: corpus.take(draw_halves(Secret.from_seed(0, name), len(corpus), least)[part])
+        for name, corpus in corpora.items()
+    }
+
+
 def pooled_texts(corpora: dict[str, Corpus], text: TextRules) -> list[list[str]]:
     return [list(words) for batch in tokens(Corpus.pool(corpora.values()), text) for words in batch]
 
 
 @pytest.mark.parametrize("within", ["windows", "documents"])
 @pytest.mark.parametrize("network", ["prodlda", "neurallda", "zeroshottm"])
-def test_coherence_is_gensims_of_the_pooled_documents(network: str, within: str) -> None:
+def test_coherence_is_gensims_of_the_pooled_documents_that_did_not_choose(
+    network: str, within: str
+) -> None:
     corpora = embedded(subjects(SIZES))
     plan = study(network=network, coherence=within, max_rounds=20)
     model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
-    texts = pooled_texts(corpora, plan.text)
+    texts = pooled_texts(half_of(corpora, SCORED), plan.text)
     assert list(model.coherence) == ["c_v", "npmi", "u_mass"]
     for measure, usual in WINDOWS.items():
         window = LONGER if within == "documents" and usual else usual
@@ -73,8 +86,8 @@ def test_coherence_of_texts_is_that_of_their_words() -> None:
     pattern = TextRules(token_pattern=r"\w+")  # noqa: S106
     plan = study(max_rounds=5).model_copy(update={"text": pattern})
     model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
-    texts = pooled_texts(corpora, pattern)
-    assert texts[0] == []
+    assert pooled_texts(corpora, pattern)[0] == []
+    texts = pooled_texts(half_of(corpora, SCORED), pattern)
     expected = gensim_scores(model.topics(SHOWN), texts, "npmi", WINDOWS["npmi"])
     np.testing.assert_allclose(model.coherence["npmi"], expected, rtol=0, atol=1e-9)
 
@@ -83,17 +96,63 @@ def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None
     corpora = subjects(SIZES)
     plan = study(max_rounds=20)
     model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
-    texts = pooled_texts(corpora, plan.text)
-    shown = [model.read(reading, SHOWN) for reading in READINGS]
-    scores = [{"npmi": np.array(gensim_scores(t, texts, "npmi", WINDOWS["npmi"]))} for t in shown]
-    assert model.reading == READINGS[choose(shown, scores)]
+    pooled = Corpus.pool(half_of(corpora, CHOOSING).values())
+
+    def ask(_: Any, **payload: Any) -> dict[str, Any]:
+        return count_pairs(pooled, plan.text, **payload)
+
+    columns = [model.columns(reading, CANDIDATES) for reading in READINGS]
+    words = [[model.vocabulary.words[i] for i in row] for shown in columns for row in shown]
+    npmi = federated_npmi(ask, words, "windows")
+    assert npmi is not None
+    assert model.reading == choose(READINGS, columns, np.split(npmi, len(READINGS)))
+    assert model.reading.first
+
+
+def test_documents_that_are_scored_do_not_choose() -> None:
+    """Sorted by word they train the same model, and other words of it are near each other."""
+    corpora = subjects(SIZES)
+    others = {}
+    for name, corpus in corpora.items():
+        texts = tokens_of(corpus)
+        for row in draw_halves(Secret.from_seed(0, name), len(texts), 1)[SCORED]:
+            texts[row].sort()
+        others[name] = Corpus.of(texts)
+    plan, policies = study(max_rounds=20), dict.fromkeys(SIZES, OPEN_POLICY)
+    one, other = (train(plan, documents, policies=policies) for documents in (corpora, others))
+    np.testing.assert_array_equal(one.beta, other.beta)
+    assert one.reading == other.reading
+    assert one.coherence["npmi"].mean() != other.coherence["npmi"].mean()
+
+
+def test_ten_candidates_leave_words_as_they_are_ranked() -> None:
+    corpora = subjects(SIZES)
+    model = train(study(max_rounds=3, candidate_words=10), corpora)
+    assert model.reading in READINGS
+    assert GFedNTMClient.schedule(study(candidate_words=10).method)["pairs"] == "twice, at the end"
+
+
+def test_where_no_client_has_enough_documents_for_halves_all_score() -> None:
+    """60, 40 and 25 documents, where a sum has to be over 31 or as many as there are."""
+    corpora = subjects(SIZES)
+    policies = {name: Policy(min_documents=min(size, 31)) for name, size in SIZES.items()}
+    model = train(study(max_rounds=3), corpora, policies=policies)
+    assert model.reading == USUAL
+    assert set(model.coherence) == set(WINDOWS)
+    some = train(study(max_rounds=3), corpora, policies=policies | {"east": Policy()})
+    assert some.reading != USUAL
 
 
 def test_what_the_study_says_is_how_topics_are_read() -> None:
     corpora = subjects(SIZES)
-    model = train(study(max_rounds=3, relevance=0.3), corpora)
+    open_ = dict.fromkeys(SIZES, OPEN_POLICY)
+    model = train(study(max_rounds=3, relevance=0.3), corpora, policies=open_)
     assert model.reading == Reading(0.3)
-    assert set(model.coherence) == set(WINDOWS)
+    texts = pooled_texts(corpora, TextRules())
+    expected = gensim_scores(model.topics(SHOWN), texts, "npmi", WINDOWS["npmi"])
+    np.testing.assert_allclose(model.coherence["npmi"], expected, rtol=0, atol=1e-9)
+    method = study(relevance=0.3).method
+    assert GFedNTMClient.schedule(method)["pairs"] == "once, at the end"
 
 
 def test_without_coherence_nothing_is_counted() -> None:
@@ -115,19 +174,16 @@ SAND = [["sand", "tea"], ["milk", "tea"]]
 
 def test_counts_of_a_client_by_hand() -> None:
     """Windows of two words: tea with, with milk; tea; the empty one."""
-    topics = np.array([[0, 1], [2, 0]])
+    pairs = np.array([[0, 0], [0, 1], [1, 1], [0, 2]])
     words = ["tea", "milk", "sand"]
-    reply = count_pairs(Corpus.of(TEA), TextRules(), words, topics, [0, 2])
+    reply = count_pairs(Corpus.of(TEA), TextRules(), words, pairs, [0, 2])
     assert reply["0"]["windows"] == 3
-    assert reply["0"]["pairs"].tolist() == [[[2, 1], [1, 1]], [[0, 0], [0, 2]]]
+    assert reply["0"]["pairs"].tolist() == [2, 1, 1, 0]
     assert reply["2"]["windows"] == 4
-    assert reply["2"]["pairs"].tolist() == [[[2, 0], [0, 1]], [[0, 0], [0, 2]]]
+    assert reply["2"]["pairs"].tolist() == [2, 0, 1, 0]
 
 
-def test_several_readings_are_scored_in_one_question() -> None:
-    """Documents: tea in 4 of 5, milk in 2, both in 2."""
-    asked: list[dict[str, Any]] = []
-
+def counting(asked: list[dict[str, Any]]) -> Any:
     def ask(template: Any, **payload: Any) -> dict[str, Any]:
         asked.append(payload)
         replies = [count_pairs(Corpus.of(c), TextRules(), **payload) for c in (TEA, SAND)]
@@ -136,40 +192,103 @@ def test_several_readings_are_scored_in_one_question() -> None:
             for size, fields in template.items()
         }
 
-    one, other = federated_coherence(ask, [[["tea", "milk"]], [["milk", "tea"]]], "documents")
+    return ask
+
+
+def test_topics_are_scored_in_one_question_and_a_pair_counted_once() -> None:
+    """Documents: tea in 4 of 5, milk in 2, both in 2."""
+    asked: list[dict[str, Any]] = []
+    topics = [["tea", "milk"], ["milk", "tea"]]
+    scores = federated_coherence(counting(asked), topics, "documents")
     assert len(asked) == 1
     assert asked[0]["words"] == ["tea", "milk"]
+    assert asked[0]["pairs"].tolist() == [[0, 0], [0, 1], [1, 1]]
     assert asked[0]["windows"] == [0]
-    assert one["npmi"] == pytest.approx([np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)])
-    assert one["u_mass"] == pytest.approx([np.log(2 / 4)])
-    assert other["u_mass"] == pytest.approx([np.log(2 / 2)], abs=1e-9)
+    npmi = np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)
+    assert scores["npmi"] == pytest.approx([npmi, npmi])
+    assert scores["u_mass"] == pytest.approx([np.log(2 / 4), np.log(2 / 2)], abs=1e-9)
+
+
+def test_npmi_of_all_pairs() -> None:
+    npmi = federated_npmi(counting([]), [["tea", "milk", "oak"]], "documents")
+    both = np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)
+    assert npmi == pytest.approx(np.array([[[1, both, -1], [both, 1, -1], [-1, -1, -1]]]))
+
+
+def test_words_that_nobody_may_count_are_left_out_of_a_score() -> None:
+    """But not where fewer than two words are left."""
+    topics = [["tea", "oak", "milk"], ["tea", "oak", "elm"]]
+    counted = federated_coherence(counting([]), topics, "documents", known_alone=True)
+    both = np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)
+    assert counted["npmi"] == pytest.approx([both, -1])
 
 
 # What a client counts
 
 
-def client(**method: Any) -> tuple[GFedNTMClient, str]:
-    plan = study(**method)
-    corpus = subjects({"a": 30})["a"]
-    half: Any = plan.client_half(Site("a", corpus, OPEN_POLICY))
-    words = ["a0", "a1", "a2", "common0", "common1", "common2"]
-    half.adopt(words, 30, 17.0)
-    return half, fingerprint(words)
+WORDS = ["oak", "elm", "ash", "yew"]
+PAIRS = np.array(list(combinations_with_replacement(range(4), 2)))
+
+
+def client(texts: list[list[str]], **policy: int) -> Any:
+    rules = Policy(**{"min_documents": 1, **policy})
+    half: Any = study().client_half(Site("a", Corpus.of(texts), rules))
+    half.adopt(WORDS, len(texts), 3.0)
+    return half
+
+
+def counts(half: Any, part: int) -> dict[tuple[str, str], int]:
+    """How many documents hold two words, and how many there are under a pair of nothing."""
+    reply = half.pairs(fingerprint(WORDS), WORDS, PAIRS, SIZES_OF_WINDOWS, part)
+    counted = reply["0"]["pairs"].tolist()
+    pairs = {(WORDS[i], WORDS[k]): n for (i, k), n in zip(PAIRS, counted, strict=True)}
+    return pairs | {("", ""): reply["documents"]}
 
 
 def test_pairs_of_words_that_a_client_has_hardly_ever_are_none() -> None:
     """Which of the agreed words one document has is nobody's business, nor is it with which."""
-    texts = [["oak", "elm", "ash"] for _ in range(20)] + [["oak", "yew"]] * 4
-    plan = study()
-    half: Any = plan.client_half(Site("a", Corpus.of(texts), Policy(min_documents=1)))
-    words = ["oak", "elm", "ash", "yew"]
-    half.adopt(words, 24, 3.0)
-    reply = half.pairs(fingerprint(words), words, np.array([[0, 1, 3], [3, 2, 1]]), USUAL)
-    for size in map(str, USUAL):
-        pairs = reply[size]["pairs"]
-        assert pairs[0, 0, 1] == 20 and pairs[1, 1, 2] == 20
-        assert not pairs[0, 2].any() and not pairs[0, :, 2].any()
-        assert not pairs[1, 0].any() and not pairs[1, :, 0].any()
+    half = client([["oak", "elm", "ash"] for _ in range(20)] + [["oak", "yew"]] * 4)
+    counted = counts(half, ALL)
+    assert counted["oak", "elm"] == counted["ash", "ash"] == 20
+    assert [n for pair, n in counted.items() if "yew" in pair] == [0] * 4
+
+
+def test_the_halves_are_all_documents_and_the_same_each_time() -> None:
+    half = client([["oak", "elm"]] * 30 + [["ash"]] * 31)
+    chosen, scored, everything = (counts(half, part) for part in (CHOOSING, SCORED, ALL))
+    assert {pair: chosen[pair] + scored[pair] for pair in chosen} == everything
+    assert (chosen["", ""], scored["", ""]) == (30, 31)
+    half.attempt = 2
+    assert counts(half, CHOOSING) == chosen
+    drawn = draw_halves(half.secret, 61, 1)
+    assert sorted([*drawn[0], *drawn[1]]) == list(range(61))
+
+
+def test_a_client_of_too_few_documents_for_halves_only_scores() -> None:
+    """A half of nine documents, where ten are asked for: it would be a sum over fewer."""
+    half = client([["oak", "elm"]] * 19, min_documents=10)
+    assert not any(counts(half, CHOOSING).values())
+    assert counts(half, SCORED) == counts(half, ALL)
+    assert counts(client([["oak", "elm"]] * 20, min_documents=10), CHOOSING)["oak", "elm"] == 10
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_word_counts_in_halves_if_each_has_enough_documents_with_it(seed: int) -> None:
+    """Else a half's counts were of fewer, or those of all less the other half's."""
+    rng = np.random.default_rng(seed)
+    share = [1.0, 0.2, 0.12, 0.08]  # of 60 documents: some halves have too few of the last
+    texts = [[word for word, p in zip(WORDS, share, strict=True) if rng.random() < p]
+             for _ in range(60)]  # fmt: skip
+    half = client(texts)
+    everything = {word: sum(word in text for text in texts) for word in WORDS}
+    for part in (CHOOSING, SCORED):
+        counted = counts(half, part)
+        for word in WORDS:
+            here = counted[word, word]
+            assert here == 0 or (here >= 5 and everything[word] - here >= 5)
+            if not here:
+                assert not any(n for pair, n in counted.items() if word in pair)
+    assert counts(half, CHOOSING)["oak", "oak"] == 30
 
 
 # Word sums

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedtopics.model.shown_words import READINGS, Reading, choose
+from fedtopics.model.shown_words import READINGS, Reading, choose, keep_coherent
 
 SHARES = np.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4]])
 FREQUENCY = np.array([0.6, 0.1, 0.3])
@@ -36,19 +36,44 @@ def test_both_sources_and_every_weight_are_tried() -> None:
     assert {reading.lambda_ for reading in READINGS} == {n / 10 for n in range(2, 11)}
 
 
-# Choosing: two topics of ten words. The same common words in both are the most coherent.
-
-ALIKE = [[f"common{i}" for i in range(10)]] * 2
-APART = [[f"tree{i}" for i in range(10)], [f"boat{i}" for i in range(10)]]
-NEARLY = [APART[0], [*APART[1][:8], "tree0", "tree1"]]  # 18 of 20 words differ
-
-
-def npmi(*scores: float) -> dict[str, np.ndarray]:
-    return {"npmi": np.array(scores), "c_v": -np.array(scores)}
+def test_first_words_come_before_all_others_as_ranked() -> None:
+    told = Reading(1.0, first=((2,), (1,)))
+    assert told.order(SHARES, FREQUENCY, 3).tolist() == [[2, 0, 1], [1, 0, 2]]
+    two = Reading(1.0, first=((2, 1), (2, 0)))
+    assert two.order(SHARES, FREQUENCY, 2).tolist() == [[1, 2], [0, 2]]
 
 
 @pytest.mark.parametrize(
-    ("topics", "coherence", "chosen"),
+    ("first", "fits"),
+    [
+        ((), True),
+        (((0, 2), (1, 0)), True),
+        (((0, 2),), False),
+        (((0, 3), (1, 0)), False),
+        (((0, -1), (1, 0)), False),
+        (((0, 0), (1, 0)), False),
+        (((0, 2), (1,)), False),
+    ],
+    ids=["none", "of two", "a topic less", "no word", "negative", "twice", "of other lengths"],
+)
+def test_first_words_that_a_model_can_have(first: tuple[tuple[int, ...], ...], fits: bool) -> None:
+    assert Reading(first=first).fits(2, 3) == fits
+
+
+# Choosing: two topics of ten words. The same common words in both are the most coherent.
+
+ALIKE = np.array([range(10), range(10)])
+APART = np.array([range(10), range(10, 20)])
+NEARLY = np.array([range(10), [*range(10, 18), 0, 1]])  # 18 of 20 words differ
+
+
+def npmi(*scores: float, n: int = 10) -> np.ndarray:
+    """All pairs of a topic have its score."""
+    return np.stack([np.full((n, n), score) for score in scores])
+
+
+@pytest.mark.parametrize(
+    ("columns", "pairs", "chosen"),
     [
         ([ALIKE, APART], [npmi(0.5, 0.5), npmi(0.1, 0.1)], 1),
         ([APART, ALIKE], [npmi(0.1, 0.1), npmi(0.5, 0.5)], 0),
@@ -60,12 +85,60 @@ def npmi(*scores: float) -> dict[str, np.ndarray]:
     ids=["different first", "in any order", "nine of ten", "by the mean", "equal", "only one"],
 )
 def test_the_most_coherent_of_the_different_is_chosen(
-    topics: list[list[list[str]]], coherence: list[dict[str, np.ndarray]], chosen: int
+    columns: list[np.ndarray], pairs: list[np.ndarray], chosen: int
 ) -> None:
-    assert choose(topics, coherence) == chosen
+    readings = READINGS[: len(columns)]
+    assert choose(readings, columns, pairs) == readings[chosen]
 
 
 def test_where_none_is_different_enough_the_most_different_is_chosen() -> None:
-    half = [APART[0], [*APART[0][:5], *APART[1][:5]]]  # 15 of 20
-    less = [APART[0], [*APART[0][:7], *APART[1][:3]]]  # 13 of 20
-    assert choose([less, half, ALIKE], [npmi(0.9, 0.9), npmi(0.0, 0.0), npmi(1.0, 1.0)]) == 1
+    half = np.array([range(10), [*range(5), *range(10, 15)]])  # 15 of 20
+    less = np.array([range(10), [*range(7), *range(10, 13)]])  # 13 of 20
+    pairs = [npmi(0.9, 0.9), npmi(0.0, 0.0), npmi(1.0, 1.0)]
+    assert choose(READINGS[:3], [less, half, ALIKE], pairs) == READINGS[1]
+
+
+# Which words of more
+
+
+def test_the_least_coherent_word_goes_again_and_again() -> None:
+    """Alone word 1 is the loneliest; without it word 2 is, which had but word 1."""
+    pairs = np.full((4, 4), 0.5)
+    pairs[1] = pairs[:, 1] = -0.5
+    pairs[2] = pairs[:, 2] = 0.0
+    pairs[1, 2] = pairs[2, 1] = 0.9
+    np.fill_diagonal(pairs, 1.0)
+    assert keep_coherent(pairs, 3) == [0, 2, 3]
+    assert keep_coherent(pairs, 2) == [0, 3]
+    assert keep_coherent(pairs, 5) == [0, 1, 2, 3]
+
+
+def test_of_words_that_are_as_coherent_the_later_goes() -> None:
+    assert keep_coherent(np.full((4, 4), -1.0), 2) == [0, 1]
+
+
+def lonely(words: np.ndarray, *columns: int) -> np.ndarray:
+    """Pairs with these words are never together, all others often."""
+    alone = np.isin(words, columns)
+    return np.where(alone[:, :, None] | alone[:, None], -1.0, 0.5)
+
+
+def test_the_most_coherent_words_are_first() -> None:
+    words = np.array([range(12), range(12, 24)])
+    chosen = choose([Reading(0.7)], [words], [lonely(words, 0, 3, 13, 23)])
+    coherent = (1, 2, *range(4, 12)), (12, *range(14, 23))
+    assert chosen == Reading(0.7, first=coherent)
+
+
+def test_where_the_ten_first_words_are_the_most_coherent_none_is_moved() -> None:
+    words = np.array([range(12), range(12, 24)])
+    assert choose([Reading(0.7)], [words], [npmi(0.5, 0.5, n=12)]) == Reading(0.7)
+
+
+def test_words_stay_if_the_most_coherent_ones_were_the_same_in_all_topics() -> None:
+    """The second topic's words 10 and 11 are the first one's as well: 18 of 20 differ then."""
+    words = np.array([range(12), [*range(12, 22), 10, 11]])
+    pairs = lonely(words, 0, 1, 12, 13)
+    assert choose([Reading(0.7)], [words], [pairs]) == Reading(0.7)
+    apart = np.array([range(12), range(12, 24)])
+    assert choose([Reading(0.7)], [apart], [lonely(apart, 0, 1, 12, 13)]).first

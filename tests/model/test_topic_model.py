@@ -16,6 +16,7 @@ import fedtopics
 from fedtopics.errors import DataError, ModelError, StudyError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.model.card import card
 from fedtopics.model.evaluation import evaluate
 from fedtopics.model.folder import FORMAT
 from fedtopics.model.shown_words import READINGS, Reading
@@ -109,11 +110,33 @@ def test_coherence_is_of_the_words_that_are_read(model: TopicModel) -> None:
     assert not any(row["coherence"] for row in told.get_topic_info(4, lambda_=0.4))
 
 
+def test_first_words_are_those_of_the_reading(model: TopicModel) -> None:
+    """Fewer are the first of them, further ones those that follow; lambda reads without them."""
+    plain = replace(model, reading=Reading(0.5))
+    kept = tuple(map(tuple, plain.columns(plain.reading, 12)[:, 2:].tolist()))
+    told = replace(plain, reading=Reading(0.5, first=kept))
+    ranked = plain.topics(16)
+    assert told.topics() == [words[2:12] for words in ranked]
+    assert told.topics(4) == [words[2:6] for words in ranked]
+    assert told.topics(13) == [words[2:12] + words[:2] + words[12:13] for words in ranked]
+    assert told.topics(lambda_=0.5) == plain.topics()
+    assert not any(row["coherence"] for row in told.get_topic_info(lambda_=0.5))
+    assert all(row["coherence"] for row in told.get_topic_info())
+    assert [row["words"] for row in told.get_topic_info()] == [
+        told.topics()[row["topic"]] for row in told.get_topic_info()
+    ]
+    assert [words for _, words in told.to_gensim(2)] == [
+        [(word, told.word_shares[k, told.vocabulary.index[word]]) for word in words[:2]]
+        for k, words in enumerate(told.topics())
+    ]
+    assert ", ".join(told.topics()[0]) in card(told)
+
+
 def test_topics_as_the_study_says_they_are_read(model: TopicModel) -> None:
     told = trained(relevance=0.25)
     assert told.reading == Reading(0.25)
     assert told.topics() == told.topics(10, lambda_=0.25)
-    assert model.reading in READINGS
+    assert replace(model.reading, first=()) in READINGS
     assert model.topics() == model.read(model.reading)
     assert [len(words) for words in model.topics(100)] == [16] * 3
 
@@ -309,12 +332,30 @@ def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
         TopicModel.from_pretrained(saved)
 
 
+def test_a_model_keeps_its_first_words(model: TopicModel, tmp_path: Path) -> None:
+    told = replace(model, reading=Reading(0.5, first=((3, 1), (0, 15), (7, 8))))
+    back = TopicModel.from_pretrained(told.save_pretrained(tmp_path))
+    assert back.reading == told.reading
+    assert back.topics() == told.topics()
+
+
+def test_a_model_of_before_has_no_first_words(saved: Path) -> None:
+    edit(saved / "config.json", reading={"lambda_": 0.4, "by_sums": True, "class_based": False})
+    back = TopicModel.from_pretrained(saved)
+    assert back.reading == Reading(0.4, by_sums=True)
+    assert back.topics() == back.topics(lambda_=0.4)
+
+
 @pytest.mark.parametrize(
     ("file", "changes"),
     [
         ("vocabulary.json", {"occurrences": [3]}),
         ("config.json", {"reading": {"lambda_": "x"}}),
         ("config.json", {"reading": {"lambda_": 2}}),
+        ("config.json", {"reading": {"first": [[0], [1]]}}),
+        ("config.json", {"reading": {"first": [[0], [1], [16]]}}),
+        ("config.json", {"reading": {"first": [0, 1, 2]}}),
+        ("config.json", {"reading": {"first": [["x"], [1], [2]]}}),
         ("config.json", {"documents": [1]}),
         ("config.json", {"coherence": {"npmi": "x"}}),
         ("config.json", {"coherence": {"npmi": [0.5]}}),

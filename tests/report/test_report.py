@@ -166,6 +166,19 @@ def test_how_topics_are_read() -> None:
     assert said(lambda_=1.0, by_sums=True, class_based=True) == (
         "class-based TF-IDF, from the words of documents"
     )
+    assert said(lambda_=0.3, first=((3,), (1,), (2,))) == (
+        "relevance, from the decoder, first those that are most coherent together (lambda 0.3)"
+    )
+
+
+def test_first_words_are_first_until_lambda_is_moved() -> None:
+    told = made(reading=Reading(1.0, first=((2, 3), (0, 1), (2, 3))))
+    topics = {topic["topic"]: topic for topic in summarise(told)["topics"]}
+    full = [[word[0] for word in topics[k]["full"]] for k in range(3)]
+    assert [words[:2] for words in full] == [["flu", "tea"], ["oak", "elm"], ["flu", "tea"]]
+    assert full == told.topics(5)
+    by_probability = [[full[k][place] for place in topics[k]["orders"][10]] for k in range(3)]
+    assert by_probability == told.topics(5, lambda_=1.0)
 
 
 # What stands for too few documents

@@ -22,6 +22,9 @@ from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint
 Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
+CHOOSING, SCORED, ALL = range(3)
+"""Of the documents that pairs of words are counted in: those that choose which words are shown,
+those that these are scored on, or both halves."""
 EVALUATION_BATCH = 1024
 Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 
@@ -77,8 +80,10 @@ class TopicClient(ABC, Generic[Settings]):
     @staticmethod
     def end(settings: TopicSettings) -> dict[str, str]:
         """Return which functions a study calls at its end."""
-        scored = ("pairs",) if settings.coherence != "nothing" else ()
-        return dict.fromkeys(("shares", "word_sums", *scored), "once, at the end")
+        calls = dict.fromkeys(("shares", "word_sums"), "once, at the end")
+        if settings.coherence != "nothing":
+            calls["pairs"] = f"{'twice' if settings.chooses_words else 'once'}, at the end"
+        return calls
 
     @staticmethod
     @abstractmethod
@@ -175,19 +180,28 @@ class TopicClient(ABC, Generic[Settings]):
 
     @leaves(
         "For each pair of words of a topic that enough of the documents have, the number of "
-        "windows or documents that hold both; the numbers of windows and documents."
+        "windows or documents that hold both; the numbers of windows and documents. Words are "
+        "chosen in one half of the documents and scored in the other, which the client draws; "
+        "words that too few documents of a half have do not count."
     )
     def pairs(
-        self, vocabulary: str, words: list[str], topics: NDArray[np.int64], windows: list[int]
-    ) -> dict[str, Any]:
-        """Count how often the topics' words occur together, to score their coherence."""
+        self, vocabulary: str, words: list[str], pairs: NDArray[np.int64], windows: list[int],
+        half: int,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Count how often the topics' words occur together, to choose them or to score them."""
         self.check(vocabulary)
-        counts = count_pairs(self._corpus, self._text, words, topics, windows)
-        usual = document_frequency(self.bag)[[self._columns[word] for word in words]] > 0
-        both = usual[topics][:, :, None] & usual[topics][:, None, :]
+        corpus, bags = self._corpus, [self.bag]
+        if half != ALL:
+            parts = draw_halves(self.secret, len(corpus), self.min_documents)
+            corpus, bags = corpus.take(parts[half]), [self.bag[part] for part in parts]
+        counts = count_pairs(corpus, self._text, words, pairs, windows)
+        usual = document_frequency(self.bag) > 0
+        for frequency in map(document_frequency, bags):
+            usual &= (frequency == 0) | (frequency >= self._rarest)
+        both = usual[[self._columns[word] for word in words]][pairs].all(1)
         for counted in counts.values():
             counted["pairs"] = counted["pairs"] * both
-        return counts | {"documents": len(self._corpus)}
+        return counts | {"documents": len(corpus)}
 
     def check(self, vocabulary: str) -> None:
         """Refuse a call for another vocabulary than the agreed one."""
@@ -223,6 +237,16 @@ def _published(half: TopicClient[Any]) -> frozenset[str]:
                 "the client; decorate it with @leaves."
             )
     return names
+
+
+def draw_halves(secret: Secret, n_documents: int, least: int) -> list[Documents]:
+    """Draw the documents that choose which words are shown, and those that score the words.
+
+    It is the same draw each time. Where a half has fewer than `least`, none choose and all score.
+    """
+    order = secret.rng("halves of pairs").permutation(n_documents)
+    half = n_documents // 2
+    return [np.sort(part) for part in np.split(order, [half if half >= least else 0])]
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

@@ -27,7 +27,6 @@ from fedtopics.methods.settings import TopicSettings
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 UNCLEAR = 0.5  # a document whose clusters are all less probable belongs to none
-ALL = 2  # both halves of the documents
 
 
 class ClusterClient(TopicClient[Settings]):

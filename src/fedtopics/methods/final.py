@@ -11,9 +11,10 @@ import numpy as np
 
 from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.client import ALL, CHOOSING, SCORED
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.warm_start import WarmStart
-from fedtopics.model.coherence import federated_coherence
+from fedtopics.model.coherence import federated_coherence, federated_npmi
 from fedtopics.model.shown_words import SHOWN, USUAL
 from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topic_model import TopicModel
@@ -41,10 +42,25 @@ def describe(
         word_sums=agreement.sum("word_sums", words, **model)["sums"],
     )
     made = made if start is None else start.added_to(made)
-    readings = settings.readings
-    if settings.coherence == "nothing":
-        return replace(made, reading=readings[0] if len(readings) == 1 else USUAL)
-    topics = [made.read(reading, SHOWN) for reading in readings]
-    coherence = federated_coherence(partial(agreement.sum, "pairs"), topics, settings.coherence)
-    chosen = choose_reading(topics, coherence)
-    return replace(made, reading=readings[chosen], coherence=coherence[chosen])
+    return choose_words(agreement, settings, made)
+
+
+def choose_words(agreement: Agreement, settings: TopicSettings, model: TopicModel) -> TopicModel:
+    """Choose how topics are read, and score the words in documents that did not choose them."""
+    readings, within = settings.readings, settings.coherence
+    chosen = readings[0] if len(readings) == 1 else USUAL
+    if within == "nothing":
+        return replace(model, reading=chosen)
+    ask, half = partial(agreement.sum, "pairs"), ALL
+    if settings.chooses_words:
+        columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
+        words = model.vocabulary.words
+        topics = [[words[i] for i in topic] for shown in columns for topic in shown]
+        npmi = federated_npmi(partial(ask, half=CHOOSING), topics, within)
+        if npmi is not None:
+            chosen = choose_reading(readings, columns, np.split(npmi, len(readings)))
+        half = SCORED
+    model = replace(model, reading=chosen)
+    scored = partial(ask, half=half)
+    scores = federated_coherence(scored, model.topics(SHOWN), within, known_alone=True)
+    return replace(model, coherence=scores)

@@ -10,7 +10,7 @@ from fedtopics.errors import StudyError
 from fedtopics.methods.base import Draw
 from fedtopics.methods.stop_rules import SETTINGS_OF_METHODS, STOP_RULES
 from fedtopics.model.coherence import Within
-from fedtopics.model.shown_words import READINGS, Reading
+from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
 FIRST_TOPICS = (
@@ -45,6 +45,12 @@ class TopicSettings(BaseModel):
         None, ge=0, le=1,
         description="how topics are read: 1 by probability, 0 by lift; by default the most "
         "coherent way in which nine of ten words differ",
+    )  # fmt: skip
+    candidate_words: int | None = Field(
+        None, ge=SHOWN, le=50,
+        description="of so many first words of a topic the ten that are most coherent together are "
+        "shown first; 10 leaves them as they are; by default 15, or 10 if `relevance` says how "
+        "topics are read",
     )  # fmt: skip
     coherence: Within = Field(
         "windows",
@@ -94,6 +100,16 @@ class TopicSettings(BaseModel):
     def readings(self) -> list[Reading]:
         """The ways of reading topics of which the most coherent is chosen."""
         return READINGS if self.relevance is None else [Reading(self.relevance)]
+
+    @property
+    def n_candidate_words(self) -> int:
+        """The first words of a topic of which the most coherent are shown first."""
+        return self.candidate_words or (CANDIDATES if self.relevance is None else SHOWN)
+
+    @property
+    def chooses_words(self) -> bool:
+        """Whether documents choose which words of topics are shown."""
+        return len(self.readings) > 1 or self.n_candidate_words > SHOWN
 
 
 class MinibatchSettings(TopicSettings):

@@ -1,7 +1,14 @@
 """Scores of topic models: topics as words, as groups of documents, and beside other topics."""
 
 from fedtopics.metrics.clustering import clustering_accuracy, normalised_mutual_information, purity
-from fedtopics.metrics.coherence import WINDOWS, Measure, coherence, coherence_of, score_pairs
+from fedtopics.metrics.coherence import (
+    WINDOWS,
+    Measure,
+    coherence,
+    coherence_of,
+    npmi_of_pairs,
+    score_pairs,
+)
 from fedtopics.metrics.cooccurrences import Cooccurrences, count_cooccurrences
 from fedtopics.metrics.diversity import (
     inverted_rank_biased_overlap,
@@ -21,6 +28,6 @@ __all__ = [
     "METRICS", "WINDOWS", "Cooccurrences", "Measure", "Metric", "align_words",
     "clustering_accuracy", "coherence", "coherence_of", "cosines", "count_cooccurrences",
     "document_similarity", "inverted_rank_biased_overlap", "mean_cosine_dissimilarity",
-    "normalised_mutual_information", "purity", "register", "score_pairs", "topic_similarity",
-    "unique_words", "usual_threshold",
+    "normalised_mutual_information", "npmi_of_pairs", "purity", "register", "score_pairs",
+    "topic_similarity", "unique_words", "usual_threshold",
 ]  # fmt: skip

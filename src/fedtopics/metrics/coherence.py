@@ -23,10 +23,13 @@ WINDOWS: dict[Measure, int | None] = {"c_v": 110, "npmi": 10, "u_mass": None}
 EPSILON = 1e-12  # added to the probability of a pair, so that its logarithm exists
 
 
-def _normalised_information(
-    together: NDArray[np.int64], n_windows: int, absent: float
+def npmi_of_pairs(
+    together: NDArray[np.int64], n_windows: int, absent: float = -1.0
 ) -> NDArray[np.float64]:
-    """Return the NPMI of all pairs of words, `absent` where a word occurs nowhere."""
+    """Return the NPMI of all pairs of words, `absent` where a word occurs nowhere.
+
+    Counts are int64, (n, n), as of `score_pairs`; the diagonal is 1 where a word occurs.
+    """
     single = together.diagonal() / n_windows
     joint = together / n_windows + EPSILON
     chance = np.outer(single, single)
@@ -39,14 +42,14 @@ def _npmi(together: NDArray[np.int64], n_windows: int) -> float:
     pairs = ~np.eye(len(together), dtype=bool)
     if not pairs.any():
         return np.nan
-    return float(_normalised_information(together, n_windows, -1.0)[pairs].mean())
+    return float(npmi_of_pairs(together, n_windows)[pairs].mean())
 
 
 def _c_v(together: NDArray[np.int64], n_windows: int) -> float:
     """Return the mean cosine of each word's NPMI with the topic's words, and their sum."""
     if not len(together):
         return np.nan
-    contexts = _normalised_information(together, n_windows, 0.0)
+    contexts = npmi_of_pairs(together, n_windows, 0.0)
     whole = contexts.sum(0)
     norms = np.linalg.norm(contexts, axis=1) * np.linalg.norm(whole)
     cosines = np.divide(contexts @ whole, norms, out=np.zeros_like(norms), where=norms > 0)

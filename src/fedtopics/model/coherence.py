@@ -8,7 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.metrics import WINDOWS, Measure, count_cooccurrences, score_pairs
+from fedtopics.metrics import (
+    WINDOWS,
+    Measure,
+    count_cooccurrences,
+    npmi_of_pairs,
+    score_pairs,
+)
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, tokens
 
@@ -17,41 +23,79 @@ Ask = Callable[..., dict[str, Any]]
 
 
 def federated_coherence(
-    ask: Ask, readings: Sequence[Sequence[Sequence[str]]], within: Literal["windows", "documents"]
-) -> list[dict[str, NDArray[np.float64]]]:
-    """Score readings of topics (lists of n_topics lists of n words) by what the clients count.
+    ask: Ask,
+    topics: Sequence[Sequence[str]],
+    within: Literal["windows", "documents"],
+    known_alone: bool = False,
+) -> dict[str, NDArray[np.float64]]:
+    """Score topics, n_topics lists of n words, by what the clients count.
 
     Words count as occurring together in each measure's usual window, or in a document where the
     order of words is lost. `ask` takes a template and what `count_pairs` takes, and returns the sum
-    of its replies. Each reading gets a mapping of measure to float64 array of shape (n_topics,).
+    of its replies. Returned is, by measure, a float64 array of shape (n_topics,).
+
+    Words that no document has count as the least coherent; with `known_alone`, where they are too
+    rare to be counted at any client, they are left out of topics that have two others.
     """
     sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
-    windows = _windows(within)
-    flat = [topic for topics in readings for topic in topics]
-    words = list(dict.fromkeys(word for topic in flat for word in topic))
+    counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
+    scores: dict[str, NDArray[np.float64]] = {}
+    for name, size in sizes.items():
+        pairs, n_windows = counts[size or 0]
+        scored = map(_known, pairs) if known_alone else pairs
+        scores[name] = score_pairs(scored, n_windows, name)
+    return scores
+
+
+def _known(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    words = np.flatnonzero(pairs.diagonal())
+    return pairs[np.ix_(words, words)] if len(words) > 1 else pairs
+
+
+def federated_npmi(
+    ask: Ask, topics: Sequence[Sequence[str]], within: Literal["windows", "documents"]
+) -> NDArray[np.float64] | None:
+    """Return the NPMI of the pairs of each topic's words, of shape (n_topics, n, n).
+
+    Arguments are those of `federated_coherence`. It is None where there was no document to count.
+    """
+    size = WINDOWS["npmi"] or 0 if within == "windows" else 0
+    pairs, n_windows = _count(ask, topics, [size])[size]
+    return np.array([npmi_of_pairs(one, n_windows) for one in pairs]) if n_windows else None
+
+
+def _count(
+    ask: Ask, topics: Sequence[Sequence[str]], windows: list[int]
+) -> dict[int, tuple[NDArray[np.int64], int]]:
+    """Return, by size of windows, how many hold both words of a topic's pairs, and how many are."""
+    words = list(dict.fromkeys(word for topic in topics for word in topic))
     place = {word: number for number, word in enumerate(words)}
-    numbers = np.array([[place[word] for word in topic] for topic in flat], np.int64)
-    shape = (*numbers.shape, numbers.shape[1])
-    template: dict[str, Any] = {str(size): {"windows": (), "pairs": shape} for size in windows}
-    counts = ask(template, words=words, topics=numbers, windows=windows)
-    scores = {}
-    for measure, size in sizes.items():
-        counted = counts[str(size or 0)]
-        scores[measure] = score_pairs(counted["pairs"], counted["windows"], measure)
-    parts = np.array_split(np.arange(len(flat)), len(readings))
-    return [{name: score[part] for name, score in scores.items()} for part in parts]
+    numbers = np.array([[place[word] for word in topic] for topic in topics], np.int64)
+    both = np.sort(np.stack(np.broadcast_arrays(numbers[:, :, None], numbers[:, None]), -1), -1)
+    # Topics and readings share words: each pair is asked for once.
+    codes, inverse = np.unique(both @ [len(words), 1], return_inverse=True)
+    pairs = np.stack(np.divmod(codes, len(words)), 1)
+    template: dict[str, Any] = {
+        str(size): {"windows": (), "pairs": (len(pairs),)} for size in windows
+    }
+    counts = ask(template, words=words, pairs=pairs, windows=windows)
+    counted = {size: counts[str(size)] for size in windows}
+    return {
+        size: (entry["pairs"][inverse.reshape(both.shape[:-1])], entry["windows"])
+        for size, entry in counted.items()
+    }
 
 
 def count_pairs(
-    corpus: Corpus, text: TextRules, words: list[str], topics: NDArray[np.int64], windows: list[int]
+    corpus: Corpus, text: TextRules, words: list[str], pairs: NDArray[np.int64], windows: list[int]
 ) -> dict[str, Any]:
-    """Count in how many windows the words of each topic occur, and occur together.
+    """Count in how many windows two words occur together, for pairs of words.
 
-    The words are the different ones of all topics; topics, int64 of shape (n_topics, n), have them
-    by their number. Of the sizes of windows, 0 takes a document as one window.
+    The pairs, int64 of shape (n_pairs, 2), have the words by their number; one of a word and itself
+    counts the word. Of the sizes of windows, 0 takes a document as one window.
 
     Leaves the client
-        For each pair of words of a topic, the number of windows that hold both.
+        For each pair of words, the number of windows that hold both.
     """
     n_windows = dict.fromkeys(windows, 0)
     together = {size: np.zeros((len(words), len(words)), np.int64) for size in windows}
@@ -60,11 +104,7 @@ def count_pairs(
             counts = count_cooccurrences(batch, words, size or None)
             n_windows[size] += counts["windows"]
             together[size] += counts["together"]
-    pairs = topics[:, :, None], topics[:, None, :]
     return {
-        str(size): {"windows": n_windows[size], "pairs": together[size][pairs]} for size in windows
+        str(size): {"windows": n_windows[size], "pairs": together[size][tuple(pairs.T)]}
+        for size in windows
     }
-
-
-def _windows(within: Within) -> list[int]:
-    return sorted({size or 0 for size in WINDOWS.values()}) if within == "windows" else [0]

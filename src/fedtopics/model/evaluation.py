@@ -107,8 +107,7 @@ class _Parts:
             return count_pairs(self._corpus, self._model.text, **payload)
 
         shown = self._model.topics(SHOWN, self._lambda)
-        (scores,) = federated_coherence(ask, [shown], self._by)
-        return scores
+        return federated_coherence(ask, shown, self._by)
 
     @cached_property
     def _embedded(self) -> Corpus:

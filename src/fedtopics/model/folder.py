@@ -119,12 +119,14 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     }
     shares = {name: np.array(share) for name, share in config["shares"].items()}
     coherence = {name: np.array(score) for name, score in config["coherence"].items()}
+    reading = Reading(**config["reading"])
     by_topic = [*shares.values(), *coherence.values()]
     numbers = (inference.settings.n_components,)
     if (
         _shapes(weights) != _shapes(inference.initial_weights(0))
         or word_sums.shape != (*numbers, len(vocabulary))
         or any((array.shape, array.dtype.kind) != (numbers, "f") for array in by_topic)
+        or not reading.fits(*word_sums.shape)
     ):
         raise ModelError(
             f"The numbers in {folder} are not those of the model that its config.json "
@@ -139,7 +141,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         "shares": shares,
         "documents": dict(config["documents"]),
         "word_sums": word_sums.numpy(),
-        "reading": Reading(**config["reading"]),
+        "reading": reading,
         "coherence": coherence,
         "info": config["info"],
     }

@@ -60,7 +60,8 @@ class Topics:
     # without those of a client that are rarer there than its policy allows.
     word_sums: NDArray[np.float64]
     reading: Reading = USUAL  # how topics are read, see `topics`
-    # By measure: of the ten first words of each topic, in the clients' documents, (n_topics,).
+    # By measure: of the ten first words of each topic, in the clients' documents, of which those
+    # that had a part in choosing the words are left out, (n_topics,).
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: TrainingInfo = field(default_factory=TrainingInfo)
     labels: Mapping[int, str] = field(default_factory=dict)  # by topic: what people call it
@@ -94,15 +95,18 @@ class Topics:
     def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
         """Return the words of each topic, the most relevant first.
 
-        By default that is as `reading` says; `lambda_` 1 reads by probability, 0 by lift.
+        By default that is as `reading` says, whose `first` words, where it has some, come before
+        all others. `lambda_` reads by relevance alone: 1 by probability, 0 by lift.
 
         Raises
         ------
         StudyError
             If `n_words` is less than 1, or `lambda_` not between 0 and 1.
         """
-        reading = self.reading if lambda_ is None else Reading(lambda_, self.reading.by_sums)
-        return self.read(reading, n_words)
+        return self.read(self._reading(lambda_), n_words)
+
+    def _reading(self, lambda_: float | None) -> Reading:
+        return self.reading if lambda_ is None else Reading(lambda_, self.reading.by_sums)
 
     @property
     def word_shares(self) -> NDArray[np.float64]:
@@ -118,8 +122,12 @@ class Topics:
         """Return the words of each topic under a reading."""
         if n_words < 1:
             raise StudyError(f"n_words={n_words} cannot be used; ask for one word or more.")
-        order = reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
-        return [[self.vocabulary.words[i] for i in row] for row in order]
+        columns = self.columns(reading, n_words)
+        return [[self.vocabulary.words[i] for i in row] for row in columns]
+
+    def columns(self, reading: Reading, n_words: int) -> NDArray[np.int64]:
+        """Return the words of each topic under a reading as columns, (n_topics, n_words)."""
+        return reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
 
     def get_topic_info(
         self, n_words: int = 10, lambda_: float | None = None
@@ -135,7 +143,7 @@ class Topics:
             reads others); its share of each client's documents, ``clients``.
         """
         words = self.topics(max(n_words, NAME_WORDS), lambda_)
-        scores = self.coherence if lambda_ in (None, self.reading.lambda_) else {}
+        scores = self.coherence if self._reading(lambda_) == self.reading else {}
         shares, total = self.share, sum(self.documents.values())
         return [
             {

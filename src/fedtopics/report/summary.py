@@ -187,9 +187,10 @@ def _words(model: TopicModel) -> list[dict[str, Any]]:
 
 def _reading(model: TopicModel) -> dict[str, Any]:
     by = "the words of documents" if model.reading.by_sums else "the decoder"
+    first = ", first those that are most coherent together" if model.reading.first else ""
     if model.reading.class_based:
-        return {"lambda": None, "words": "class-based TF-IDF, from the words of documents"}
-    return {"lambda": model.reading.lambda_, "words": f"relevance, from {by}"}
+        return {"lambda": None, "words": f"class-based TF-IDF, from the words of documents{first}"}
+    return {"lambda": model.reading.lambda_, "words": f"relevance, from {by}{first}"}
 
 
 def _clients(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

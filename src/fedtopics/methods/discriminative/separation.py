@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
 from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.cluster_client import ALL
+from fedtopics.methods.client import ALL
 from fedtopics.methods.clusters import check_enough
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.kmeans.lloyd import Partition

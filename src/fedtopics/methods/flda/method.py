@@ -30,6 +30,7 @@ from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement, adopt, counted
 from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.client import ALL
 from fedtopics.methods.events import VocabularyAgreed
 from fedtopics.methods.final import describe
 from fedtopics.methods.flda.settings import FLDASettings
@@ -215,9 +216,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
             return -1.0
         shown = min(SHOWN, *(len(topic.words) for topic in topics))
         words = [list(topic.words)[:shown] for topic in topics]
-        ask = partial(self._adopt(clients, topics).sum, "pairs")
+        ask = partial(self._adopt(clients, topics).sum, "pairs", half=ALL)
         within = cast(Literal["windows", "documents"], self.settings.coherence)
-        return float(federated_coherence(ask, [words], within)[0]["c_v"].mean())
+        return float(federated_coherence(ask, words, within)["c_v"].mean())
 
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> TopicModel:
         """Make the model of the largest topics, with words counted by all clients."""

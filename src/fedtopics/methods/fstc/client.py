@@ -22,8 +22,8 @@ from fedtopics.inference.clusters import (
     centred,
 )  # fmt: skip
 from fedtopics.inference.points import Numbers, move_together, sums_by_label
-from fedtopics.methods.client import Documents, leaves
-from fedtopics.methods.cluster_client import ALL, ClusterClient
+from fedtopics.methods.client import ALL, Documents, leaves
+from fedtopics.methods.cluster_client import ClusterClient
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import (

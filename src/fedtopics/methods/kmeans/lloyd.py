@@ -17,7 +17,7 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments, Numbers, ranked
 from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.cluster_client import ALL
+from fedtopics.methods.client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.clusters import check_enough
 from fedtopics.methods.training import Step, iterate
