@@ -16,9 +16,9 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
-from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
+from fedtopics.methods.point_client import ALL
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.card import card

@@ -24,12 +24,12 @@ from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.inference.points import sums_by_label, unit_rows
-from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import STORED_ROUNDS, FSTCClient
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
 from fedtopics.methods.plan import Site
+from fedtopics.methods.point_client import ALL
 from fedtopics.methods.registry import find_method
 from fedtopics.methods.secret import Secret
 from fedtopics.metrics import clustering_accuracy

@@ -16,9 +16,9 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.kmeans.lloyd import Partition
 from fedtopics.methods.kmeans.method import KMeans, merge_centres
+from fedtopics.methods.point_client import ALL
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (

@@ -69,6 +69,7 @@ INFERENCES: Registry[type[Inference]] = Registry(
     "fedtopics.inferences",
     {
         "lda": "fedtopics.inference.lda:VariationalLDA",
+        "mixture": "fedtopics.inference.mixture:Mixture",
         "centres": "fedtopics.inference.clusters:Centres",
         "discriminants": "fedtopics.inference.clusters:Discriminants",
         "adapted": "fedtopics.inference.clusters:Adapted",

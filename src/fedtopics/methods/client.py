@@ -23,6 +23,7 @@ Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
 EVALUATION_BATCH = 1024
+OF_KEPT_WORDS = {"size": "once instead of vocabulary, if a model's own words are kept"}
 Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 
 
@@ -125,6 +126,11 @@ class TopicClient(ABC, Generic[Settings]):
         words, counted = self._counts.named(self._rarest)
         ones = np.ones((len(words), 1), np.int64)
         return {"words": Named(words, np.hstack([counted, ones])), "documents": len(self._corpus)}
+
+    @leaves("Their number.")
+    def size(self) -> dict[str, Any]:
+        """Count the documents, where a model's vocabulary is kept."""
+        return {"documents": len(self._corpus)}
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the agreed vocabulary; told, nothing leaves.

@@ -18,10 +18,10 @@ from fedtopics.inference.points import TINY, Moments, Numbers
 from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.events import SameClusters
 from fedtopics.methods.final import describe
+from fedtopics.methods.point_client import ALL
 from fedtopics.methods.training import Arrays, Program
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TrainingInfo

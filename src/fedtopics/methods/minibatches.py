@@ -13,7 +13,7 @@ import numpy as np
 
 from fedtopics.errors import DataError
 from fedtopics.methods.anchors import project
-from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.client import OF_KEPT_WORDS, Documents, TopicClient, leaves
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import MinibatchSettings
 
@@ -70,16 +70,10 @@ class MinibatchClient(TopicClient[Settings]):
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Return how often a study with these settings calls which function."""
-        calls = {"size": "once instead of vocabulary, if a model's own words are kept"}
-        calls |= super().schedule(settings)
+        calls = OF_KEPT_WORDS | super().schedule(settings)
         if settings.initialisation == "anchors":
             calls["projections"] = "once, before the first round"
         return calls
-
-    @leaves("Their number.")
-    def size(self) -> dict[str, Any]:
-        """Count the documents, where a model's vocabulary is kept."""
-        return {"documents": len(self._corpus)}
 
     @property
     def held_back(self) -> float:

@@ -17,6 +17,7 @@ FIRST_TOPICS = (
     'first topics: "random", or what is beside words that stand for one topic alone ("anchors"; '
     "an exchange of sums more)"
 )
+Initialisation = Literal["random", "anchors", "mixture"]
 
 
 def fill_from(
@@ -108,7 +109,7 @@ class MinibatchSettings(TopicSettings):
     tolerance: float = Field(
         0.0, ge=0, description="stop when the weights change by less, relative to their norm"
     )
-    initialisation: Literal["random", "anchors"] = Field("random", description=FIRST_TOPICS)
+    initialisation: Initialisation = Field("random", description=FIRST_TOPICS)
 
     @property
     def stops(self) -> dict[str, float]:

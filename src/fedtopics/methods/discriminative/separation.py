@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
 from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.cluster_client import ALL
 from fedtopics.methods.clusters import check_enough
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.kmeans.lloyd import Partition
+from fedtopics.methods.point_client import ALL
 from fedtopics.methods.training import Step
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
