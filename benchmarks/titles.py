@@ -53,7 +53,7 @@ CONTESTANTS: dict[str, dict[str, Any]] = {
 QUICK = 3  # contestants and one set
 SHOWN = 10
 INTRODUCTION = """\
-Twenty topics of short texts, pooled: mean over seeds, and the smallest and largest where there are \
+Twenty topics of short texts, pooled: mean over seeds, smallest and largest where there are \
 several. NPMI (windows of ten words) and different words of the ten words shown, NMI of the main \
 topic with the label; seconds of training without embeddings, one thread, beside other work. \
 Command: `python benchmarks/titles.py --data FOLDER`."""

@@ -22,6 +22,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
     "lda, batch": {"name": "lda", "n_components": 4, "max_rounds": 6, "learning": "batch"},
+    "mixture": {"name": "mixture", **CLUSTERS},
     "kmeans": {"name": "kmeans", **CLUSTERS},
     "discriminative": {"name": "discriminative", **CLUSTERS},
     "fstc": {"name": "fstc", **CLUSTERS},

@@ -23,7 +23,7 @@ from fedtopics.inference.clusters import (
 )  # fmt: skip
 from fedtopics.inference.points import Numbers, move_together, sums_by_label
 from fedtopics.methods.client import Documents, leaves
-from fedtopics.methods.cluster_client import ALL, ClusterClient
+from fedtopics.methods.cluster_client import ClusterClient
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import (
@@ -34,6 +34,7 @@ from fedtopics.methods.fstc.training import (
     encoder_to_train,
 )  # fmt: skip
 from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.point_client import ALL
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import (
     EncoderNetwork,
