@@ -36,6 +36,7 @@ from fedtopics import (
     CombinedTM,
     Corpus,
     GuidedLDA,
+    MixtureTM,
     NeuralLDA,
     Policy,
     ProdLDA,
@@ -51,14 +52,16 @@ Cases = dict[str, Callable[[Path], TopicModel]]  # each has an empty folder of i
 
 ALONE = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}  # of all processes
 PATIENCE = 120  # seconds for a federation
-FIRST = ("lda/stochastic", "flda/default", "kmeans/default", "discriminative/default")
+FIRST = (
+    "lda/stochastic", "flda/default", "mixture/default", "kmeans/default", "discriminative/default",
+)  # fmt: skip
 LAST = ("fstc/default", "fsccl/default")
 SYNC, AVERAGED = "gfedntm/prodlda sync", "gfedntm/fedavg"
 NORMS = (SYNC, "gfedntm/prodlda server", "gfedntm/prodlda local")
 EACH = (*NORMS, AVERAGED, "gfedntm/combinedtm sync", *FIRST, *LAST)  # a case for each method
 OVER_GRPC = (*EACH, "gfedntm/anchors")
 RESUMED = (SYNC, "gfedntm/fedadam", *FIRST, *LAST)
-STARTED = (SYNC, "gfedntm/combinedtm server", AVERAGED, *FIRST[:2])
+STARTED = (SYNC, "gfedntm/combinedtm server", AVERAGED, *FIRST[:3])
 QUICK = (*EACH, f"grpc/{SYNC}", f"resumed/{FIRST[0]}", f"start keep/{FIRST[0]}")
 
 
@@ -159,6 +162,7 @@ def estimators(place: Path) -> Iterator[tuple[str, Callable[[Path], TopicModel]]
         "LDA": partial(LDA, max_rounds=8),
         "FLDA": partial(FLDA, max_rounds=2, min_new_documents=20),
         "GuidedLDA": partial(GuidedLDA, seeds),
+        "MixtureTM": partial(MixtureTM, **sees),
         "ShortTextClustering": partial(ShortTextClustering, **sees),
     }
 
@@ -179,7 +183,7 @@ def estimators(place: Path) -> Iterator[tuple[str, Callable[[Path], TopicModel]]
     for name in made:
         yield f"{name}/fit", partial(fit, name)
         yield f"{name}/fit_clients", partial(fit_clients, name)
-    for name in ("LDA", "FLDA"):
+    for name in ("LDA", "FLDA", "MixtureTM"):
         yield f"{name}/partial_fit_clients", partial(partial_fit, name)
 
 

@@ -63,8 +63,8 @@ def test_links_lead_somewhere() -> None:
 
 def test_public_names() -> None:
     assert sorted(fedtopics.__all__) == [
-        "Columns", "CombinedTM", "Corpus", "FLDA", "GuidedLDA", "LDA", "NMF", "NeuralLDA", "Policy",
-        "ProdLDA", "ShortTextClustering", "Study", "TopicEstimator", "TopicModel",
-        "ZeroShotTM", "train",
+        "Columns", "CombinedTM", "Corpus", "FLDA", "GuidedLDA", "LDA", "MixtureTM", "NMF",
+        "NeuralLDA", "Policy", "ProdLDA", "ShortTextClustering", "Study", "TopicEstimator",
+        "TopicModel", "ZeroShotTM", "train",
     ]  # fmt: skip
     assert all(getattr(fedtopics, name) for name in fedtopics.__all__)

@@ -26,6 +26,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "sync": {"max_rounds": 6, "norm": "sync", "validation_share": 0.25, "validate_every": 2},
     "local steps": {"max_rounds": 6, "norm": "server", "optimizer": "fedavg", "local_steps": 3},
     "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
+    "mixture": {"name": "mixture", **CLUSTERS},
     "kmeans": {"name": "kmeans", **CLUSTERS},
     "discriminative": {"name": "discriminative", **CLUSTERS},
     "fstc": {"name": "fstc", **CLUSTERS},

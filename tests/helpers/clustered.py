@@ -1,4 +1,4 @@
-"""Settings of tiny studies of all methods that cluster embeddings."""
+"""Settings of tiny studies of all methods that find topics or clusters by embeddings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 FSCCL = {"n_components": 3, "hidden": 8, "deletion": 0, "local_steps": 5, "batch_size": 30}
 CLUSTERED: dict[str, tuple[str, dict[str, Any]]] = {
+    "mixture": ("mixture", {"max_rounds": 4}),
     "kmeans": ("kmeans", {"max_rounds": 4}),
     "kmeans, fbow": ("kmeans", {"preset": "fbow"}),
     "kmeans, ftfidf": ("kmeans", {"preset": "ftfidf"}),

@@ -23,6 +23,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
     "lda, batch": {"name": "lda", "n_components": 4, "max_rounds": 6, "learning": "batch"},
     "nmf": {"name": "nmf", "n_components": 4, "max_rounds": 6},
+    "mixture": {"name": "mixture", **CLUSTERS},
     "kmeans": {"name": "kmeans", **CLUSTERS},
     "discriminative": {"name": "discriminative", **CLUSTERS},
     "fstc": {"name": "fstc", **CLUSTERS},

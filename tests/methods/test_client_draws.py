@@ -107,7 +107,7 @@ def test_flda_hears_of_the_drawn_clients_topics() -> None:
     assert [len(event["clients"]) for event in events.of("round")] == [3, 3]
 
 
-@pytest.mark.parametrize("case", ["kmeans", "discriminative", "lda, batch"])
+@pytest.mark.parametrize("case", ["mixture", "kmeans", "discriminative", "lda, batch"])
 def test_to_draw_all_changes_nothing(case: str) -> None:
     corpora = embedded(subjects(SIZES))
     every = train(planned(case, 6), corpora, policies=POLICIES)

@@ -123,6 +123,20 @@ def test_twelve_rounds_of_lda_are_six_and_six(learning: str, tmp_path: Path) -> 
     assert {key: more.info[key] for key in whole.info} == whole.info
 
 
+def test_twelve_rounds_of_a_mixture_are_six_and_six(tmp_path: Path) -> None:
+    def plan(rounds: int) -> Study:
+        method = {"name": "mixture", "n_components": 3, "embedding": {"dimension": DIMENSION}}
+        method |= {"max_rounds": rounds, "tolerance": 0}
+        return Study.make(method=method, vocabulary={"min_document_frequency": 1})
+
+    corpora = embedded(subjects(SIZES))
+    whole = train(plan(12), corpora)
+    half = loaded(train(plan(6), corpora), tmp_path)
+    more = train(plan(6), corpora, start=half, vocabulary="keep")
+    assert_same_bits(more, whole)
+    assert more.info["rounds"] == 12
+
+
 def test_adam_goes_on_from_the_loss_there_was() -> None:
     """Its moments begin anew, the weights do not: the loss does not go up again."""
     corpora, plan = subjects(SIZES), study(max_rounds=60, learning_rate=0.02)
@@ -485,7 +499,8 @@ def test_methods_that_begin_with_no_model(small: TopicModel) -> None:
     for name in ("kmeans", "discriminative", "fstc", "fsccl"):
         plan = Study.make(method={"name": name, "n_components": 6})
         assert refusal(plan, small) == (
-            f"The method {name!r} cannot begin with a model; use gfedntm, lda, nmf or flda."
+            f"The method {name!r} cannot begin with a model; use gfedntm, lda, nmf, flda or "
+            "mixture."
         )
 
 

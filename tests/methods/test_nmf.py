@@ -137,7 +137,7 @@ def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats, str]
 
 def sums_of(texts: list[list[str]], topics: Floats, least: int) -> dict[str, Any]:
     half, rarity, fingerprint = half_of(texts, least)
-    return half.topic_sums(fingerprint, 1, rarity, topics)
+    return half.factor_sums(fingerprint, 1, rarity, topics)
 
 
 TEXTS = [["ash", "oak"]] * 8 + [["brig", "yawl"]] * 2 + [["ash", "brig"]]
@@ -176,9 +176,9 @@ def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
     without, with_it = sums_of([*TEXTS, []], OWN, 1), sums_of([*TEXTS, own], OWN, 1)
     # Rarity follows from all documents; here the same is told to both.
     half, rarity, fingerprint = half_of([*TEXTS, own], 1)
-    with_it = half.topic_sums(fingerprint, 1, rarity, OWN)
+    with_it = half.factor_sums(fingerprint, 1, rarity, OWN)
     half, _, fingerprint = half_of([*TEXTS, []], 1)
-    without = half.topic_sums(fingerprint, 1, rarity, OWN)
+    without = half.factor_sums(fingerprint, 1, rarity, OWN)
     for name in ("sums", "products"):
         moved = np.linalg.norm(with_it[name] - without[name])
         assert 0 < moved <= 1 + 1e-9

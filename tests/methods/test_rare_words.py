@@ -19,6 +19,9 @@ RARE = "quetzalcoatl"
 CASES = METHODS | {
     "gfedntm, own statistics": {"norm": "local", "max_rounds": 3},
     "gfedntm, from anchors": {"initialisation": "anchors", "max_rounds": 3},
+    "gfedntm, from a mixture": {
+        "initialisation": "mixture", "network": "combinedtm", "max_rounds": 3,
+    },
     "gfedntm, validated": {"validation_share": 0.2, "validate_every": 1, "max_rounds": 3},
     "k-fed": {
         "name": "kmeans", "n_components": 3, "algorithm": "k-fed", "representation": "tfidf",

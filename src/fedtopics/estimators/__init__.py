@@ -3,6 +3,7 @@
 from fedtopics.estimators.base import TopicEstimator
 from fedtopics.estimators.flda import FLDA, GuidedLDA
 from fedtopics.estimators.lda import LDA
+from fedtopics.estimators.mixture import MixtureTM
 from fedtopics.estimators.neural import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
 from fedtopics.estimators.nmf import NMF
 from fedtopics.estimators.short_texts import ShortTextClustering
@@ -13,6 +14,7 @@ __all__ = [
     "NMF",
     "CombinedTM",
     "GuidedLDA",
+    "MixtureTM",
     "NeuralLDA",
     "ProdLDA",
     "ShortTextClustering",

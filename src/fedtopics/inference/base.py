@@ -70,6 +70,7 @@ INFERENCES: Registry[type[Inference]] = Registry(
     {
         "lda": "fedtopics.inference.lda:VariationalLDA",
         "nmf": "fedtopics.inference.nmf:Factors",
+        "mixture": "fedtopics.inference.mixture:Mixture",
         "centres": "fedtopics.inference.clusters:Centres",
         "discriminants": "fedtopics.inference.clusters:Discriminants",
         "adapted": "fedtopics.inference.clusters:Adapted",

@@ -12,12 +12,17 @@ from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
 
-class ClusterSettings(TopicSettings, ClusterShape):
+class KMeansStart(TopicSettings):
+    """Settings of all methods that may begin with k-means."""
+
+    starts: int = Field(8, ge=1, le=20, description="k-means starts, of which the best goes on")
+    start_rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
+
+
+class ClusterSettings(KMeansStart, ClusterShape):
     """Settings of all methods that find clusters of documents."""
 
     n_components: int = Field(20, ge=2, description="number of clusters")
-    starts: int = Field(8, ge=1, le=20, description="k-means starts, of which the best goes on")
-    start_rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:

@@ -54,13 +54,11 @@ class Method:
         return str(getattr(getattr(self.client, function, None), "leaves", ""))
 
 
+OURS = ("gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl")
 METHODS: Registry[Method] = Registry(
     "method",
     "fedtopics.methods",
-    {
-        name: f"fedtopics.methods.{name}:METHOD"
-        for name in ("gfedntm", "lda", "nmf", "flda", "kmeans", "discriminative", "fstc", "fsccl")
-    },
+    {name: f"fedtopics.methods.{name}:METHOD" for name in OURS},
     maker=lambda method: method.server,
 )
 

@@ -51,8 +51,9 @@ class ReleasedLabels:
 
     def forget(self) -> None:
         """Start a new study, in which nothing was released yet."""
-        self._labels = {}
-        self.store()
+        if self._labels:
+            self._labels = {}
+            self.store()
 
     def store(self) -> None:
         """Write the labels to disk, before the reply leaves."""

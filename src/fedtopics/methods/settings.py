@@ -17,6 +17,8 @@ FIRST_TOPICS = (
     'first topics: "random", what is beside words that stand for one topic alone ("anchors"; an '
     'exchange of sums more), or those of a matrix factorisation ("nmf"; thirty exchanges of sums)'
 )
+Beginning = Literal["random", "anchors", "nmf"]
+NetworkBeginning = Literal[Beginning, "mixture"]
 
 
 def fill_from(
@@ -124,7 +126,7 @@ class MinibatchSettings(TopicSettings):
     tolerance: float = Field(
         0.0, ge=0, description="stop when the weights change by less, relative to their norm"
     )
-    initialisation: Literal["random", "anchors", "nmf"] = Field("random", description=FIRST_TOPICS)
+    initialisation: NetworkBeginning = Field("random", description=FIRST_TOPICS)
 
     @property
     def stops(self) -> dict[str, float]:

@@ -169,10 +169,16 @@ class NeuralTopicModel(ABC):
         theta = self.theta(batch_weights(self, weights, batch), shared, batch)
         return np.asarray(theta.numpy())
 
-    def start_from(self, weights: Tensors, topics: NDArray[np.float64]) -> None:
+    def start_from(
+        self,
+        weights: Tensors,
+        topics: NDArray[np.float64],
+        directions: NDArray[np.float64] | None = None,
+    ) -> None:
         """Begin with topics instead of noise, in place: the decoder's, and what hidden units see.
 
-        Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros. A
+        Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros.
+        Directions (n_topics, n_dimensions) are those of the topics' embeddings, of unit length. A
         decoder without beta_logits is refused.
         """
         if "beta_logits" not in weights:
@@ -188,6 +194,18 @@ class NeuralTopicModel(ABC):
         if self.sees_words and len(topics) <= self.settings.hidden[0]:
             shares = topics / np.maximum(topics.sum(0), SMALLEST_SHARE)
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
+        if directions is not None:
+            self._look_towards(weights, torch.from_numpy(directions).to(self.dtype))
+
+    def _look_towards(self, weights: Tensors, directions: Tensor) -> None:
+        """Let the encoder begin with how far embeddings point towards the topics' directions."""
+        k = len(directions)
+        if "embedding_centres" in weights:
+            weights["embedding_centres"].copy_(directions)
+        if k <= min(self.settings.hidden):
+            weights["encoder_embedding"][:, :k] += directions.T
+            for name in ("hidden", "posterior"):  # unit after unit, up to the topics' means
+                weights[name][:k, :k] += torch.eye(k, dtype=self.dtype)
 
     def trained_encoder(self, weights: Tensors, model: str) -> None:
         return None  # texts are embedded by the model of the settings

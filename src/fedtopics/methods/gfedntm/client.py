@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError
 from fedtopics.methods.aggregation import Payload, Rows
 from fedtopics.methods.client import Documents, batches, leaves
+from fedtopics.methods.gfedntm.beginning import calls_before
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.minibatches import MinibatchClient
+from fedtopics.methods.mixture.client import MixtureSums
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.networks import (
     Batch,
@@ -33,7 +35,7 @@ from fedtopics.networks.passes import (
 )  # fmt: skip
 
 
-class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
+class GFedNTMClient(MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSettings]):
     """The client's half: gradients of minibatches, whose noise is drawn from its secret.
 
     DataError if the network sees embeddings and the documents have none.
@@ -54,7 +56,7 @@ class GFedNTMClient(MinibatchClient[GFedNTMSettings]):
             round_ = {"forward": "once"} | round_
         if settings.validation_share:
             round_["validate"] = f"every {settings.validate_every} rounds"
-        return round_
+        return calls_before(settings) | round_
 
     def __init__(self, plan: Plan[GFedNTMSettings], site: Site) -> None:
         super().__init__(plan, site)

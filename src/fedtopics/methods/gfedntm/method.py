@@ -23,11 +23,11 @@ from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.final import describe
-from fedtopics.methods.first_topics import find_first_topics
+from fedtopics.methods.gfedntm.beginning import begin
 from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState, Update
-from fedtopics.methods.gfedntm.warm_start import AVERAGES, check_fits, start_network
+from fedtopics.methods.gfedntm.warm_start import AVERAGES, check_fits
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
@@ -53,14 +53,10 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
                 check_fits(plan.start.continued, plan.settings)
 
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
-        """Draw W(0), or take it from a model, from topics or from anchors."""
-        settings, start = self.settings, self.plan.start
+        """Draw W(0), or take it from a model or from topics, given or found."""
+        settings = self.settings
         state = self._initial_state(agreement)
-        if start is not None:
-            start_network(state, start, agreement.vocabulary.words)
-        elif settings.initialisation != "random":
-            topics = find_first_topics(agreement, settings, self.plan.seed)
-            state.network.start_from(state.weights, topics)
+        begin(state, agreement, self.plan)
         if settings.norm == "server" and not state.averages and state.network.stages:
             sums, documents = first_sums(agreement, state, self.first_round + 1)
             state.average(sums, documents)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.aggregation import OptimizerName
-from fedtopics.methods.settings import MinibatchSettings, fill_from
+from fedtopics.methods.settings import FIRST_TOPICS, MinibatchSettings, NetworkBeginning, fill_from
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -63,6 +63,11 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
     # pydantic puts the fields of the last base first.
     """All of the method's parameters, as a study names them."""
 
+    initialisation: NetworkBeginning = Field(
+        "random",
+        description=f"{FIRST_TOPICS}; networks that see embeddings can begin with a mixture of "
+        'embeddings and words as well ("mixture"; some dozens of sums more)',
+    )
     norm: Literal["sync", "server", "local"] = Field(
         "sync",
         description='batch normalisation: over all clients ("sync"), by the server\'s running '
@@ -101,6 +106,11 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
             raise ValueError(
                 f"optimizer {self.optimizer!r} does not go with local_steps {self.local_steps}: "
                 "fedavg and fedadam need more than 1, sgd and adam exactly 1"
+            )
+        if self.initialisation == "mixture" and self.needed_embedding is None:
+            raise ValueError(
+                f'initialisation "mixture" needs embeddings, which the network {self.network!r} '
+                'does not see; use "anchors", or another network'
             )
         if averaging and self.norm == "sync":
             raise ValueError('norm "sync" needs an exchange a step; use norm "server" here')

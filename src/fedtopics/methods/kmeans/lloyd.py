@@ -18,7 +18,7 @@ from fedtopics.inference.points import Moments, Numbers, ranked
 from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL
-from fedtopics.methods.cluster_settings import ClusterSettings
+from fedtopics.methods.cluster_settings import KMeansStart
 from fedtopics.methods.clusters import check_enough
 from fedtopics.methods.training import Step, iterate
 
@@ -102,7 +102,7 @@ class Lloyd:
 
 
 def start_with_kmeans(
-    agreement: Agreement, settings: ClusterSettings, origin: Numbers, moments: Moments, seed: int,
+    agreement: Agreement, settings: KMeansStart, origin: Numbers, moments: Moments, seed: int,
     finalists: int, half: int = ALL,
 ) -> Partition:  # fmt: skip
     """Cluster embeddings by k-means before the first round, from several starts.
@@ -116,14 +116,14 @@ def start_with_kmeans(
     return iterate(agreement, lloyd, first, rounds).best(finalists)
 
 
-def calls_of_start(settings: ClusterSettings) -> dict[str, str]:
+def calls_of_start(settings: KMeansStart) -> dict[str, str]:
     """Return how often `start_with_kmeans` calls which function."""
     often = f"at most {settings.start_rounds} times, before the first round"
     calls = dict.fromkeys(("means", "moments"), "once, before the first round")
     return calls | {"cluster_sums": often}
 
 
-def draw_centres(settings: ClusterSettings, moments: Moments, seed: int) -> Numbers:
+def draw_centres(settings: KMeansStart, moments: Moments, seed: int) -> Numbers:
     """Draw the starts, shape (n_starts, n_clusters, n_dimensions).
 
     Raise StudyError if there are fewer documents than clusters.

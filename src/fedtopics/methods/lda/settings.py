@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from fedtopics.inference.lda import LDAPrior
-from fedtopics.methods.settings import FIRST_TOPICS, MinibatchSettings
+from fedtopics.methods.settings import FIRST_TOPICS, Beginning, MinibatchSettings
 
 
 class LDAChoice(BaseModel):
@@ -30,5 +30,5 @@ class LDASettings(MinibatchSettings, LDAPrior, LDAChoice):
         0.6, gt=0.5, le=1, description="of the weight of a stochastic round: kappa, as above"
     )
     batch_size: int = Field(1024, ge=1, description="documents of a stochastic round")
-    initialisation: Literal["random", "anchors", "nmf"] = Field("anchors", description=FIRST_TOPICS)
+    initialisation: Beginning = Field("anchors", description=FIRST_TOPICS)
     max_rounds: int = Field(200, ge=1, description="most rounds")

@@ -17,7 +17,7 @@ class NMFClient(Factoring[NMFSettings]):
 
     @staticmethod
     def rounds(settings: NMFSettings) -> dict[str, str]:
-        return CALLS_OF_START | {"topic_sums": "each round"}
+        return CALLS_OF_START | {"factor_sums": "each round"}
 
     @property
     def term_weight(self) -> Literal["log", "binary"]:

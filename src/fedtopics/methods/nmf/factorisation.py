@@ -78,7 +78,7 @@ class Factorisation:
             "sums": Within(state.sums.shape, of_words), "products": Within((k, k), n),
         }  # fmt: skip
         payload = {"rarity": self.rarity, "topics": state.topics}
-        return agreement.sum("topic_sums", template, round=round_, **payload)
+        return agreement.sum("factor_sums", template, round=round_, **payload)
 
     def step(
         self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int

@@ -20,7 +20,7 @@ CALLS_OF_START = {
     "signs": "once, before the first round",
 }
 CALLS_BEFORE = CALLS_OF_START | {
-    "topic_sums": f"{ROUNDS_BEFORE} times, before the first round",
+    "factor_sums": f"{ROUNDS_BEFORE} times, before the first round",
     "topic_words": "once, before the first round",
 }
 
@@ -61,7 +61,7 @@ class Factoring(LastingClient[Settings]):
         "have: the sum of the documents' weights of the word by their shares of the topic; for "
         "two such topics the sum of the products of shares; the number of documents."
     )
-    def topic_sums(
+    def factor_sums(
         self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers
     ) -> dict[str, Any]:
         """Fit all documents by the topics (n_words, n_topics); return X' W and W' W.

@@ -1,0 +1,149 @@
+"""How a mixture finds the topic of documents: by their embeddings and their words together.
+
+A document is of one topic, and theta says how probable each is. Of a topic an embedding has a von
+Mises-Fisher distribution around its direction, and words have a multinomial one.
+
+References
+----------
+Banerjee et al., Clustering on the Unit Hypersphere using von Mises-Fisher Distributions, JMLR 2005.
+Nigam et al., Text Classification from Labeled and Unlabeled Documents using EM, 2000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from scipy import sparse
+from torch import Tensor
+
+from fedtopics.inference.base import Readout
+from fedtopics.inference.clusters import centred
+from fedtopics.inference.points import BLOCK, Numbers, Points, softmax, unit_rows
+from fedtopics.networks import Shared, Tensors
+from fedtopics.text.embeddings import EmbeddingSettings
+
+UNSEEN = 0.01  # occurrences of each word, so that none is impossible
+
+
+class MixtureShape(BaseModel):
+    """How many topics there are, and what embeddings and words say of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    n_components: int = Field(20, ge=2, description="number of topics")
+    kappa: float = Field(
+        4.0, gt=0, description="how close embeddings are to their topic: the higher, the more an "
+        "embedding says"
+    )  # fmt: skip
+    word_weight: float = Field(
+        0.25, gt=0, le=1,
+        description="how much an occurrence of a word says: 1 as if it told nothing of the next",
+    )  # fmt: skip
+    smoothing: float = Field(
+        0.1, ge=0, description="occurrences of an average word that a topic gets from all documents"
+    )
+    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="of documents")
+
+    @property
+    def theta_prior(self) -> float:
+        return 1 / self.n_components
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What embeddings and words say of topics: added up, the logarithm of how probable each is."""
+
+    origin: Numbers  # that embeddings are measured from, (n_dimensions,)
+    directions: Numbers  # (n_topics, n_dimensions)
+    words: Numbers  # of an occurrence of each word, (n_topics, n_words)
+    bias: Numbers  # (n_topics,)
+
+    @classmethod
+    def of(cls, sums: Mapping[str, Numbers], settings: MixtureShape) -> Evidence:
+        """Compute it from the sums over documents that a model keeps as its weights."""
+        weights = sums["weights"] + 1
+        return cls(
+            sums["origin"],
+            settings.kappa * unit_rows(sums["directions"]),
+            settings.word_weight * np.log(topics_of(sums["words"], settings.smoothing)),
+            np.log(weights / weights.sum()),
+        )
+
+    def memberships(
+        self, points: Points, counts: sparse.csr_array
+    ) -> Iterator[tuple[slice, Numbers, float]]:
+        """Yield theta of some thousand documents at a time, where they are, and their evidence."""
+        for start in range(0, len(points), BLOCK):
+            rows = slice(start, min(start + BLOCK, len(points)))
+            scores = points[rows].astype(np.float64) @ self.directions.T
+            scores += counts[rows] @ self.words.T + self.bias
+            largest = scores.max(1)
+            total = np.exp(scores - largest[:, None]).sum(1)
+            yield rows, softmax(scores), float((largest + np.log(total)).sum())
+
+
+def topics_of(words: Numbers, smoothing: float) -> Numbers:
+    """Return the topics, whose rows sum to 1, of sums of words, both (n_topics, n_words)."""
+    seen = words + UNSEEN / len(words)
+    usual = seen.sum(0) / seen.sum()
+    smooth = seen + smoothing * words.shape[1] * usual
+    return np.asarray(smooth / smooth.sum(1, keepdims=True))
+
+
+def place(embeddings: NDArray[Any] | None, origin: Numbers, n_documents: int) -> Points:
+    """Return the points of documents, zeros without an embedding: it then says nothing."""
+    points = np.zeros((n_documents, len(origin)), np.float32)
+    if embeddings is not None:
+        there = embeddings.any(1)
+        points[there] = centred(embeddings[there], origin)
+    return points
+
+
+class Mixture:
+    """A mixture of topics, each with a direction of embeddings and words.
+
+    Its weights are the sums over documents, each by its theta, that all else follows from.
+    """
+
+    name: ClassVar[str] = "mixture"
+    settings_type: ClassVar[type[BaseModel]] = MixtureShape
+    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
+    readouts: ClassVar[tuple[Readout, ...]] = ()
+    sees_words: ClassVar[bool] = True
+    sees_embedding: ClassVar[bool] = True
+    dtype: ClassVar[torch.dtype] = torch.float64
+
+    def __init__(self, n_words: int, settings: MixtureShape) -> None:
+        self.n_words = n_words
+        self.settings = settings
+
+    def initial_weights(self, seed: int) -> Tensors:
+        k, dimension = self.settings.n_components, self.settings.embedding.dimension
+        shapes = {
+            "origin": (dimension,), "directions": (k, dimension), "words": (k, self.n_words),
+            "weights": (k,),
+        }  # fmt: skip
+        return {name: torch.zeros(shape, dtype=self.dtype) for name, shape in shapes.items()}
+
+    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
+        return torch.from_numpy(topics_of(weights["words"].numpy(), self.settings.smoothing))
+
+    def infer(
+        self,
+        weights: Tensors,
+        shared: Shared,
+        counts: sparse.csr_array,
+        embeddings: NDArray[Any] | None,
+    ) -> NDArray[np.float64]:
+        evidence = Evidence.of({n: w.numpy() for n, w in weights.items()}, self.settings)
+        points = place(embeddings, evidence.origin, counts.shape[0])
+        return np.concatenate([theta for _, theta, _ in evidence.memberships(points, counts)])
+
+    def trained_encoder(self, weights: Tensors, model: str) -> None:
+        """Return nothing: texts are embedded by the model of the settings."""

@@ -1,0 +1,82 @@
+"""The client's half of the mixture: sums of its own documents by how much they are of each topic.
+
+Networks that begin with a mixture have the same half beside their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.inference.mixture import Evidence, place
+from fedtopics.inference.points import Numbers, Points
+from fedtopics.methods.client import Documents, LastingClient, batches, leaves
+from fedtopics.methods.kmeans.lloyd import calls_of_start
+from fedtopics.methods.mixture.settings import MixtureSettings
+from fedtopics.methods.point_client import PointClient
+from fedtopics.methods.settings import TopicSettings
+
+Settings = TypeVar("Settings", bound=TopicSettings)
+
+
+class MixtureSums(PointClient[Settings]):
+    """A client's documents as points and words, and their sums by topic."""
+
+    @cached_property
+    def seen(self) -> Documents:
+        """Rows of the documents with a word or an embedding."""
+        return np.flatnonzero(self.embeddings.any(1) | (np.diff(self.bag.indptr) > 0))
+
+    @leaves(
+        "For each topic: with how much weight the documents are of it; of each with enough "
+        "weight, by this weight, the sum of their embeddings and how often words that enough of "
+        "the documents have occur. The evidence (nats) and the number of documents."
+    )
+    def topic_sums(
+        self, vocabulary: str, round: int, evidence: dict[str, NDArray[Any]]
+    ) -> dict[str, Any]:
+        """Sum the documents by how probably they are of each topic (the E-step)."""
+        self.check(vocabulary)
+        given = Evidence(**evidence)
+        points, counts = self.placed(given.origin), self.bag[self.seen]
+        directions, words = np.zeros(given.directions.shape), np.zeros(given.words.shape)
+        weights, loss = np.zeros(len(given.bias)), 0.0
+        for rows, theta, found in given.memberships(points, counts):
+            directions += theta.T @ points[rows].astype(np.float64)
+            words += theta.T @ counts[rows]
+            weights += theta.sum(0)
+            loss -= found
+        sums = {"directions": self.enough(directions, weights)[0]}
+        sums["words"] = self.enough(words, weights)[0]
+        return sums | {"weights": weights, "loss": loss, "documents": len(self.seen)}
+
+    def placed(self, origin: Numbers) -> Points:
+        """Return the points of the documents that something is seen of."""
+        return place(self.embeddings[self.seen], origin, len(self.seen))
+
+
+def calls_of_mixture(settings: MixtureSettings, often: str) -> dict[str, str]:
+    """Return how often the rounds of a mixture call which function."""
+    return calls_of_start(settings) | {"topic_sums": often}
+
+
+class MixtureClient(LastingClient[MixtureSettings], MixtureSums[MixtureSettings]):
+    """The client's half."""
+
+    @staticmethod
+    def rounds(settings: MixtureSettings) -> dict[str, str]:
+        return calls_of_mixture(settings, "each round")
+
+    def find_usable(self) -> Documents:
+        return self.seen
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+        evidence = Evidence(**model["evidence"])
+        for rows in batches(self.usable):
+            points = place(self.embeddings[rows], evidence.origin, len(rows))
+            for _, theta, _ in evidence.memberships(points, self.bag[rows]):
+                yield rows, theta

@@ -1,0 +1,86 @@
+"""Rounds of expectation-maximisation by sums, of the mixture alone and as a start of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from fedtopics.inference.mixture import Evidence
+from fedtopics.inference.points import TINY, Numbers
+from fedtopics.methods.aggregation import Template, Within
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.clusters import check_enough, find_moments
+from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.mixture.settings import MixtureSettings
+from fedtopics.methods.training import Step, iterate
+
+Sums = Mapping[str, Numbers]
+"""The weights of `Mixture`: an origin, and sums over documents by topic."""
+SUMMED = ("directions", "words", "weights")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Rounds in which clients sum their documents by topic (E), and topics follow (M)."""
+
+    settings: MixtureSettings
+    known_words: bool = True  # the vocabulary was counted in these documents
+    adds: bool = False  # documents are new, and are added to those of before
+
+    @property
+    def stops(self) -> Mapping[str, float]:
+        return self.settings.stops
+
+    def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
+        """Ask for the sums of the documents by topic."""
+        n = agreement.most(agreement.documents)  # points have unit length
+        occurring = agreement.vocabulary.occurrences
+        template: Template = {
+            "directions": Within(state["directions"].shape, n, -n),
+            "words": Within(
+                state["words"].shape, agreement.most(occurring) if self.known_words else np.inf
+            ),
+            "weights": Within(state["weights"].shape, n),
+            "loss": (),
+        }
+        evidence = vars(Evidence.of(state, self.settings))
+        return agreement.sum("topic_sums", template, round=round_, evidence=evidence)
+
+    def step(
+        self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
+    ) -> Step[Sums]:
+        """Replace the sums; a topic of which no client has enough documents keeps its own."""
+        sent = reply["directions"].any(1) | reply["words"].any(1)
+        check_enough(sent)
+        kept = 1.0 if self.adds else agreement.keep(round_)
+        after = {name: reply[name] + kept * state[name] for name in SUMMED}
+        for name in ("directions", "words"):
+            after[name] = np.where(sent[:, None], after[name], state[name])
+        change = max(_moved(after[name], state[name]) for name in ("directions", "words"))
+        n = reply["documents"]
+        facts = {"loss": reply["loss"] / max(n, 1), "documents": n}
+        return Step({"origin": state["origin"], **after}, facts, change)  # type: ignore[arg-type]
+
+
+def _moved(after: Numbers, before: Numbers) -> float:
+    return float(np.linalg.norm(after - before) / (np.linalg.norm(before) + TINY))
+
+
+def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
+    """Return the sums of k-means' clusters of embeddings; words follow in the first round."""
+    origin, moments = find_moments(agreement, settings.embedding.dimension)
+    found = start_with_kmeans(agreement, settings, origin, moments, seed, 1)
+    words = np.zeros((settings.n_components, len(agreement.vocabulary)))
+    shares = np.maximum(found.counts[0], 1)
+    directions = found.centres[0] * shares[:, None]
+    return {"origin": origin, "directions": directions, "words": words, "weights": shares}
+
+
+def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
+    """Find a mixture before the first round of another method; return its sums."""
+    first = first_sums(agreement, settings, seed)
+    return iterate(agreement, Expectation(settings), first, repeat(0, settings.max_rounds))

@@ -1,0 +1,36 @@
+"""The parameters of the mixture of embeddings and words, as a study names them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from fedtopics.inference.mixture import MixtureShape
+from fedtopics.methods.cluster_settings import KMeansStart
+from fedtopics.text.embeddings import EmbeddingSettings
+
+
+class MixtureChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["mixture"] = Field("mixture", description="the method")
+
+
+class MixtureSettings(KMeansStart, MixtureShape, MixtureChoice):
+    """All parameters of the mixture of embeddings and words, as a study names them."""
+
+    n_components: int = Field(20, ge=2, description="number of topics")
+    start_rounds: int = Field(20, ge=1, description="most rounds of k-means before what follows")
+    max_rounds: int = Field(50, ge=1, description="most rounds")
+    tolerance: float = Field(
+        1e-3, ge=0, description="stop when the topics' sums change by less, relative to them"
+    )
+
+    @property
+    def needed_embedding(self) -> EmbeddingSettings | None:
+        return self.embedding
+
+    @property
+    def stops(self) -> dict[str, float]:
+        return {"tolerance": self.tolerance}
