@@ -25,6 +25,7 @@ _SENTENCES = {
     "listening": "listening on {address} for {clients}",
     "waiting": "waiting for {missing}",
     "left out": "without {missing} in what is agreed on, or describes the model",
+    "chosen": "the method is {method}, as {reason}; another one: name it in [method]",
     "repeated": "round {round} is repeated without {missing}",
     "vocabulary": "agreed on {words:,} words of {documents:,} documents",
     "skipped": "round {round:,}: {client} skips it, with {documents:,} new documents of at least "
@@ -111,7 +112,7 @@ class RoundProgress:
             before = self._bar.tasks[0].fields["speed"] or speed
             shown = {"loss": event.get("loss", float("nan")), "speed": 0.95 * before + 0.05 * speed}
             self._bar.update(self._task, completed=event["round"], **shown)
-        elif kind in ("continued", "skipped", "stopped"):
+        elif kind in ("chosen", "continued", "skipped", "stopped"):
             say(sentence(event))
 
     def _embed(self, event: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,16 +25,35 @@ from fedtopics.cli.report import show_run
 from fedtopics.errors import RunError
 from fedtopics.methods.registry import METHODS, find_method
 
+# What the demo can train. A network that starts from sums needs a fraction of the rounds.
+DEMONSTRATED: dict[str, dict[str, Any]] = {
+    "neurallda": {
+        "network": "neurallda", "preset": "mixtures", "initialisation": "nmf", "max_rounds": 60,
+    },
+    "prodlda": {"network": "prodlda", "max_rounds": 1000},
+    "lda": {"name": "lda"},
+    "nmf": {"name": "nmf"},
+    "auto": {"name": "auto"},
+}  # fmt: skip
+
 
 @click.command()
 @options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="How many.")
 @options.with_default("--topics", type=click.IntRange(2), default=20, help="How many.")
-@options.with_default("--rounds", type=click.IntRange(1), default=1000, help="Of training.")
+@click.option(
+    "--method",
+    type=click.Choice(DEMONSTRATED),
+    default="neurallda",
+    show_default=True,
+    help="What to train: a network, or a method.",
+)
+@click.option("--rounds", type=click.IntRange(1), help="Of training.  [default: the method's]")
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
-def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
+def demo(clients: int, topics: int, method: str, rounds: int | None, out: Path | None) -> None:
     """Train one topic model for several organisations without pooling a text.
 
-    The documents are the documentation of installed Python packages, one package a client.
+    The documents are the documentation of installed Python packages, one package a client. By
+    default a network learns them, NeuralLDA, from topics that a factorisation by sums has found.
     """
     from fedtopics import Study, train
     from fedtopics.datasets import package_documentation
@@ -43,14 +63,17 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
         say(f"client {name}: {len(corpus):,} documents, which stay with it")
-    method = {"n_components": topics, "max_rounds": rounds, "batch_size": 64 * clients}
-    study = Study.make(name="demo", method=method)
+    settings = DEMONSTRATED[method] | {"n_components": topics}
+    settings |= {"batch_size": 64 * clients} if "network" in settings else {}
+    settings |= {"max_rounds": rounds} if rounds else {}
+    study = Study.make(name="demo", method=settings)
     with RoundProgress() as display:
         model = train(study, corpora, out=folder, on_event=display)
     show_run(model, folder)
     say(
         f"What left each client:  fedtopics ledger {folder}\n"
-        f"More of the topics:     fedtopics topics {folder}/model --words 20"
+        f"More of the topics:     fedtopics topics {folder}/model --words 20\n"
+        f"The same with ProdLDA:  fedtopics demo --method prodlda"
     )
 
 
@@ -59,9 +82,7 @@ def demo(clients: int, topics: int, rounds: int, out: Path | None) -> None:
 @options.out
 @options.resume
 @click.option("--example", is_flag=True, help="Print a commented study file.")
-@click.option(
-    "--method", type=click.Choice(METHODS.names), default="gfedntm", help="Of the example."
-)
+@click.option("--method", type=click.Choice(METHODS.names), default="auto", help="Of the example.")
 @options.track
 def run(
     study: Path | None,

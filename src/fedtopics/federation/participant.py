@@ -240,7 +240,7 @@ class Participation:
         self.notify(Offered(study, leaves, None if signed else UNSIGNED))
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
-        method, needed = study.method, study.method.needed_embedding
+        method, needed = study.method, study.method.embedding_of(self.corpus)
         rounds = method.max_rounds
         self.policy.check_study(self.name, method.method_name, rounds, documents, study.text)
         if needed is not None:

@@ -31,7 +31,7 @@ from fedtopics.federation.study import Study
 from fedtopics.files import hold
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
-from fedtopics.methods.training import Program
+from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
@@ -137,7 +137,7 @@ def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Repl
 
 
 def _trained(
-    program: Program[Any, Any], exchange: Exchange, run: ReplicatedRun, start: WarmStart | None,
+    program: Trainer, exchange: Exchange, run: ReplicatedRun, start: WarmStart | None,
     node: Node,
 ) -> TopicModel:  # fmt: skip
     """Train; wait until all clients have the model as well."""

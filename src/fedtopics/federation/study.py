@@ -28,7 +28,7 @@ from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.training import Program
+from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.corpus import Corpus
@@ -184,7 +184,7 @@ class Study(BaseModel):
     def _plan(self, start: WarmStart | None = None) -> Plan[Any]:
         return Plan(self.method, self.text, self.vocabulary, self.seed, start)
 
-    def server_half(self, start: WarmStart | None = None) -> Program[Any, Any]:
+    def server_half(self, start: WarmStart | None = None) -> Trainer:
         """Make the server's half of the method; StudyError if it cannot begin with the model."""
         method = self.registration
         if start is not None:
@@ -219,7 +219,7 @@ class Study(BaseModel):
         embeddings; `on_progress` gets the numbers of documents done and of all. StudyError or
         DataError if embeddings are of another model or dimension, or hold NaN. Nothing leaves.
         """
-        settings = self.method.needed_embedding
+        settings = self.method.embedding_of(corpus)
         if settings is None:
             return corpus
         vectors = document_embeddings(

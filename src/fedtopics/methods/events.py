@@ -65,6 +65,12 @@ class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on
     training: int | None = None  # documents that are not held back
 
 
+class Chosen(Event, kind="chosen"):  # a rule chose the method
+    method: str
+    network: str | None
+    reason: str
+
+
 class TrainingStarted(Event, kind="training"):  # the rounds begin
     done: int  # rounds of earlier processes
     rounds: int

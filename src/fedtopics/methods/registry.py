@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # they load torch, and the command line names the methods wit
     from fedtopics.inference import Inference
     from fedtopics.methods.client import TopicClient
     from fedtopics.methods.settings import TopicSettings
-    from fedtopics.methods.training import Program
+    from fedtopics.methods.training import Trainer
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Method:
     name: str  # in a study's ``[method]``
     title: str  # for people
     settings: type[TopicSettings]
-    server: type[Program[Any, Any]]
+    server: Callable[[Any], Trainer]  # makes the program of a plan
     client: type[TopicClient[Any]]
     version: int = 1  # of what the client's functions take, return and compute
     shows: Literal["topics", "clusters"] = "topics"
@@ -54,7 +54,18 @@ class Method:
         return str(getattr(getattr(self.client, function, None), "leaves", ""))
 
 
-OURS = ("gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl")
+OURS = (
+    "auto",
+    "gfedntm",
+    "lda",
+    "nmf",
+    "flda",
+    "mixture",
+    "kmeans",
+    "discriminative",
+    "fstc",
+    "fsccl",
+)
 METHODS: Registry[Method] = Registry(
     "method",
     "fedtopics.methods",

@@ -11,6 +11,7 @@ from fedtopics.methods.base import Draw
 from fedtopics.methods.stop_rules import SETTINGS_OF_METHODS, STOP_RULES
 from fedtopics.model.coherence import Within
 from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 
 FIRST_TOPICS = (
@@ -97,6 +98,10 @@ class TopicSettings(BaseModel):
     def needed_embedding(self) -> EmbeddingSettings | None:
         """The kind of embeddings that documents need, if any."""
         return None
+
+    def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
+        """Return the kind of embeddings that these documents need, if any."""
+        return self.needed_embedding
 
     @property
     def readings(self) -> list[Reading]:

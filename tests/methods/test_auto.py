@@ -1,0 +1,96 @@
+"""The method that a rule chooses by what all clients have: printed, and the same at all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from fedtopics.methods.auto.settings import AutoSettings, count_words
+from fedtopics.methods.registry import find_method
+from fedtopics.text.corpus import Corpus
+from tests.helpers.federation import DIMENSION, embedded, subjects, tokens_of
+from tests.helpers.grpc_federation import federated
+
+SIZES = {"north": 60, "south": 40, "west": 30}
+OPEN = dict.fromkeys(SIZES, OPEN_POLICY)
+METHOD = {"n_components": 3, "max_rounds": 4, "coherence": "nothing"}
+
+
+def auto(**more: Any) -> Study:
+    method = {"name": "auto", **METHOD, "embedding": {"dimension": DIMENSION}, **more}
+    return Study.make(method=method, vocabulary={"min_document_frequency": 1})
+
+
+def texts(words: int) -> dict[str, Corpus]:
+    """Documents cut to so many words, with embeddings."""
+    found = {}
+    for name, corpus in embedded(subjects(SIZES)).items():
+        cut = [(document * 9)[:words] for document in tokens_of(corpus)]
+        found[name] = Corpus.of(cut).with_embeddings(corpus.embeddings)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "method", "why"),
+    [
+        (150, 10, "nmf", "documents have 15.0 words on average, 15 or more"),
+        (149, 10, "gfedntm", "documents have 14.9 words on average, fewer than 15, and embeddings"),
+        (100, 9, "nmf", "and not all have embeddings, which titles need"),
+        (0, 10, "gfedntm", "documents have 0.0 words"),
+    ],
+)
+def test_the_rule(words: int, vectors: int, method: str, why: str) -> None:
+    chosen, reason = AutoSettings().choose(documents=10, words=words, embedded=vectors)
+    assert chosen["name"] == method
+    assert why in reason
+    find_method(method).settings(**chosen)  # they are settings of it
+
+
+def test_words_are_counted_as_white_space_separates_them() -> None:
+    assert count_words(Corpus.of(["two words", "", " three  of\nthem "])) == 5
+    assert count_words(Corpus.of([["two", "words"], [], ["one"]])) == 3
+
+
+def test_long_documents_get_what_nmf_finds() -> None:
+    events: list[dict[str, Any]] = []
+    corpora = texts(20)
+    model = train(auto(), corpora, policies=OPEN, on_event=lambda event: events.append(dict(event)))
+    named = Study.make(method={"name": "nmf", **METHOD}, vocabulary={"min_document_frequency": 1})
+    expected = train(named, corpora, policies=OPEN)
+    np.testing.assert_array_equal(model.beta, expected.beta)
+    assert model.info["method"] == "nmf"
+    chosen = next(event for event in events if event["event"] == "chosen")
+    assert chosen["method"] == "nmf"
+    assert chosen["reason"] == "documents have 20.0 words on average, 15 or more"
+
+
+def test_titles_get_a_network_that_sees_embeddings() -> None:
+    model = train(auto(), texts(6), policies=OPEN)
+    assert model.inference.name == "zeroshottm"
+    assert model.info["rounds"] == 4
+
+
+def test_it_is_the_same_over_a_network_and_after_a_restart(tmp_path: Path) -> None:
+    corpora = texts(20)
+    one = train(auto(), corpora, policies=OPEN)
+    server = federated(auto(), corpora, tmp_path).model
+    np.testing.assert_array_equal(one.beta, server.beta)
+    folder = tmp_path / "run"
+    train(auto(max_rounds=4), corpora, policies=OPEN, out=folder)
+    again = train(auto(max_rounds=4), corpora, policies=OPEN, out=folder, resume=True)
+    np.testing.assert_array_equal(one.beta, again.beta)
+
+
+def test_the_offer_says_what_each_method_would_send() -> None:
+    study = auto()
+    calls = {call.function: call for call in study.registration.exchanges(study.method)}
+    assert {"extent", "vocabulary", "factor_sums", "gradients"} <= calls.keys() | {"gradients"}
+    assert all(call.leaves for call in calls.values())
+    assert calls["factor_sums"].often == "each round, with nmf"
+    assert "with gfedntm" in calls["topic_sums"].often
