@@ -17,6 +17,8 @@ from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.repeats import find_repeats
 from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint
 
 Settings = TypeVar("Settings", bound=TopicSettings)
@@ -112,6 +114,11 @@ class TopicClient(ABC, Generic[Settings]):
         """Count these words in the documents, each in its column."""
         return self._counts.columns(words)
 
+    def capped(self, corpus: Corpus, words: Mapping[str, int]) -> sparse.csr_array:
+        """Count these words, each in its column, without later copies of passages."""
+        rng = self.secret.rng("repeats")
+        return find_repeats(corpus, self._text, words, self._rarest, rng).bag(len(words))
+
     def forget(self) -> None:
         """Start a new study: earlier replies belonged to another one."""
 
@@ -132,10 +139,13 @@ class TopicClient(ABC, Generic[Settings]):
         `total` is the number of documents of a round's clients, on average if they are drawn;
         `length` the mean number of words of all clients' documents. Words that too few of its own
         documents have do not count, though other clients named them: no reply says who has them.
+        Nor do later copies of passages, if the study caps them.
         """
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}
-        self.bag = frequent(self.count(self._columns), self._rarest).astype(np.float32)
+        caps = self._text.repeats == "cap"
+        bag = self.capped(self._corpus, self._columns) if caps else self.count(self._columns)
+        self.bag = frequent(bag, self._rarest).astype(np.float32)
         self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)

@@ -106,7 +106,9 @@ class FLDAClient(TopicClient[FLDASettings]):
         kept = np.flatnonzero((frequency >= self._rarest) & (frequency <= most))
         kept = kept[np.argsort(-frequency[kept], kind="stable")][: self._limits.max_words]
         words = [counted.words[column] for column in kept]
-        return words, counted.columns({word: number for number, word in enumerate(words)})
+        columns = {word: number for number, word in enumerate(words)}
+        caps = self._text.repeats == "cap"
+        return words, self.capped(corpus, columns) if caps else counted.columns(columns)
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words of all clients' topics, for all documents of the rounds so far."""
