@@ -115,9 +115,9 @@ class TopicClient(ABC, Generic[Settings]):
         return self._counts.columns(words)
 
     def capped(self, corpus: Corpus, words: Mapping[str, int]) -> sparse.csr_array:
-        """Count these words, each in its column, without later copies of passages."""
-        rng = self.secret.rng("repeats")
-        return find_repeats(corpus, self._text, words, self._rarest, rng).bag(len(words))
+        """Count words without later copies of passages, and without those that get too rare."""
+        repeats = find_repeats(corpus, self._text, words, self._rarest, self.secret.rng("repeats"))
+        return frequent(repeats.bag(len(words)), self._rarest)
 
     def forget(self) -> None:
         """Start a new study: earlier replies belonged to another one."""
@@ -139,7 +139,6 @@ class TopicClient(ABC, Generic[Settings]):
         `total` is the number of documents of a round's clients, on average if they are drawn;
         `length` the mean number of words of all clients' documents. Words that too few of its own
         documents have do not count, though other clients named them: no reply says who has them.
-        Nor do later copies of passages, if the study caps them.
         """
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}

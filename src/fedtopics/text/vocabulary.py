@@ -279,10 +279,7 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
 def count_in_rows(
     columns: NDArray[np.int32], ends: NDArray[np.int64], n_columns: int
 ) -> sparse.csr_array:
-    """Count columns row after row, shape (n_rows, n_columns).
-
-    Of shape (n_rows + 1,), `ends` says where each row ends, behind a 0.
-    """
+    """Count columns in rows, shape (n_rows, n_columns); `ends` says where each ends, behind a 0."""
     shape = len(ends) - 1, n_columns
     ones = np.ones(len(columns), np.int32)
     counts = sparse.csr_array((ones, columns, ends), shape, copy=True)  # the next line sorts it
