@@ -114,11 +114,6 @@ class TopicClient(ABC, Generic[Settings]):
         """Count these words in the documents, each in its column."""
         return self._counts.columns(words)
 
-    def capped(self, corpus: Corpus, words: Mapping[str, int]) -> sparse.csr_array:
-        """Count words without later copies of passages, and without those that get too rare."""
-        repeats = find_repeats(corpus, self._text, words, self._rarest, self.secret.rng("repeats"))
-        return frequent(repeats.bag(len(words)), self._rarest)
-
     def forget(self) -> None:
         """Start a new study: earlier replies belonged to another one."""
 
@@ -142,9 +137,8 @@ class TopicClient(ABC, Generic[Settings]):
         """
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}
-        caps = self._text.repeats == "cap"
-        bag = self.capped(self._corpus, self._columns) if caps else self.count(self._columns)
-        self.bag = frequent(bag, self._rarest).astype(np.float32)
+        bag = cap(self, self._corpus, self._columns, self.count(self._columns))
+        self.bag = bag.astype(np.float32)
         self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
@@ -217,6 +211,16 @@ def _published(half: TopicClient[Any]) -> frozenset[str]:
                 "the client; decorate it with @leaves."
             )
     return names
+
+
+def cap(
+    half: TopicClient[Any], corpus: Corpus, words: Mapping[str, int], bag: Any
+) -> sparse.csr_array:
+    """Return the bag of words that enough documents have; without copies if the study caps them."""
+    if half._text.repeats == "cap":
+        rng = half.secret.rng("repeats")
+        bag = find_repeats(corpus, half._text, words, half._rarest, rng).bag(len(words))
+    return frequent(bag, half._rarest)
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

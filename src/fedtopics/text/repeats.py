@@ -64,7 +64,7 @@ class Repeats:
         passages: list[dict[str, Any]] = []
         for words, places in found.items():
             starts, lost = np.transpose(places)
-            documents = len(np.unique(_row_of(starts, self.ends)))
+            documents = len(np.unique(np.searchsorted(self.ends, starts, "right")))
             if documents > MOST:
                 names = [vocabulary[column] for column in np.frombuffer(words, np.int32)]
                 passages.append({"words": names, "documents": documents, "copied": int(lost.sum())})
@@ -84,26 +84,20 @@ def find_repeats(
     for document in (document for batch in tokens(corpus, rules) for document in batch):
         flat.extend([vocabulary[word] for word in document if word in vocabulary])
         bounds.append(len(flat))
-    words, ends = np.array(flat, np.int32), np.array(bounds, np.int64)
-    counts = count_in_rows(words, ends, len(vocabulary))
-    usual = (np.bincount(counts.indices, minlength=len(vocabulary)) >= least)[words]
+    words, ends, n = np.array(flat, np.int32), np.array(bounds, np.int64), len(vocabulary)
+    usual = (np.bincount(count_in_rows(words, ends, n).indices, minlength=n) >= least)[words]
     words, ends = words[usual], _sums(usual)[ends]
     spread, copied = np.zeros(len(words), np.int32), np.zeros(len(words), bool)
-    for starts, earlier, documents in _repeated(_digests(words, len(vocabulary), rng), ends):
+    digests = np.zeros(max(len(words) - LENGTH + 1, 0), np.uint64)  # across documents as well
+    for place in range(LENGTH):
+        numbers = rng.integers(0, 2**64, n, np.uint64)
+        digests ^= numbers[words[place : place + len(digests)]]
+    for starts, earlier, documents in _repeated(digests, ends):
         for place in range(LENGTH):
             here = starts + place
             spread[here] = np.maximum(spread[here], documents)
             copied[here[earlier >= MOST]] = True
     return Repeats(words, ends, spread, copied)
-
-
-def _digests(words: Columns, n_words: int, rng: np.random.Generator) -> NDArray[np.uint64]:
-    """Return the digest of the n-gram that begins at each word, across documents as well."""
-    digests = np.zeros(max(len(words) - LENGTH + 1, 0), np.uint64)
-    for place in range(LENGTH):
-        numbers = rng.integers(0, 2**64, n_words, np.uint64)
-        digests ^= numbers[words[place : place + len(digests)]]
-    return digests
 
 
 def _repeated(digests: NDArray[np.uint64], ends: Numbers) -> Iterator[tuple[Numbers, ...]]:
@@ -113,19 +107,15 @@ def _repeated(digests: NDArray[np.uint64], ends: Numbers) -> Iterator[tuple[Numb
     """
     for part in range(2**PART_BITS):
         starts = np.flatnonzero(digests >> np.uint64(64 - PART_BITS) == part)
-        starts = starts[starts + LENGTH <= ends[_row_of(starts, ends) + 1]]
+        starts = starts[starts + LENGTH <= ends[np.searchsorted(ends, starts, "right")]]
         starts = starts[np.argsort(digests[starts], kind="stable")]  # documents stay in order
         first = np.diff(digests[starts], prepend=~digests[starts[:1]]) != 0
-        number = np.cumsum(first | (np.diff(_row_of(starts, ends), prepend=-1) != 0))
-        before, ngram = number[first], np.cumsum(first) - 1  # numbers are of documents
+        row = np.searchsorted(ends, starts, "right")
+        number = np.cumsum(first | (np.diff(row, prepend=0) != 0))  # of a document
+        before, ngram = number[first], np.cumsum(first) - 1
         documents = np.diff(before, append=number[-1:] + 1)[ngram]
         many = documents > MOST
         yield starts[many], (number - before[ngram])[many], documents[many]
-
-
-def _row_of(places: Numbers, ends: Numbers) -> Numbers:
-    """Return the documents that words are of, by the words' places."""
-    return np.searchsorted(ends, places, "right") - 1
 
 
 def _sums(chosen: NDArray[np.bool_]) -> Numbers:

@@ -12,7 +12,14 @@ from scipy import sparse
 from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
-from fedtopics.methods.client import Documents, TopicClient, batches, document_frequency, leaves
+from fedtopics.methods.client import (
+    Documents,
+    TopicClient,
+    batches,
+    cap,
+    document_frequency,
+    leaves,
+)
 from fedtopics.methods.events import Arrived, Skipped
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
@@ -107,8 +114,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         kept = kept[np.argsort(-frequency[kept], kind="stable")][: self._limits.max_words]
         words = [counted.words[column] for column in kept]
         columns = {word: number for number, word in enumerate(words)}
-        caps = self._text.repeats == "cap"
-        return words, self.capped(corpus, columns) if caps else counted.columns(columns)
+        return words, cap(self, corpus, columns, counted.columns(columns))
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words of all clients' topics, for all documents of the rounds so far."""
