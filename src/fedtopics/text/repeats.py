@@ -25,7 +25,7 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, count_in_rows, tokens
 
 LENGTH = 8  # words of an n-gram
-MOST = 2  # documents in which an n-gram counts; none at all makes topics worse
+MOST = 2  # documents in which an n-gram counts: what is said again may be a subject
 PART_BITS = 4  # digests are sorted by so many of their bits apart, to take less memory
 
 Columns = NDArray[np.int32]
@@ -64,7 +64,7 @@ class Repeats:
         passages: list[dict[str, Any]] = []
         for words, places in found.items():
             starts, lost = np.transpose(places)
-            documents = len(np.unique(np.searchsorted(self.ends, starts, "right")))
+            documents = len(np.unique(self.ends.searchsorted(starts, "right")))
             if documents > MOST:
                 names = [vocabulary[column] for column in np.frombuffer(words, np.int32)]
                 passages.append({"words": names, "documents": documents, "copied": int(lost.sum())})
@@ -84,7 +84,7 @@ def find_repeats(
     for document in (document for batch in tokens(corpus, rules) for document in batch):
         flat.extend([vocabulary[word] for word in document if word in vocabulary])
         bounds.append(len(flat))
-    words, ends, n = np.array(flat, np.int32), np.array(bounds, np.int64), len(vocabulary)
+    words, ends, n = np.asarray(flat), np.asarray(bounds), len(vocabulary)
     usual = (np.bincount(count_in_rows(words, ends, n).indices, minlength=n) >= least)[words]
     words, ends = words[usual], _sums(usual)[ends]
     spread, copied = np.zeros(len(words), np.int32), np.zeros(len(words), bool)
@@ -105,13 +105,13 @@ def _repeated(digests: NDArray[np.uint64], ends: Numbers) -> Iterator[tuple[Numb
 
     With each, how many earlier documents have the same, and how many documents there are with it.
     """
+    parts = (digests >> np.uint64(64 - PART_BITS)).astype(np.uint8)
     for part in range(2**PART_BITS):
-        starts = np.flatnonzero(digests >> np.uint64(64 - PART_BITS) == part)
-        starts = starts[starts + LENGTH <= ends[np.searchsorted(ends, starts, "right")]]
+        starts = np.flatnonzero(parts == part)
+        starts = starts[starts + LENGTH <= ends[ends.searchsorted(starts, "right")]]
         starts = starts[np.argsort(digests[starts], kind="stable")]  # documents stay in order
         first = np.diff(digests[starts], prepend=~digests[starts[:1]]) != 0
-        row = np.searchsorted(ends, starts, "right")
-        number = np.cumsum(first | (np.diff(row, prepend=0) != 0))  # of a document
+        number = np.cumsum(first | (np.diff(ends.searchsorted(starts, "right"), prepend=0) != 0))
         before, ngram = number[first], np.cumsum(first) - 1
         documents = np.diff(before, append=number[-1:] + 1)[ngram]
         many = documents > MOST
