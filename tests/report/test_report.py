@@ -641,6 +641,7 @@ def test_an_interrupted_run_has_no_report_yet(copied: Path) -> None:
         ("events.jsonl", '{"event": "round", "round": "two"}\n'),
         ("study.toml", "[method"),
         ("study.toml", 'method = "lda"'),
+        ("study.toml", 'vocabulary = "words"'),
         ("study.toml", "\udcff"),
     ],
 )
