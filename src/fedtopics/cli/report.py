@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--with-documents",
     type=FOLDER,
-    help="File of one's own documents, for examples of each topic; not to be shared.",
+    help="File of one's own documents, for examples and repeated passages; not to be shared.",
 )
 @click.option("--text", help="Column of the text, of that file.")
 def report(
@@ -37,7 +37,7 @@ def report(
     """Write what people look at: topics, clients, training and what left, in one HTML file.
 
     RUN is the folder of a run, of a client's part in one, or of a model. The file asks no host for
-    anything and has no document's text, unless --with-documents puts examples of one's own there.
+    anything and has no document's text, unless --with-documents puts some of one's own there.
     """
     from fedtopics import Columns, Corpus
 
@@ -46,7 +46,7 @@ def report(
     page = write(run, out or run / name, min_documents, documents)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
-        say("It has beginnings of documents: do not share it.")
+        say("It has beginnings and passages of documents: do not share it.")
 
 
 def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:

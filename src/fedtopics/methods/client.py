@@ -17,6 +17,8 @@ from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.repeats import find_repeats
 from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint
 
 Settings = TypeVar("Settings", bound=TopicSettings)
@@ -140,7 +142,8 @@ class TopicClient(ABC, Generic[Settings]):
         """
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}
-        self.bag = frequent(self.count(self._columns), self._rarest).astype(np.float32)
+        bag = cap(self, self._corpus, self._columns, self.count(self._columns))
+        self.bag = bag.astype(np.float32)
         self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
@@ -247,6 +250,16 @@ def draw_halves(secret: Secret, n_documents: int, least: int) -> list[Documents]
     order = secret.rng("halves of pairs").permutation(n_documents)
     half = n_documents // 2
     return [np.sort(part) for part in np.split(order, [half if half >= least else 0])]
+
+
+def cap(
+    half: TopicClient[Any], corpus: Corpus, words: Mapping[str, int], bag: Any
+) -> sparse.csr_array:
+    """Return the bag of words that enough documents have; without copies if the study caps them."""
+    if half._text.repeats == "cap":
+        rng = half.secret.rng("repeats")
+        bag = find_repeats(corpus, half._text, words, half._rarest, rng).bag(len(words))
+    return frequent(bag, half._rarest)
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

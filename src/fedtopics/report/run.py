@@ -108,7 +108,7 @@ def read(folder: Path) -> RunFacts:
 def _study(path: Path) -> dict[str, Any]:
     try:
         plan = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if isinstance(plan.get("method", {}), dict):
+        if all(isinstance(plan.get(table, {}), dict) for table in ("method", "vocabulary")):
             return plan
         raise ValueError
     except ValueError:

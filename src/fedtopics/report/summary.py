@@ -21,6 +21,7 @@ from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.repeats import LENGTH, MOST, find_repeats
 
 Summary = dict[str, Any]
 WORDS = 30  # of a topic, in its full list
@@ -29,6 +30,7 @@ SPECIFIC = 3  # topics that a client is named with
 MORE = 1.05  # times its share overall, from which a topic is specific for a client
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 EXAMPLES = 3  # of a topic
+PASSAGES = 20  # in the list of repeated ones
 LONGEST = 400  # characters that are shown of a document
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
@@ -79,7 +81,7 @@ def summarise(
         A client's share of a topic is not shown where it stands for fewer documents; by default
         what the usual policy asks for in a reply.
     documents : whatever `Corpus.of` takes, optional
-        Of which examples are shown; such a report is not to be shared.
+        Of which examples and repeated passages are shown; such a report is not to be shared.
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
@@ -110,6 +112,7 @@ def summarise(
         "settings": _settings(run, model),
         "versions": _versions(),
         "examples": None if documents is None else _examples(model, documents),
+        "repeats": None if documents is None else _repeats(model, run, documents),
     }
 
 
@@ -328,6 +331,24 @@ def _examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any
             for row in rows[:EXAMPLES]
         ]
     return examples_by_topic
+
+
+def _repeats(model: TopicModel, run: RunFacts, documents: Any) -> dict[str, Any]:
+    """Return the passages that most of the documents have, and how many words are copies of them.
+
+    Words that a client has too rarely are none, by the study and the usual policy.
+    """
+    least = run.study.get("vocabulary", {}).get("min_document_frequency", 1)
+    least, words = max(least, Policy().min_document_frequency), model.vocabulary
+    rng = np.random.default_rng()
+    repeats = find_repeats(Corpus.of(documents), model.text, words.index, least, rng)
+    does = "leaves out of training" if model.text.repeats == "cap" else "counts like all others"
+    sentence = (
+        f"Passages of {LENGTH} agreed words or more that more than {MOST} of these documents have. "
+        f"{repeats.copied.sum():,} of {len(repeats.words):,} words are in their copies beyond the "
+        f'first {MOST} documents, which the study {does} (repeats = "{model.text.repeats}").'
+    )
+    return {"sentence": sentence, "passages": repeats.passages(words.words)[:PASSAGES]}
 
 
 def _beginning(text: str) -> str:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,11 @@ class TextRules(BaseModel):
     )
     own_stop_words: tuple[str, ...] = Field((), description="further words to leave out")
     ngrams: tuple[int, int] = Field((1, 1), description="shortest and longest n-gram")
+    repeats: Literal["keep", "cap"] = Field(
+        "keep",
+        description='"cap" counts eight agreed words in a row in two of a client\'s documents, and '
+        "leaves their later copies out of training: signatures, what a site puts on every page",
+    )
 
     @field_validator("token_pattern")
     @classmethod
@@ -267,9 +272,17 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
     for row, document in enumerate(batch):
         flat.extend(map(number, document))
         ends[row + 1] = len(flat)
-    indices = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
-    width = int(indices.max()) + 1 if flat else 1
-    counts = sparse.csr_array((np.ones(len(indices), np.int32), indices, ends), (len(batch), width))
+    columns = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
+    return count_in_rows(columns, ends, int(columns.max()) + 1 if flat else 1)
+
+
+def count_in_rows(
+    columns: NDArray[np.int32], ends: NDArray[np.int64], n_columns: int
+) -> sparse.csr_array:
+    """Count columns in rows, shape (n_rows, n_columns); `ends` says where each ends, behind a 0."""
+    shape = len(ends) - 1, n_columns
+    ones = np.ones(len(columns), np.int32)
+    counts = sparse.csr_array((ones, columns, ends), shape, copy=True)  # the next line sorts it
     counts.sum_duplicates()
     return counts
 

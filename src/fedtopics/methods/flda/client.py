@@ -12,7 +12,14 @@ from scipy import sparse
 from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
-from fedtopics.methods.client import Documents, TopicClient, batches, document_frequency, leaves
+from fedtopics.methods.client import (
+    Documents,
+    TopicClient,
+    batches,
+    cap,
+    document_frequency,
+    leaves,
+)
 from fedtopics.methods.events import Arrived, Skipped
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
@@ -106,7 +113,8 @@ class FLDAClient(TopicClient[FLDASettings]):
         kept = np.flatnonzero((frequency >= self._rarest) & (frequency <= most))
         kept = kept[np.argsort(-frequency[kept], kind="stable")][: self._limits.max_words]
         words = [counted.words[column] for column in kept]
-        return words, counted.columns({word: number for number, word in enumerate(words)})
+        columns = {word: number for number, word in enumerate(words)}
+        return words, cap(self, corpus, columns, counted.columns(columns))
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words of all clients' topics, for all documents of the rounds so far."""
