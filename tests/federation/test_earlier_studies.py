@@ -29,7 +29,18 @@ def without_new_defaults(now: Any, before: Any, usual: Any) -> Any:
 
 @pytest.mark.parametrize(
     "method",
-    ["gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl"],
+    [
+        "auto",
+        "gfedntm",
+        "lda",
+        "nmf",
+        "flda",
+        "mixture",
+        "kmeans",
+        "discriminative",
+        "fstc",
+        "fsccl",
+    ],
 )
 def test_an_earlier_study_keeps_its_settings(method: str) -> None:
     before = json.loads((STUDIES / f"{method}.json").read_text(encoding="utf-8"))
