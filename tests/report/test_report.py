@@ -672,7 +672,7 @@ def test_a_damaged_file_is_one_sentence(file: str, content: str, copied: Path) -
 def test_a_damaged_ledger_is_one_sentence(copied: Path) -> None:
     path = copied / "clients" / "east" / "ledger.jsonl"
     path.write_text(path.read_text() + "{\n")
-    with pytest.raises(RunError, match=r"^Line 206 of the ledger .*east/ledger.jsonl is damaged.$"):
+    with pytest.raises(RunError, match=r"^Line 207 of the ledger .*east/ledger.jsonl is damaged.$"):
         find_run(copied)
 
 
