@@ -12,7 +12,7 @@ HOUSE = Path(fedtopics.__file__).parent
 TESTS = Path(__file__).parent
 FILES = [path for path in sorted(HOUSE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 AT_TOP = {"__init__.py", "__main__.py", "errors.py", "extras.py", "files.py"}
-MOST_ROOMS, MOST_LINES = 22, 27_500
+MOST_ROOMS, MOST_LINES = 23, 28_000
 LONGEST_FILE, LONGEST_FUNCTION, MOST_METHODS = 400, 50, 20
 
 

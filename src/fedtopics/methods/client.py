@@ -23,7 +23,6 @@ Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
 EVALUATION_BATCH = 1024
-OF_KEPT_WORDS = {"size": "once instead of vocabulary, if a model's own words are kept"}
 Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 
 
@@ -127,11 +126,6 @@ class TopicClient(ABC, Generic[Settings]):
         ones = np.ones((len(words), 1), np.int64)
         return {"words": Named(words, np.hstack([counted, ones])), "documents": len(self._corpus)}
 
-    @leaves("Their number.")
-    def size(self) -> dict[str, Any]:
-        """Count the documents, where a model's vocabulary is kept."""
-        return {"documents": len(self._corpus)}
-
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the agreed vocabulary; told, nothing leaves.
 
@@ -202,6 +196,21 @@ class TopicClient(ABC, Generic[Settings]):
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
                 f"{self._fingerprint or 'none'}; restart the study."
             )
+
+
+class ContinuedClient(TopicClient[Settings]):
+    """A client of a method that trains models further, with their own words."""
+
+    @classmethod
+    def schedule(cls, settings: Settings) -> dict[str, str]:
+        """Return how often a study with these settings calls which function."""
+        calls = {"size": "once instead of vocabulary, if a model's own words are kept"}
+        return calls | super().schedule(settings)
+
+    @leaves("Their number.")
+    def size(self) -> dict[str, Any]:
+        """Count the documents, where a model's vocabulary is kept."""
+        return {"documents": len(self._corpus)}
 
 
 def _published(half: TopicClient[Any]) -> frozenset[str]:

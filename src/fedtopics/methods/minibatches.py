@@ -13,7 +13,7 @@ import numpy as np
 
 from fedtopics.errors import DataError
 from fedtopics.methods.anchors import project
-from fedtopics.methods.client import OF_KEPT_WORDS, Documents, TopicClient, leaves
+from fedtopics.methods.client import ContinuedClient, Documents, leaves
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import MinibatchSettings
 
@@ -64,13 +64,13 @@ class Minibatches:
         return self._epoch[1][place * size : (place + 1) * size]
 
 
-class MinibatchClient(TopicClient[Settings]):
+class MinibatchClient(ContinuedClient[Settings]):
     """A client that trains on minibatches of its documents."""
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Return how often a study with these settings calls which function."""
-        calls = OF_KEPT_WORDS | super().schedule(settings)
+        calls = super().schedule(settings)
         if settings.initialisation == "anchors":
             calls["projections"] = "once, before the first round"
         return calls
