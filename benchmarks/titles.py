@@ -5,7 +5,7 @@ at one client: sums do not depend on it. Scores are those of ten words shown, as
 them, and NMI of each document's main topic with its label. A run that is in
 ``results/titles.jsonl`` is not run again, so the benchmark can be done in pieces.
 
-    python benchmarks/titles.py --data FOLDER [--seeds 3] [--quick]
+    python benchmarks/titles.py --data FOLDER [--seeds 3] [--only NAME ...] [--quick]
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ INTRODUCTION = """\
 Twenty topics of short texts, pooled: mean over seeds, smallest and largest where there are \
 several. NPMI (windows of ten words) and different words of the ten words shown, NMI of the main \
 topic with the label; seconds of training without embeddings, one thread, beside other work. \
-Command: `python benchmarks/titles.py --data FOLDER`."""
+Command: `make bench-titles DATA=folder`."""
 HEADER = """\
 | method | seeds | NPMI | different | NMI | s |
 | --- | ---: | ---: | ---: | ---: | ---: |"""
@@ -120,12 +120,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of the corpora")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="m10, one seed, without networks")
+    parser.add_argument("--only", choices=CONTESTANTS, nargs="+", default=list(CONTESTANTS))
     given = parser.parse_args()
     results = RESULTS / "titles.jsonl"
     results.touch()
-    seeds, sets, names = range(given.seeds), list(SETS), list(CONTESTANTS)
+    seeds, sets, names = range(given.seeds), list(SETS), given.only
     if given.quick:
-        seeds, sets, names = range(1), sets[:1], names[:QUICK]
+        seeds, sets, names = range(1), sets[:1], list(CONTESTANTS)[:QUICK]
     for name in names:
         for seed in seeds:
             for data in sets:

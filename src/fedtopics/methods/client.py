@@ -215,8 +215,8 @@ class TopicClient(ABC, Generic[Settings]):
             )
 
 
-class LastingClient(TopicClient[Settings]):
-    """A client of a method that trains a model further with the model's own words."""
+class ContinuedClient(TopicClient[Settings]):
+    """A client of a method that trains models further, with their own words."""
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:

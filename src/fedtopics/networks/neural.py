@@ -195,7 +195,7 @@ class NeuralTopicModel(ABC):
             shares = topics / np.maximum(topics.sum(0), SMALLEST_SHARE)
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
         if directions is not None:
-            look_towards(weights, torch.from_numpy(directions).to(self.dtype))
+            _look_towards(weights, torch.from_numpy(directions).to(self.dtype))
 
     def trained_encoder(self, weights: Tensors, model: str) -> None:
         return None  # texts are embedded by the model of the settings
@@ -276,6 +276,17 @@ class NeuralTopicModel(ABC):
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
 
 
+def _look_towards(weights: Tensors, directions: Tensor) -> None:
+    """Let the encoder begin with how far embeddings point towards the topics' directions."""
+    k = len(directions)
+    if "embedding_centres" in weights:
+        weights["embedding_centres"].copy_(directions)
+    if k <= min(weights["hidden"].shape):
+        weights["encoder_embedding"][:, :k] += directions.T
+        for name in ("hidden", "posterior"):  # unit after unit, up to the topics' means
+            weights[name][:k, :k] += torch.eye(k, dtype=directions.dtype)
+
+
 def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: float) -> Tensors:
     mean, square = (totals / n).chunk(2)
     variance = (square - mean.square()).clamp(min=0)
@@ -290,14 +301,3 @@ def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> 
         else tensor
         for name, tensor in weights.items()
     }
-
-
-def look_towards(weights: Tensors, directions: Tensor) -> None:
-    """Let an encoder begin with how far embeddings point towards the topics' directions."""
-    k = len(directions)
-    if "embedding_centres" in weights:
-        weights["embedding_centres"].copy_(directions)
-    if k <= min(weights["hidden"].shape):
-        weights["encoder_embedding"][:, :k] += directions.T
-        for name in ("hidden", "posterior"):  # unit after unit, up to the topics' means
-            weights[name][:k, :k] += torch.eye(k, dtype=directions.dtype)

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.mixture import Evidence, place
+from fedtopics.inference.mixture import Evidence
 from fedtopics.inference.points import Numbers, Points
-from fedtopics.methods.client import Documents, LastingClient, batches, leaves
+from fedtopics.methods.client import ContinuedClient, Documents, leaves
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.mixture.settings import MixtureSettings
 from fedtopics.methods.point_client import PointClient
@@ -55,8 +55,10 @@ class MixtureSums(PointClient[Settings]):
         return sums | {"weights": weights, "loss": loss, "documents": len(self.seen)}
 
     def placed(self, origin: Numbers) -> Points:
-        """Return the points of the documents that something is seen of."""
-        return place(self.embeddings[self.seen], origin, len(self.seen))
+        """Return the points of the documents seen, zeros where there is no embedding."""
+        points = np.zeros((len(self.seen), len(origin)), np.float32)
+        points[np.isin(self.seen, self.located)] = self.points(origin)
+        return points
 
 
 def calls_of_mixture(settings: MixtureSettings, often: str) -> dict[str, str]:
@@ -64,7 +66,7 @@ def calls_of_mixture(settings: MixtureSettings, often: str) -> dict[str, str]:
     return calls_of_start(settings) | {"topic_sums": often}
 
 
-class MixtureClient(LastingClient[MixtureSettings], MixtureSums[MixtureSettings]):
+class MixtureClient(MixtureSums[MixtureSettings], ContinuedClient[MixtureSettings]):
     """The client's half."""
 
     @staticmethod
@@ -76,7 +78,6 @@ class MixtureClient(LastingClient[MixtureSettings], MixtureSums[MixtureSettings]
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         evidence = Evidence(**model["evidence"])
-        for rows in batches(self.usable):
-            points = place(self.embeddings[rows], evidence.origin, len(rows))
-            for _, theta, _ in evidence.memberships(points, self.bag[rows]):
-                yield rows, theta
+        points, counts = self.placed(evidence.origin), self.bag[self.seen]
+        for rows, theta, _ in evidence.memberships(points, counts):
+            yield self.seen[rows], theta

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from fedtopics.inference.nmf import find_theta, weigh
 from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.client import Documents, LastingClient, batches, leaves
+from fedtopics.methods.client import ContinuedClient, Documents, batches, leaves
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.methods.settings import TopicSettings
 
@@ -25,7 +25,7 @@ CALLS_BEFORE = CALLS_OF_START | {
 }
 
 
-class Factoring(LastingClient[Settings]):
+class Factoring(ContinuedClient[Settings]):
     """What a client computes of weighted words, for NMF itself or for who starts from it."""
 
     @leaves(
