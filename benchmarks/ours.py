@@ -20,6 +20,7 @@ from fedtopics import Corpus, Study, TopicModel, __version__, train
 from fedtopics.federation.policy import OPEN_POLICY
 
 TOP = 25
+METHODS = ("lda", "nmf", "mixture")  # the others are networks of gFedNTM
 EVEN = 5  # clients of the even split
 
 
@@ -50,7 +51,7 @@ def peak_mb() -> float:
 
 def fit(arguments: argparse.Namespace, parts: dict[str, Corpus]) -> tuple[TopicModel, list[float]]:
     """Train; return the model and the seconds of each round."""
-    kind = {"name": "lda"} if arguments.name == "lda" else {"network": arguments.name}
+    kind = {"name" if arguments.name in METHODS else "network": arguments.name}
     study = Study.make(
         seed=arguments.seed,
         method={**kind, "n_components": arguments.topics, "coherence": arguments.within},

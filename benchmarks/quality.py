@@ -33,11 +33,12 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "quality.jsonl"
 WORK = HERE.parent / ".bench"  # prepared documents: they are not ours to keep in the repository
 SETTINGS = (("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50))
-OURS = ("zeroshottm", "combinedtm", "prodlda", "lda")
+OURS = ("zeroshottm", "combinedtm", "prodlda", "lda", "nmf", "mixture")
 CLIENTS = ("pooled", "node", "even")
 PEERS = (
-    "tomotopy", "keynmf", "bertopic-merged", "bertopic-merged-even", "fastopic",
-    "topmost-prodlda", "ctm-combined", "ctm-zeroshot",
+    "tomotopy", "topica-lda", "topica-nmf", "sklearn-nmf", "keynmf", "senstopic",
+    "bertopic-merged", "bertopic-merged-even", "fastopic", "topmost-prodlda", "ctm-combined",
+    "ctm-zeroshot",
 )  # fmt: skip
 ORDERLESS = {"20ng"}  # bags of words: words of a document occur together, not of a window
 COLUMNS = ("npmi", "npmi_by_probability", "c_v", "top10", "top25", "nmi")
