@@ -122,7 +122,7 @@ def main() -> None:
             packages = packages or package_documentation(N_CLIENTS)
             corpora, beta, rounds = packages, None, 1000
         else:
-            corpora, beta = private_topics(seed)
+            corpora, beta = private_topics(seed, documents=200 if given.quick else 2000)
             rounds = 5 if given.quick else 600
         found = scores(fitted(scenario, corpora, seed, rounds), corpora, beta)
         with results.open("a") as file:

@@ -9,9 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedtopics import Study, figures
+from fedtopics import Study
 from fedtopics.datasets import package_documentation
 from fedtopics.federation.sweep import SHOWN, recommend, sweep
+from fedtopics.model import figures
 from quick import made_up_clients, parser_of, results_of
 
 METHOD = {"max_rounds": 1000, "batch_size": 320}  # the demo's
