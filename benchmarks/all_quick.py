@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -24,13 +25,18 @@ WORKERS = {
     "all_quick", "contestant", "delay", "engines_flare", "engines_flower", "faults_replay",
     "faulty_client", "faulty_peer", "ours", "peers", "round_contestant",
 }  # fmt: skip
+OUT = ROOT / "build" / "quick"
 EXPERIMENTS = {
-    "gfedntm-figure3": ["experiments", "gfedntm-figure3"],
-    "gfedntm-amwmd": ["experiments", "gfedntm-amwmd"],
-    "flda": ["experiments", "flda"],
+    "gfedntm-figure3": [
+        "experiments", "gfedntm-figure3", "--model", "lda", "--out", OUT / "figure3",
+    ],
+    "gfedntm-amwmd": [
+        "experiments", "gfedntm-amwmd", "--network", "prodlda", "--out", OUT / "amwmd",
+    ],
+    "flda": ["experiments", "flda", "--out", OUT / "flda"],
     "flda-thresholds": ["experiments.flda.thresholds"],
-    "fstc": ["experiments", "fstc"],
-}
+    "fstc": ["experiments", "fstc", "--only", "table2", "--out", OUT / "fstc"],
+}  # fmt: skip
 
 
 def scripts() -> dict[str, Path]:
@@ -46,7 +52,7 @@ def scripts() -> dict[str, Path]:
 def commands() -> dict[str, list[str]]:
     """Return all commands by name, the longest first."""
     found = {name: [str(path), "--quick"] for name, path in scripts().items()}
-    found |= {name: ["-m", *words, "--quick"] for name, words in EXPERIMENTS.items()}
+    found |= {name: ["-m", *map(str, words), "--quick"] for name, words in EXPERIMENTS.items()}
     return dict(sorted(found.items(), key=lambda item: item[0] not in FIRST))
 
 
@@ -71,6 +77,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="of these only")
     wanted = parser.parse_args().names
     chosen = {name: words for name, words in commands().items() if name in wanted or not wanted}
+    shutil.rmtree(OUT, ignore_errors=True)  # or nothing would be left to do
     begun = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         well = list(pool.map(run, chosen, chosen.values()))

@@ -158,7 +158,11 @@ def measure(folder: Path, results: Path, quick: bool) -> dict[str, dict[str, Any
     found = known(results)
     for delayed in (False,) if quick else (False, True):
         steps = STEPS_DELAYED if delayed else STEPS
-        wanted = {"sync": settings(STEPS_QUICK)["sync"] + "\ncoherence = \"nothing\""} if quick else settings(steps)
+        wanted = (
+            {"sync": settings(STEPS_QUICK)["sync"] + '\ncoherence = "nothing"'}
+            if quick
+            else settings(steps)
+        )
         names = {f"{n}{', delayed' * delayed}": method for n, method in wanted.items()}
         missing = {name: method for name, method in names.items() if name not in found}
         with ExitStack() as stack:
