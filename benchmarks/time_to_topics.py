@@ -36,7 +36,6 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import RowFile
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.plan import Site
-from fedtopics.methods.registry import METHODS as KNOWN
 from fedtopics.methods.secret import Secret
 from fedtopics.metrics import coherence_of
 from quick import made_up_clients, parser_of, results_of
@@ -201,41 +200,28 @@ def run(given: argparse.Namespace) -> None:
     folder = results_of("time_to_topics", given.quick)
     kept = RowFile(folder / "time_to_topics.jsonl")
     data = None if given.quick else given.data
+    name = "made-up documents" if given.quick else "20ng"
+    seeds = range(1 if given.quick else given.seeds)
+    todo = [Task(name, method, seed) for seed in seeds for method in given.methods]
 
     def measured(task: Task) -> dict[str, Any]:
         if not given.quick:
             read(None, 0).measure(task, quick=True)  # what is loaded or compiled once is
         return read(data, task.seed).measure(task, given.quick)
 
-    there = [name for name in given.methods if METHODS[name].get("name", "gfedntm") in KNOWN.names]
-    seeds = range(1 if given.quick else given.seeds)
-    todo = [
-        Task("synthetic" if data is None else "20ng", name, seed)
-        for seed in seeds
-        for name in there
-    ]
     kept.fill(
-        todo, vars, measured,
-        lambda task: f"{task.method}, seed {task.seed}",
+        todo, vars, measured, lambda task: f"{task.method}, seed {task.seed}",
         lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
     )  # fmt: skip
-    rows = [
-        row
-        for name in there
-        for task in todo
-        if task.method == name
-        if (row := kept.find(vars(task)))
-    ]
-    missing = [name for name in given.methods if name not in there]
+    rows = [row for task in todo if (row := kept.find(vars(task)))]
+    threads = "/".join(sorted({str(row["threads"]) for row in rows}))
     lines = [
-        f"{todo[0].data}, {N_TOPICS} topics, {N_CLIENTS} even clients in one process, threads: "
-        f"{os.environ.get('OMP_NUM_THREADS', 'all')}. The first of the rounds looked at whose NPMI "
-        f"is {ENOUGH:.0%} of the last one's; NPMI of {SHOWN} words a topic, by document. Medians "
-        "over seeds and, in brackets, from the fastest to the slowest; seconds of the process. Command: "
-        "`make bench-time DATA=folder`.",
+        f"{name}, {N_TOPICS} topics, {N_CLIENTS} even clients in one process, threads: {threads}. "
+        f"The first of the rounds looked at whose NPMI is {ENOUGH:.0%} of the last one's; NPMI of "
+        f"{SHOWN} words a topic, by document. Medians over seeds and, in brackets, from the "
+        "fastest to the slowest; seconds of the process. Command: `make bench-time DATA=folder`.",
         "",
         *table(rows),
-        *([f"\nNot there yet: {', '.join(missing)}."] if missing else []),
     ]
     (folder / "time_to_topics.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     sys.stdout.write("\n".join(lines) + "\n")
