@@ -26,7 +26,7 @@ WORKERS = {
     "faulty_client", "faulty_peer", "ours", "peers", "round_contestant",
 }  # fmt: skip
 OUT = ROOT / "build" / "quick"
-EXPERIMENTS = {
+EXPERIMENTS: dict[str, list[str | Path]] = {
     "gfedntm-figure3": [
         "experiments", "gfedntm-figure3", "--model", "lda", "--out", OUT / "figure3",
     ],

@@ -116,8 +116,8 @@ def main() -> None:
         return
     count = QUICK if options.quick else options.schedules
     version = code()
-    results = results_of("takeover", options.quick)
-    file = RowFile(results / "takeover.tmp")
+    place = results_of("takeover", options.quick)
+    file = RowFile(place / "takeover.tmp")
     names: list[dict[str, Any]] = [
         {"first": first, "code": version, "chunk": CHUNK}
         for first in range(options.first, options.first + count, CHUNK)
@@ -129,7 +129,7 @@ def main() -> None:
         for done, (name, row) in enumerate(zip(todo, results, strict=True), 1):
             file.keep(name | row)
             if row["failing"]:
-                with (results / "takeover-failing.txt").open("a") as failing:
+                with (place / "takeover-failing.txt").open("a") as failing:
                     for seed, text in row["failing"]:
                         failing.write(f"{seed}\t{version}\t{text}\n")
             rate = done * CHUNK / (time.monotonic() - begun)
@@ -138,7 +138,7 @@ def main() -> None:
     failed = sum(len(row["failing"]) for row in rows)
     if not options.quick:
         command = f"python benchmarks/takeover.py --schedules {count}"
-        (results / "takeover.md").write_text(describe(rows, command), "utf-8")
+        (place / "takeover.md").write_text(describe(rows, command), "utf-8")
     print(f"{len(rows) * CHUNK:,} schedules, {failed} failed")
     sys.exit(1 if failed else 0)
 
