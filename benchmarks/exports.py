@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
+from quick import parser_of
+
 TOPICS = 8
 WORDS = 10
 MANY = 40  # of a topic, so that topics share some
@@ -112,7 +113,7 @@ def answer(folder: Path) -> None:
     (folder / "said.json").write_text(json.dumps(said))
 
 
-def export(folder: Path) -> tuple[Any, list[list[str]]]:
+def export(folder: Path, rounds: int) -> tuple[Any, list[list[str]]]:
     """Train a model and export it; return it with its documents."""
     from fedtopics import LDA
     from fedtopics.datasets import synthetic_lda
@@ -123,7 +124,7 @@ def export(folder: Path) -> tuple[Any, list[list[str]]]:
     )  # fmt: skip
     corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
     texts = [text for corpus in corpora.values() for text in corpus.documents.to_pylist()]
-    trained = LDA(n_components=TOPICS, max_rounds=60, random_state=0).fit_clients(corpora)
+    trained = LDA(n_components=TOPICS, max_rounds=rounds, random_state=0).fit_clients(corpora)
     model = trained.model_
     pictured, output = model.to_pyldavis(), model.to_octis(texts, n_words=MANY)
     words, topics = pictured.pop("vocab"), output.pop("topics")
@@ -180,7 +181,7 @@ def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> list[str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--peer", default=sys.executable, help="Python that has the libraries")
     parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -189,7 +190,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model, texts = export(folder)
+        model, texts = export(folder, 5 if arguments.quick else 60)
         subprocess.run([arguments.peer, __file__, "--answer", name], check=True)
         said = json.loads((folder / "said.json").read_text())
     sys.stdout.write("\n".join(lines(model, texts, said)) + "\n")

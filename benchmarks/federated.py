@@ -11,9 +11,9 @@ normalise, then what several local steps a round save, then the same on a line w
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -29,9 +29,8 @@ import pyarrow.parquet as pq
 from delay import Delay
 from documents import bag_of_words, tokenised
 from fedtopics import pki
+from quick import parser_of, results_of
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "federated.jsonl"
 FEDTOPICS = Path(sys.executable).parent / "fedtopics"
 NAMES = ["east", "middle", "north", "south", "west"]
 DOCUMENTS = 2_000  # of a client
@@ -51,7 +50,7 @@ max_words = {words}
 min_document_frequency = 1
 max_document_share = 1.0
 """
-STEPS, STEPS_DELAYED = 500, 100  # minibatches in all
+STEPS, STEPS_DELAYED, STEPS_QUICK = 500, 100, 4  # minibatches in all
 
 
 def settings(steps: int) -> dict[str, str]:
@@ -96,7 +95,7 @@ def run(
         command = [*prefix, str(FEDTOPICS), *words]
         return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
 
-    listen = f"{host}:7558"
+    listen = f"{host}:{free_port()}"
     processes = [
         start(server, "server", "study.toml", "--pki", "pki", "--listen", listen, "--out", str(out))
     ]
@@ -112,6 +111,14 @@ def run(
     if any(codes):
         raise SystemExit(f"The server and its clients ended with {codes}.")
     return out
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("", 0))
+        port: int = one.getsockname()[1]
+        return port
 
 
 def events_of(out: Path) -> list[dict[str, Any]]:
@@ -140,19 +147,23 @@ def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def known() -> dict[str, dict[str, Any]]:
+def known(results: Path) -> dict[str, dict[str, Any]]:
     """Read what was measured before."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    lines = results.read_text().splitlines() if results.exists() else []
     return {row["setting"]: row for row in map(json.loads, lines)}
 
 
-def measure(folder: Path) -> dict[str, dict[str, Any]]:
+def measure(folder: Path, results: Path, quick: bool) -> dict[str, dict[str, Any]]:
     """Run what was not run yet; keep each result at once."""
-    found = known()
-    RESULTS.parent.mkdir(exist_ok=True)
-    for delayed in (False, True):
+    found = known(results)
+    for delayed in (False,) if quick else (False, True):
         steps = STEPS_DELAYED if delayed else STEPS
-        names = {f"{n}{', delayed' * delayed}": method for n, method in settings(steps).items()}
+        wanted = (
+            {"sync": settings(STEPS_QUICK)["sync"] + '\ncoherence = "nothing"'}
+            if quick
+            else settings(steps)
+        )
+        names = {f"{n}{', delayed' * delayed}": method for n, method in wanted.items()}
         missing = {name: method for name, method in names.items() if name not in found}
         with ExitStack() as stack:
             server: Sequence[str] = ()
@@ -171,7 +182,7 @@ def measure(folder: Path) -> dict[str, dict[str, Any]]:
                 )
                 out = run(folder, study, host, server, clients)
                 row = {"setting": name} | summarise(events_of(out))
-                with RESULTS.open("a") as file:
+                with results.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 sys.stdout.write(f"{name}: {row['round'] * 1e3:.0f} ms a round\n")
                 sys.stdout.flush()
@@ -211,13 +222,15 @@ def report(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
-    bag = bag_of_words(DOCUMENTS * len(NAMES), WORDS)
-    parts = {name: bag[i * DOCUMENTS : (i + 1) * DOCUMENTS] for i, name in enumerate(NAMES)}
+    quick = parser_of(__doc__).parse_args().quick
+    results = results_of("federated", quick) / "federated.jsonl"
+    each = 100 if quick else DOCUMENTS
+    bag = bag_of_words(each * len(NAMES), WORDS)
+    parts = {name: bag[i * each : (i + 1) * each] for i, name in enumerate(NAMES)}
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), parts)
-        lines = report(measure(Path(folder)))
-    RESULTS.with_suffix(".md").write_text("\n".join(lines) + "\n")
+        lines = report(measure(Path(folder), results, quick))
+    results.with_suffix(".md").write_text("\n".join(lines) + "\n")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

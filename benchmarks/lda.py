@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-HERE = Path(__file__).parent
+from quick import parser_of, results_of
+
 THREADS = 2
 TOPICS = 50
 BATCH = 1000
@@ -111,26 +112,24 @@ def answer(name: str, corpus: str, out: str, seed: int) -> None:
     np.savez(out, beta=beta, seconds=seconds)
 
 
-def measure(peer: str, turns: int, n_documents: int) -> str:
+def measure(peer: str | None, turns: int, n_documents: int) -> str:
     """Let the contestants take turns; return the table."""
     from fedtopics.datasets import synthetic_lda
     from fedtopics.metrics import topic_similarity
 
     drawn = synthetic_lda(n_documents=n_documents // N_CLIENTS, n_validation=1, seed=7)
     counts = sparse.vstack([docs.counts for docs in drawn.training.values()], format="csr")
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTESTANTS}
+    pythons = {
+        name: peer if name.startswith("tomotopy") else sys.executable for name in CONTESTANTS
+    }
+    found: dict[str, list[tuple[float, float]]] = {n: [] for n, python in pythons.items() if python}
     with tempfile.TemporaryDirectory() as folder:
         corpus, out = Path(folder) / "corpus.npz", Path(folder) / "found.npz"
         sparse.save_npz(corpus, sparse.csr_matrix(counts))
         for turn in range(turns):
-            for name in CONTESTANTS:
-                python = peer if name.startswith("tomotopy") else sys.executable
-                call = [
-                    python,
-                    __file__,
-                    "--answer",
-                    json.dumps([name, str(corpus), str(out), turn]),
-                ]
+            for name in found:
+                job = json.dumps([name, str(corpus), str(out), turn])
+                call = [str(pythons[name]), __file__, "--answer", job]
                 threads = {"OMP_NUM_THREADS": str(THREADS), "OPENBLAS_NUM_THREADS": "1"}
                 subprocess.run(call, check=True, env=os.environ | threads)
                 result = np.load(out)
@@ -156,8 +155,8 @@ def measure(peer: str, turns: int, n_documents: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--peer", default=sys.executable, help="Python that has tomotopy")
+    parser = parser_of(__doc__)
+    parser.add_argument("--peer", help="Python that has tomotopy; none leaves it out")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--answer", help=argparse.SUPPRESS)
@@ -165,8 +164,11 @@ def main() -> None:
     if arguments.answer:
         answer(*json.loads(arguments.answer))
         return
+    if arguments.quick:
+        arguments.turns, arguments.documents = 1, 1000
     table = measure(arguments.peer, arguments.turns, arguments.documents)
-    (HERE / "results" / "lda.md").write_text(table)
+    table += "" if arguments.peer else "\nWithout tomotopy: no --peer.\n"
+    (results_of("lda", arguments.quick) / "lda.md").write_text(table)
     sys.stdout.write(table)
 
 

@@ -8,7 +8,6 @@ goes; the table is in ``benchmarks/results/load.md``.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -16,16 +15,19 @@ import time
 from pathlib import Path
 
 from echo import SIZES
-from rounds import HERE, Contestant, certify
+from quick import parser_of, results_of
+from rounds import Contestant, certify
 
 BLOCK = 20  # rounds between two readings of memory
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=200)
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.clients, arguments.rounds = 11, BLOCK  # in two processes
     lines = [
         f"{arguments.clients} clients, ten a process, 2 MB to each and back in every round, mutual "
         "TLS on loopback. Nothing was lost: every round's sum holds each client once. Command: "
@@ -48,7 +50,7 @@ def main() -> None:
             sys.stdout.flush()
         contestant.close()
     lines += ["", f"{time.monotonic() - begin:.0f} s in all."]
-    (HERE / "results" / "load.md").write_text("\n".join(lines) + "\n")
+    (results_of("load", arguments.quick) / "load.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedtopics.files import RowFile
+from quick import HERE, parser_of, results_of
 
-RESULTS = Path(__file__).parent / "results"
-CLIENTS = (10, 100, 1000)
+CLIENTS, QUICK = (10, 100, 1000), (3,)
 DRAWN = 20
 N_TOPICS, N_WORDS, N_DOCUMENTS, LENGTH, DIMENSION = 10, 5000, 100, 60, 64
 METHODS: dict[str, dict[str, Any]] = {
@@ -56,8 +56,8 @@ class Task(NamedTuple):
     drawn: int | None
 
 
-def tasks() -> Iterator[Task]:
-    for n_clients in CLIENTS:
+def tasks(clients: tuple[int, ...]) -> Iterator[Task]:
+    for n_clients in clients:
         for method in METHODS:
             yield Task(method, n_clients, None)
             if n_clients > DRAWN:
@@ -146,16 +146,18 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--run", help=argparse.SUPPRESS)
-    worker = parser.parse_args().run
-    if worker:
-        sys.stdout.write(json.dumps(run(Task(*json.loads(worker)))))
+    given = parser.parse_args()
+    if given.run:
+        sys.stdout.write(json.dumps(run(Task(*json.loads(given.run)))))
         return
-    kept = RowFile(RESULTS / "many_clients.jsonl")
-    todo = list(tasks())
+    results = results_of("many_clients", given.quick)
+    kept = RowFile(results / "many_clients.jsonl")
+    todo = list(tasks(QUICK if given.quick else CLIENTS))
     kept.fill(
-        todo, Task._asdict, measured, lambda t: f"{t.method}, {t.clients} clients, {t.drawn}",
+        todo, Task._asdict, run if given.quick else measured,
+        lambda t: f"{t.method}, {t.clients} clients, {t.drawn}",
         lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
     )  # fmt: skip
     rows = [row for task in todo if (row := kept.find(task._asdict()))]
@@ -166,8 +168,9 @@ def main() -> None:
             f"| {row['method']} | {row['clients']:,} | {drawn:,} | {row['start']:.1f} "
             f"| {row['round']:.2f} | {row['peak_mb']:,.0f} |"
         )
-    (RESULTS / "many_clients.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    picture(rows, Path(__file__).parent.parent / "docs" / "figures" / "many-clients.png")
+    (results / "many_clients.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    figures = results if given.quick else HERE.parent / "docs" / "figures"
+    picture(rows, figures / "many-clients.png")
 
 
 if __name__ == "__main__":

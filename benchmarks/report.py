@@ -9,7 +9,6 @@ is four times slower. Paint is the first contentful one, its median.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import statistics
 import sys
@@ -21,6 +20,7 @@ from playwright.sync_api import Browser, sync_playwright
 from fedtopics import Study, TopicModel, train
 from fedtopics.datasets import synthetic_lda
 from fedtopics.report import find_run, summarise, write_report
+from quick import parser_of
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 TOPICS = (50, 200)
@@ -94,7 +94,7 @@ def table(pages: dict[str, Path], medians: dict[tuple[str, str], float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("runs", nargs="*", type=Path, help="folders of further runs")
     parser.add_argument("--turns", type=int, default=5)
     arguments = parser.parse_args()
@@ -102,12 +102,13 @@ def main() -> None:
         folder = Path(name)
         empty = folder / "empty.html"
         empty.write_text("<!doctype html><title>Empty</title>Word", encoding="utf-8")
-        runs = {f"{n} topics, {CLIENTS} clients": synthetic(n, folder / str(n)) for n in TOPICS}
+        topics, turns = (TOPICS[:1], 1) if arguments.quick else (TOPICS, arguments.turns)
+        runs = {f"{n} topics, {CLIENTS} clients": synthetic(n, folder / str(n)) for n in topics}
         runs |= {str(run): run for run in arguments.runs}
         pages = {PEER: empty}
         for number, (name, run) in enumerate(runs.items()):
             pages[name] = report(run, folder / f"{number}.html")
-        sys.stdout.write(table(pages, measure(pages, arguments.turns)))
+        sys.stdout.write(table(pages, measure(pages, turns)))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,25 @@
-"""From 22 thousand to 2.2 million documents: speed and memory of a whole federated run.
+"""From 22 thousand to 2.2 million documents: speed and memory of whole federated runs and of peers.
 
-Five clients' Parquet files of 100-word texts are read, counted, agreed on and trained on for 100
-rounds (20,000 words, 25 topics), as in the largest experiment of the gFedNTM paper. Each size runs
-in a process of its own, whose peak memory is what the operating system says. Results go to
-``benchmarks/results/scale.md``.
+Five clients' Parquet files of 100-word texts are read, counted, agreed on and trained on (20,000
+words, 25 topics; the largest experiment of the gFedNTM paper has as many documents); words are
+those that five documents of a client have. Beside them scikit-learn's mini-batch NMF and tomotopy's
+LDA on all files at once, with the words of five documents. Each contestant runs in a process of its
+own, whose peak memory is what the operating system says. What is in ``results/scale.jsonl`` is not
+run again.
 
-    python benchmarks/scale.py
+    python benchmarks/scale.py [--sizes 22000 220000] [--methods lda nmf]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
-import statistics
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-SIZES = (22_000, 220_000, 2_200_000)
-N_CLIENTS, N_WORDS, LENGTH, N_TOPICS, ROUNDS = 5, 20_000, 100, 25, 100
+from fedtopics.files import RowFile
+from quick import parser_of, results_of
+
+SIZES, QUICK = (22_000, 220_000, 2_200_000), (1_000,)
+N_CLIENTS, N_WORDS, LENGTH, N_TOPICS, RAREST = 5, 20_000, 100, 25, 5
+MOST = 8.0  # GB
+OURS: dict[str, dict[str, Any]] = {
+    "prodlda": {"batch_size": 64 * N_CLIENTS, "max_rounds": 100},
+    "lda": {"name": "lda", "max_rounds": 100},
+    "nmf": {"name": "nmf", "max_rounds": 10},
+}
+Found = dict[str, Any]
 CHUNK = 20_000
 LETTERS = np.array(list("abcdefghijklmnopqrst"))
 
@@ -48,72 +60,166 @@ def write_client(path: Path, documents: int, seed: int) -> None:
             writer.write_table(pa.table({"text": pc.binary_join(lists, " ")}))
 
 
-def run(folder: Path) -> dict[str, Any]:
-    """Run the study on a folder's files; return speeds and peak memory."""
+def peak_gb() -> float:
+    """Return the most memory that this process has had."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1e6
+
+
+def ours(method: str, folder: Path) -> Found:
+    """Run the study on a folder's files; return speeds."""
     from fedtopics import Study, train
 
     study = Study.make(
-        method={
-            "n_components": N_TOPICS,
-            "batch_size": 64 * N_CLIENTS,
-            "max_rounds": ROUNDS,
-            "coherence": "nothing",
+        method=OURS[method] | {"n_components": N_TOPICS, "coherence": "nothing"},
+        vocabulary={
+            "max_words": N_WORDS, "max_document_share": 1, "min_document_frequency": RAREST,
         },
-        vocabulary={"max_words": N_WORDS, "max_document_share": 1},
         text={"stop_words": "none"},
         clients={path.stem: {"data": path} for path in sorted(folder.glob("*.parquet"))},
-    )
+    )  # fmt: skip
     seen: dict[str, float] = {}
-    rounds: list[float] = []
-    found: dict[str, Any] = {}
+    looks = seconds = 0.0
+    found: Found = {}
 
     def note(event: dict[str, Any]) -> None:
+        nonlocal looks, seconds
         seen[event["event"]] = time.perf_counter()
         if event["event"] == "vocabulary":
-            found.update(words=event["words"], documents=event["documents"])
+            found.update(words=event["words"], documents=event["documents"], counted_gb=peak_gb())
         elif event["event"] == "round":
-            rounds.append(event["seconds"])
+            looks, seconds = looks + event["documents"], seconds + event["seconds"]
 
     start = time.perf_counter()
     train(study, on_event=note)
     documents = found["documents"]
     return found | {
         "reading": documents / (seen["vocabulary"] - start),
-        "training": 64 * N_CLIENTS / statistics.median(rounds),
+        "training": looks / seconds,
         "inference": documents / (seen["finished"] - seen["round"]),
-        "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
     }
 
 
+def texts_of(folder: Path) -> list[str]:
+    """Read all files."""
+    texts: list[str] = []
+    for path in sorted(folder.glob("*.parquet")):
+        texts += pq.read_table(path)["text"].to_pylist()
+    return texts
+
+
+def scikit_learn(folder: Path) -> Found:
+    """Count, weigh by tf-idf, factorise in minibatches: one pass; infer."""
+    from sklearn.decomposition import MiniBatchNMF
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    start = time.perf_counter()
+    texts = texts_of(folder)
+    weights = TfidfVectorizer(min_df=RAREST, max_features=N_WORDS, dtype=np.float32)
+    bag = weights.fit_transform(texts)
+    counted = time.perf_counter()
+    model = MiniBatchNMF(N_TOPICS, batch_size=1024, max_iter=1, random_state=0).fit(bag)
+    trained = time.perf_counter()
+    model.transform(bag)
+    documents, words = bag.shape
+    return {
+        "documents": documents, "words": words, "reading": documents / (counted - start),
+        "training": documents / (trained - counted),
+        "inference": documents / (time.perf_counter() - trained),
+    }  # fmt: skip
+
+
+def tomotopy(folder: Path) -> Found:
+    """Add the documents, sample one sweep; a document's topics are there without inference."""
+    import tomotopy as tp
+
+    start = time.perf_counter()
+    model = tp.LDAModel(k=N_TOPICS, min_df=RAREST, seed=0)
+    documents = 0
+    for text in texts_of(folder):
+        model.add_doc(text.split())
+        documents += 1
+    model.train(0)
+    counted = time.perf_counter()
+    model.train(1, workers=int(os.environ.get("OMP_NUM_THREADS", "2")))
+    return {
+        "documents": documents, "words": len(model.used_vocabs),
+        "reading": documents / (counted - start),
+        "training": documents / (time.perf_counter() - counted),
+    }  # fmt: skip
+
+
+PEERS: dict[str, Callable[[Path], Found]] = {
+    "scikit-learn, mini-batch NMF": scikit_learn,
+    "tomotopy, LDA": tomotopy,
+}
+
+
+def answer(name: str, folder: Path) -> Found:
+    """Run one contestant in this process."""
+    try:
+        found = PEERS[name](folder) if name in PEERS else ours(name, folder)
+    except ImportError as error:
+        return {"missing": str(error)}
+    return found | {"peak_gb": peak_gb()}
+
+
+def measure(size: int, names: list[str], kept: RowFile) -> None:
+    """Let the contestants that have no row yet run on so many documents, one after the other."""
+    threads = os.environ.get("OMP_NUM_THREADS", "2")
+    keys = [{"size": size, "name": name, "threads": threads} for name in names]
+    todo = [key for key in keys if kept.find(key) is None]
+    with tempfile.TemporaryDirectory() as folder:
+        for client in range(N_CLIENTS if todo else 0):
+            write_client(Path(folder) / f"client{client}.parquet", size // N_CLIENTS, client)
+        for key in todo:
+            command = [sys.executable, __file__, "--answer", str(key["name"]), folder]
+            environment = os.environ | {"OMP_NUM_THREADS": threads}
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
+            row = kept.keep(key | json.loads(done.stdout))
+            sys.stderr.write(f"{line_of(row)}\n")
+
+
+def line_of(row: Found) -> str:
+    """Return a contestant's line of the table."""
+    if "missing" in row:
+        return f"| {row['size']:,} | {row['name']} | left out: {row['missing']} | | | | | |"
+    speeds = [f"{row[part]:,.0f}" if part in row else "-" for part in ("training", "inference")]
+    over = f" (above {MOST:g})" if row["peak_gb"] > MOST else ""
+    return (
+        f"| {row['documents']:,} | {row['name']} | {row['words']:,} | {row['reading']:,.0f} "
+        f"| {' | '.join(speeds)} | {row['peak_gb']:.2f}{over} | {row['threads']} |"
+    )
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
-    worker = parser.parse_args().run
-    if worker:
-        sys.stdout.write(json.dumps(run(worker)))
+    parser = parser_of(__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="documents")
+    parser.add_argument("--methods", nargs="+", default=[*OURS, *PEERS], help="contestants")
+    parser.add_argument("--answer", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.answer:
+        sys.stdout.write(json.dumps(answer(given.answer[0], Path(given.answer[1]))))
         return
+    folder = results_of("scale", given.quick)
+    kept = RowFile(folder / "scale.jsonl")
+    sizes = QUICK if given.quick else given.sizes
+    for size in sizes:
+        measure(size, given.methods, kept)
+    rows = [json.loads(line) for line in (folder / "scale.jsonl").read_text().splitlines()]
+    rounds = ", ".join(f"{name} {method['max_rounds']}" for name, method in OURS.items())
     lines = [
-        f"Five clients, {N_WORDS:,} words, {N_TOPICS} topics, {ROUNDS} rounds of "
-        f"{64 * N_CLIENTS} documents, two threads; documents per second. "
-        "Command: `make bench-scale`.",
+        f"Five clients, up to {N_WORDS:,} words, {N_TOPICS} topics; peers have all documents in "
+        f"one place. Documents per second; in training each look at one counts (rounds: {rounds}; "
+        "of networks 320 documents each, of lda 1,024, of nmf all; peers: one pass). Command: "
+        "`make bench-scale`.",
         "",
-        "| documents | words agreed on | reading and counting | training | inference | peak GB |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| documents | | words | reading and counting | training | inference | peak GB | threads |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *map(line_of, sorted(rows, key=lambda row: (row["size"], row["name"]))),
     ]
-    for size in SIZES:
-        with tempfile.TemporaryDirectory() as folder:
-            for client in range(N_CLIENTS):
-                write_client(Path(folder) / f"client{client}.parquet", size // N_CLIENTS, client)
-            command = [sys.executable, __file__, "--run", folder]
-            r = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-        lines.append(
-            f"| {r['documents']:,} | {r['words']:,} | {r['reading']:,.0f} | {r['training']:,.0f} "
-            f"| {r['inference']:,.0f} | {r['peak_gb']:.1f} |"
-        )
-        sys.stderr.write(lines[-1] + "\n")
-    target = Path(__file__).parent / "results" / "scale.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(lines) + "\n")
+    (folder / "scale.md").write_text("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

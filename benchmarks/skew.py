@@ -11,7 +11,6 @@ in ``benchmarks/results/skew.jsonl``, a line a run, and a run that is there is n
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -26,8 +25,9 @@ from numpy.typing import NDArray
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.datasets import package_documentation
 from fedtopics.metrics import normalised_mutual_information, purity, topic_similarity
+from quick import parser_of, results_of
 
-RESULTS = Path(__file__).parent / "results" / "skew.jsonl"
+SETS = ("packages", "synthetic")
 SCENARIOS = ("centralised", "sync", "server", "local")
 N_TOPICS, N_CLIENTS = 20, 5
 SCORES = ("purity", "nmi", "tss")
@@ -85,22 +85,19 @@ def scores(
     return found
 
 
-def missing(seeds: int) -> list[tuple[str, int, str]]:
+def missing(results: Path, data: tuple[str, ...], seeds: int) -> list[tuple[str, int, str]]:
     """Runs whose result is not kept yet."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    lines = results.read_text().splitlines() if results.exists() else []
     done = {(r["data"], r["seed"], r["scenario"]) for r in map(json.loads, lines)}
     every = [
-        (data, seed, scenario)
-        for seed in range(seeds)
-        for data in ("packages", "synthetic")
-        for scenario in SCENARIOS
+        (name, seed, scenario) for seed in range(seeds) for name in data for scenario in SCENARIOS
     ]
     return [run for run in every if run not in done]
 
 
-def table(data: str) -> list[str]:
+def table(results: Path, data: str) -> list[str]:
     """Mean and standard deviation over seeds, in Markdown."""
-    rows = [r for r in map(json.loads, RESULTS.read_text().splitlines()) if r["data"] == data]
+    rows = [r for r in map(json.loads, results.read_text().splitlines()) if r["data"] == data]
     names = [name for name in SCORES if name in rows[0]]
     lines = [f"| {data} | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
     for scenario in SCENARIOS:
@@ -114,26 +111,27 @@ def table(data: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    seeds = parser.parse_args().seeds
-    RESULTS.parent.mkdir(exist_ok=True)
+    given = parser.parse_args()
+    results = results_of("skew", given.quick) / "skew.jsonl"
+    sets, seeds = (SETS[1:], 1) if given.quick else (SETS, given.seeds)
     packages: Any = None
-    for data, seed, scenario in missing(seeds):
+    for data, seed, scenario in missing(results, sets, seeds):
         if data == "packages":
             packages = packages or package_documentation(N_CLIENTS)
             corpora, beta, rounds = packages, None, 1000
         else:
-            corpora, beta = private_topics(seed)
-            rounds = 600
+            corpora, beta = private_topics(seed, documents=200 if given.quick else 2000)
+            rounds = 5 if given.quick else 600
         found = scores(fitted(scenario, corpora, seed, rounds), corpora, beta)
-        with RESULTS.open("a") as file:
+        with results.open("a") as file:
             file.write(
                 json.dumps({"data": data, "seed": seed, "scenario": scenario, **found}) + "\n"
             )
         sys.stderr.write(f"{data} {seed} {scenario} {found}\n")
-    for data in ("packages", "synthetic"):
-        sys.stdout.write("\n".join(table(data)) + "\n\n")
+    for data in sets:
+        sys.stdout.write("\n".join(table(results, data)) + "\n\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ kept in results/takeover-failing.txt. What was done with the same code is not do
 
 from __future__ import annotations
 
-import argparse
 import gc
 import hashlib
 import multiprocessing
@@ -25,11 +24,11 @@ sys.path.insert(0, str(ROOT))
 
 from fedtopics.engines import copies, feeds, log, log_messages, replica, views  # noqa: E402
 from fedtopics.files import RowFile  # noqa: E402
+from quick import parser_of, results_of  # noqa: E402
 from tests.helpers import schedules  # noqa: E402
 
-RESULTS = ROOT / "benchmarks" / "results"
 CHUNK = 1000  # schedules a row
-QUICK = 4000
+QUICK = 2000
 FAULTS = {
     "crash": "participants killed, somewhere in what they were about to send",
     "adder": "adders killed likewise",
@@ -106,10 +105,9 @@ seconds of simulated time (a sign of life each second, patience 3).
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--schedules", type=int, default=1_000_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} schedules, no page")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, help="this schedule alone")
     options = parser.parse_args()
@@ -118,7 +116,8 @@ def main() -> None:
         return
     count = QUICK if options.quick else options.schedules
     version = code()
-    file = RowFile(RESULTS / "takeover.tmp")
+    place = results_of("takeover", options.quick)
+    file = RowFile(place / "takeover.tmp")
     names: list[dict[str, Any]] = [
         {"first": first, "code": version, "chunk": CHUNK}
         for first in range(options.first, options.first + count, CHUNK)
@@ -130,7 +129,7 @@ def main() -> None:
         for done, (name, row) in enumerate(zip(todo, results, strict=True), 1):
             file.keep(name | row)
             if row["failing"]:
-                with (RESULTS / "takeover-failing.txt").open("a") as failing:
+                with (place / "takeover-failing.txt").open("a") as failing:
                     for seed, text in row["failing"]:
                         failing.write(f"{seed}\t{version}\t{text}\n")
             rate = done * CHUNK / (time.monotonic() - begun)
@@ -139,7 +138,7 @@ def main() -> None:
     failed = sum(len(row["failing"]) for row in rows)
     if not options.quick:
         command = f"python benchmarks/takeover.py --schedules {count}"
-        (RESULTS / "takeover.md").write_text(describe(rows, command), "utf-8")
+        (place / "takeover.md").write_text(describe(rows, command), "utf-8")
     print(f"{len(rows) * CHUNK:,} schedules, {failed} failed")
     sys.exit(1 if failed else 0)
 

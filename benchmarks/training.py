@@ -14,6 +14,7 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import IO, cast
 HERE = Path(__file__).parent
 WORDS = (2_000, 5_000, 20_000)
 BATCHES = (64, 256)
+SIZES = tuple(product(WORDS, BATCHES))
 
 
 class Contestant:
@@ -47,7 +49,9 @@ class Contestant:
         self._process.wait()
 
 
-def measure(topics: int, repeats: int, peer_python: str | None) -> list[str]:
+def measure(
+    topics: int, repeats: int, peer_python: str | None, sizes: Iterable[tuple[int, int]] = SIZES
+) -> list[str]:
     """Let the contestants take turns; return the table's lines."""
     us = Contestant(sys.executable)
     them = Contestant(peer_python) if peer_python else None
@@ -56,7 +60,7 @@ def measure(topics: int, repeats: int, peer_python: str | None) -> list[str]:
         " decoder's products | ours / decoder's |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for n_words, batch in product(WORDS, BATCHES):
+    for n_words, batch in sizes:
         rounds = []
         for _ in range(repeats):
             job = (topics, n_words, batch)
@@ -141,7 +145,11 @@ def main() -> None:
     parser.add_argument("--peer", help="Python of an environment with the peer; none skips it")
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="see that it runs; no peer, no file")
     arguments = parser.parse_args()
+    if arguments.quick:
+        sys.stdout.write("\n".join(measure(arguments.topics, 1, None, [(500, 64)])) + "\n")
+        return
     setting = (
         f"{arguments.topics} topics, hidden layers of 100 and 100, two threads, medians of "
         f"{arguments.repeats} turns; torch {version('torch')}. Command: `make bench`."

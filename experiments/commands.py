@@ -17,10 +17,19 @@ def group() -> None:
     """Repeat an experiment of a paper: tables, pictures, and which of its claims hold."""
 
 
+def files(data: Path | None, quick: bool, names: tuple[str, ...], documents: int) -> Path:
+    """Return the folder of the data; a quick run that names none gets made-up files."""
+    from experiments.made_up import write
+
+    if data is not None:
+        return data
+    if not quick:
+        raise click.UsageError("Missing option '--data'; --quick does without.")
+    return write(Path("build/quick/data"), names, documents)
+
+
 @group.command("gfedntm-amwmd")
-@click.option(
-    "--data", type=FOLDER, required=True, help="Folder of s2_tiny.parquet, news_outlets.parquet."
-)
+@click.option("--data", type=FOLDER, help="Folder of s2_tiny.parquet, news_outlets.parquet.")
 @click.option(
     "--out",
     type=FOLDER,
@@ -29,7 +38,7 @@ def group() -> None:
 @click.option(
     "--seeds", type=click.IntRange(1), default=3, show_default=True, help="Of the federated models."
 )
-@click.option("--quick", is_flag=True, help="See that it runs: s2_tiny, one seed, few rounds.")
+@click.option("--quick", is_flag=True, help="See that it runs: s2_tiny, or made-up texts.")
 @click.option(
     "--network",
     type=click.Choice(["prodlda", "neurallda", "combinedtm", "zeroshottm"]),
@@ -47,7 +56,7 @@ def group() -> None:
 @click.option("--vectors", type=FOLDER, help="word2vec file.  [default: all-MiniLM-L6-v2]")
 @as_json
 def gfedntm_amwmd(
-    data: Path,
+    data: Path | None,
     out: Path | None,
     seeds: int,
     quick: bool,
@@ -66,7 +75,8 @@ def gfedntm_amwmd(
     from experiments.gfedntm.amwmd_claims import sentences, tables
     from experiments.gfedntm.amwmd_results import plain, write_results
 
-    settings = Settings(data, out, seeds, quick, network, preset, vectors)
+    folder = files(data, quick, ("s2_tiny",), 90)
+    settings = Settings(folder, out, seeds, quick, network, preset, vectors)
     with ModelProgress(hidden=as_json) as display:
         scores = reproduce(settings, display)
     written = write_results(settings, scores)
@@ -117,16 +127,15 @@ def gfedntm_figure3(
 @click.option(
     "--data",
     type=FOLDER,
-    required=True,
     help="Folder of medical_questions.parquet, depression_tweets.parquet.",
 )
 @click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/flda[-quick]]")
 @click.option(
     "--seeds", type=click.IntRange(1), default=5, show_default=True, help="That are averaged."
 )
-@click.option("--quick", is_flag=True, help="See that it runs: few documents, one seed.")
+@click.option("--quick", is_flag=True, help="See that it runs: few documents, or made-up ones.")
 @as_json
-def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -> None:
+def flda(data: Path | None, out: Path | None, seeds: int, quick: bool, as_json: bool) -> None:
     """F-LDA: LDA pooled, alone and federated, guided and not, in three rounds of new documents.
 
     The files have a column text. What is trained already is not trained again.
@@ -134,16 +143,15 @@ def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -
     from experiments.flda import results
     from experiments.flda.runs import Settings, reproduce
 
-    settings = Settings(data, out, seeds, quick)
+    folder = files(data, quick, ("medical_questions", "depression_tweets"), 1100)
+    settings = Settings(folder, out, seeds, quick)
     with ModelProgress(hidden=as_json) as display:
         found = reproduce(settings, display)
     finish(results, settings, found, as_json)
 
 
 @group.command("fstc")
-@click.option(
-    "--data", type=FOLDER, required=True, help="Folder of agnews.parquet, stackoverflow.parquet."
-)
+@click.option("--data", type=FOLDER, help="Folder of agnews.parquet, stackoverflow.parquet.")
 @click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/fstc[-quick]]")
 @click.option(
     "--seeds",
@@ -152,7 +160,7 @@ def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -
     show_default=True,
     help="Of table 2; the other parts have three at most.",
 )
-@click.option("--quick", is_flag=True, help="See that it runs: few documents, one seed.")
+@click.option("--quick", is_flag=True, help="See that it runs: few documents, or made-up ones.")
 @click.option(
     "--only",
     help="Train these parts only, such as table2,lambda.  [parts: table2, ablation, lambda, "
@@ -160,7 +168,7 @@ def flda(data: Path, out: Path | None, seeds: int, quick: bool, as_json: bool) -
 )
 @as_json
 def fstc(
-    data: Path, out: Path | None, seeds: int, quick: bool, only: str | None, as_json: bool
+    data: Path | None, out: Path | None, seeds: int, quick: bool, only: str | None, as_json: bool
 ) -> None:
     """FSTC: clusters of short texts at some clients, beside the paper's baselines and controls.
 
@@ -174,7 +182,8 @@ def fstc(
     from experiments.fstc.tasks import Settings
 
     parts = tuple(part.strip() for part in only.split(",")) if only else ()
-    settings = Settings(data, out, seeds, quick, parts)
+    folder = files(data, quick, ("agnews", "stackoverflow"), 90)
+    settings = Settings(folder, out, seeds, quick, parts)
     with ModelProgress(hidden=as_json) as display:
         found = reproduce(settings, display)
     finish(results, settings, found, as_json)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from solving import report
-from tapped import documents_of, federate, options
+from tapped import asks, documents_of, federate, options
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.federation.study import Study
@@ -57,7 +57,8 @@ def attack() -> str:
 
 def main() -> None:
     options(__doc__)
-    report([attack()])
+    if asks():
+        report([attack()])
 
 
 if __name__ == "__main__":

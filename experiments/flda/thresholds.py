@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from experiments.flda.runs import DATA_SETS, Settings, thresholds
+from experiments.made_up import write
 from fedtopics.methods.flda.labelled_pairs import read_pairs
 from fedtopics.methods.flda.threshold import decided_alike, fit_curve
 
@@ -23,8 +24,14 @@ SEED = 50
 def main() -> None:
     """Print how many pairs each threshold decides as the person did."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the Parquet files")
-    settings = Settings(parser.parse_args().data)
+    parser.add_argument("--data", type=Path, help="folder of the Parquet files")
+    parser.add_argument("--quick", action="store_true", help="see that it runs, on made-up texts")
+    given = parser.parse_args()
+    if given.data is None and not given.quick:
+        parser.error("say where the Parquet files are: --data FOLDER; or --quick")
+    data_sets = tuple(data.name for data in DATA_SETS)
+    folder = write(Path("build/quick/data"), data_sets, 1100) if given.quick else given.data
+    settings = Settings(folder, quick=given.quick)
     for data in DATA_SETS:
         pairs = read_pairs(PAIRS / f"pairs-{data.name}.csv")
         values = {"regression": fit_curve(pairs).threshold, "paper": data.gamma}

@@ -68,7 +68,7 @@ class Settings(ExperimentSettings):
     @property
     def cases(self) -> list[Case]:
         """The corpora: the first setting, then A, then B."""
-        first = Case(n_documents=1000, n_validation=100) if self.quick else Case()
+        first = Case(n_documents=100, n_validation=10) if self.quick else Case()
         if self.quick:
             return [first, replace(first, shared=40)]
         a = [replace(first, shared=shared) for shared in SHARED]

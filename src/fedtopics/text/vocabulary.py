@@ -206,9 +206,10 @@ class WordCounts:
         target = np.array([vocabulary.get(word, -1) for word in self.words], np.int32)
         columns = target[self.counts.indices]
         keep = columns >= 0
-        ends = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.counts.indptr]
+        ends = np.zeros(len(keep) + 1, self.counts.indptr.dtype)
+        np.cumsum(keep, out=ends[1:])
         result = sparse.csr_array(
-            (self.counts.data[keep], columns[keep], ends),
+            (self.counts.data[keep], columns[keep], ends[self.counts.indptr]),
             shape=(self.counts.shape[0], len(vocabulary)),
         )
         result.sort_indices()
@@ -268,7 +269,7 @@ def _split(
 
 def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> sparse.csr_array:
     flat = array("i")
-    ends = np.zeros(len(batch) + 1, np.int64)
+    ends = np.zeros(len(batch) + 1, np.int32)  # with int64, scipy makes int64 of the indices too
     for row, document in enumerate(batch):
         flat.extend(map(number, document))
         ends[row + 1] = len(flat)
