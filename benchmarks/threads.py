@@ -50,8 +50,9 @@ class Task(NamedTuple):
 
 @contextmanager
 def busy(number: int) -> Iterator[None]:
-    """Keep so many processes counting."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while 1: pass"]) for _ in range(number)]
+    """Keep so many processes counting, each of a session of its own, as other users' are."""
+    count = [sys.executable, "-c", "while 1: pass"]
+    processes = [subprocess.Popen(count, start_new_session=True) for _ in range(number)]
     try:
         yield
     finally:

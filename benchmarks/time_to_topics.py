@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -37,6 +37,7 @@ from fedtopics.files import RowFile
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret
+from fedtopics.methods.training import Program
 from fedtopics.metrics import coherence_of
 from quick import made_up_clients, parser_of, results_of
 
@@ -132,7 +133,8 @@ class Bench:
 
     def models(self, study: Study, run: Keeping) -> Iterator[TopicModel]:
         """Make the model of each kept state."""
-        program, clients, silent = study.server_half(None), self.engine(study), Keeping(study)
+        program = cast("Program[Any, Any]", study.server_half(None))
+        clients, silent = self.engine(study), Keeping(study)
         agreement = program.agree(clients, silent)
         for _, kept in run.kept:
             state = program.load(agreement, kept.arrays)

@@ -1,13 +1,11 @@
 """How many threads compute, and how they wait for each other.
 
 Threads of a matrix product wait for each other after every operation, by default in a busy loop:
-beside other processes a study of small products then takes a hundred times as long. They wait
-asleep here, in every command.
+beside other processes that takes a hundred times as long. Here they wait asleep, in every command.
 
-The last bits of a product depend on how many threads compute it. In a study their number therefore
-follows from what the study multiplies, not from how busy a machine is at the moment or how many
-cores it has: everybody computes the same bits, and a run that is resumed goes on with them. The
-products of a minibatch are so small that one thread is as fast as any number.
+The last bits of a product depend on the number of its threads. So it follows from what a study
+multiplies, not from how busy a machine is or how many cores it has: everybody computes the same
+bits, and a resumed run goes on with them. One thread multiplies a minibatch as fast as any number.
 """
 
 from __future__ import annotations
@@ -26,14 +24,10 @@ def chosen() -> int | None:
 def available() -> int:
     """Return how many threads may compute at once, where their number changes no bit.
 
-    As many as the user has set, or else as this process may use cores: the system shares those
-    fairly with other processes, as threads here wait asleep.
+    As many as the user has set, or as this process may use cores, which the system shares fairly.
     """
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:  # macOS, Windows
-        cores = os.cpu_count() or 1
-    return chosen() or cores
+    some = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
+    return chosen() or (len(os.sched_getaffinity(0)) if some else os.cpu_count() or 1)
 
 
 def wait_asleep() -> None:

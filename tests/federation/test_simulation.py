@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from fedtopics.errors import DataError, InputError, PolicyError, RunError
-from fedtopics.federation.policy import Policy
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from tests.helpers.clusters import blobs, planned, spread
-from tests.helpers.federation import study, subjects
+from tests.helpers.federation import embedded, study, subjects
 
 SIZES = {"north": 40, "south": 30}
 
@@ -44,6 +44,44 @@ def test_what_failed_before_the_first_round_is_tried_again(tmp_path: Path) -> No
     assert model.info["rounds"] == 2
     with pytest.raises(RunError, match="There is a run"):
         train(study(max_rounds=2), corpora, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"norm": "sync"},
+        {"norm": "server", "network": "combinedtm"},
+        {"norm": "sync", "network": "neurallda", "clients_per_round": 2},
+        {"norm": "local"},  # whose sums take each client's reply
+    ],
+)
+def test_sums_at_once_are_those_of_the_replies(method: dict[str, Any]) -> None:
+    corpora = embedded(subjects(SIZES | {"west": 20}))
+    plan = study(max_rounds=8, precision="float64", validation_share=0.2, **method)
+    policies = dict.fromkeys(corpora, OPEN_POLICY)
+    each, events = train(plan, corpora, policies=policies), []
+    once = train(plan, corpora, policies=policies, at_once=True, on_event=events.append)
+    for name, weight in each.weights.items():
+        np.testing.assert_allclose(once.weights[name], weight, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(once.beta, each.beta, rtol=1e-6)
+    assert once.documents == each.documents
+    rounds = [event for event in events if event["event"] == "round"]
+    assert {len(event["clients"]) for event in rounds} == {method.get("clients_per_round", 3)}
+
+
+def test_each_clients_policy_holds_for_sums_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpora = subjects(SIZES)
+    rules = dict.fromkeys(corpora, OPEN_POLICY) | {"south": Policy(min_documents=12)}
+    plan = study(max_rounds=2)
+    monkeypatch.setattr("fedtopics.methods.minibatches.Minibatches.size", lambda *_: 11)
+    with pytest.raises(PolicyError, match="'south' sums over 11 documents, its policy asks for 12"):
+        train(plan, corpora, policies=rules, at_once=True)
+
+
+def test_sums_at_once_keep_no_ledger(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="leave one of them out"):
+        train(study(max_rounds=2), subjects(SIZES), out=tmp_path / "run", at_once=True)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

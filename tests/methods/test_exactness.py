@@ -136,14 +136,14 @@ def test_moving_documents_between_clients_changes_nothing(
             theirs = sorted(everyone, key=lambda c: c.name)
             rng = np.random.default_rng(number)
             rows = [rng.choice(40, 20, replace=False) for _ in theirs]
-            noise = client._network.draw(rng, 60)
+            noise = client.network.draw(rng, 60)
             mine = np.flatnonzero(owner_of(number) == "abc".index(client.name))
             each = list(zip(theirs, rows, strict=True))
             x = sparse.vstack([c.bag[index] for c, index in each], format="csr")[mine]
             seen = [c._embeddings[index] for c, index in each if c._embeddings is not None]
             part = Noise(noise.normal[mine], noise.keep_hidden[mine], noise.keep_theta[mine])
             embedding = np.concatenate(seen)[mine] if seen else None
-            return client._network.batch(x, part, embedding)
+            return client.network.batch(x, part, embedding)
 
         build = GFedNTMClient.__init__
 

@@ -50,19 +50,28 @@ class Door:
         PolicyError
             If the function is not published, the moment is past or the policy forbids the reply.
         """
+        digest = digest_of(payload) if self._ledger.is_kept else ""
+        self._admit(function, payload, digest, moment)
+        reply = self._execute(function, payload, moment)
+        self._let_out(function, payload, digest, moment, reply)
+        return reply
+
+    def _admit(self, function: str, payload: Payload, digest: str, moment: Moment) -> None:
+        """Refuse what is not in the study, or not now."""
         if function not in self._half.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {function!r}.")
-        digest = digest_of(payload) if self._ledger.is_kept else ""
         self._check_moment(function, digest, moment)
         self._count_round(payload, moment)
-        reply = self._execute(function, payload, moment)
+
+    def _let_out(
+        self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload
+    ) -> None:
         self._check(function, reply)
         if not self._ledger.write(self.client, function, payload, digest, moment, reply):
             raise PolicyError(
                 f"{self._asked(function, moment)}, and the reply would be another one now; the "
                 "documents or the client's secret have changed. Restore them."
             )
-        return reply
 
     def repeat(self, function: str, payload: Payload, moment: Moment) -> None:
         """Execute a function so that the half has the state that it leaves.
@@ -151,6 +160,33 @@ class Door:
                 f"{what} names a word of {rarest} documents, its policy asks for "
                 f"{self._policy.min_document_frequency}."
             )
+
+
+class AtOnce:
+    """Sums over clients of a simulation, computed at once: each policy holds, no ledger is kept."""
+
+    def __init__(self, doors: Mapping[str, Door]) -> None:
+        self._doors = doors
+        self._round: tuple[Sequence[str], Any] = ([], None)  # who is in it, what computes
+
+    def sum(
+        self, names: Sequence[str], function: str, payload: Payload, moment: Moment
+    ) -> dict[str, Any] | None:
+        """Return the sum of these clients' replies, or None where each one has to be computed."""
+        doors = [self._doors[name] for name in names]
+        if self._round[0] != names:
+            of = doors[0]._half.together
+            self._round = names, of and of([door._half for door in doors])
+        together = self._round[1]
+        if together is None or function not in together.functions:
+            return None
+        for door in doors:
+            door._admit(function, payload, "", moment)
+            door._half.attempt = moment.attempt
+        total: dict[str, Any] = getattr(together, function)(**payload)
+        for door, documents in zip(doors, together.documents, strict=True):
+            door._let_out(function, payload, "", moment, {"documents": documents})
+        return total
 
 
 def _rarest(value: Any) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -67,6 +67,10 @@ class TopicClient(ABC, Generic[Settings]):
         self._limits = plan.limits
         self._fingerprint = ""
         self.published = _published(self)
+
+    together: Callable[[Sequence[Any]], Any] | None = None
+    """Of halves in one process, return what computes sums of them at once: it has the names of its
+    `functions`, and the numbers of `documents` of the last one, in the halves' order. Or None."""
 
     @property
     def method(self) -> str:

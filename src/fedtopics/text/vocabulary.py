@@ -278,7 +278,7 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
 
 
 def count_in_rows(
-    columns: NDArray[np.int32], ends: NDArray[np.int64], n_columns: int
+    columns: NDArray[np.int32], ends: NDArray[np.integer[Any]], n_columns: int
 ) -> sparse.csr_array:
     """Count columns in rows, shape (n_rows, n_columns); `ends` says where each ends, behind a 0."""
     shape = len(ends) - 1, n_columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,32 +10,20 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
-from fedtopics.methods.aggregation import Payload, Rows
+from fedtopics.methods.aggregation import Payload
 from fedtopics.methods.client import Documents, batches, leaves
 from fedtopics.methods.gfedntm.beginning import calls_before
+from fedtopics.methods.gfedntm.minibatch_passes import Drawn, Passes, Together
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.mixture.client import MixtureSums
 from fedtopics.methods.plan import Plan, Site
-from fedtopics.networks import (
-    Batch,
-    Noise,
-    Tensors,
-    batch_weights,
-    to_arrays,
-    to_tensor,
-    to_tensors,
-)  # fmt: skip
-from fedtopics.networks.passes import (
-    ClientPass,
-    autograd_leaves,
-    finish_all,
-    gradients,
-    run_through,
-)  # fmt: skip
+from fedtopics.networks import Batch, Tensors, batch_weights, to_arrays, to_tensors
+from fedtopics.networks.passes import finish_all, run_through
+from fedtopics.text.encoders import Vectors
 
 
-class GFedNTMClient(MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSettings]):
+class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSettings]):
     """The client's half: gradients of minibatches, whose noise is drawn from its secret.
 
     DataError if the network sees embeddings and the documents have none.
@@ -72,73 +60,21 @@ class GFedNTMClient(MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSetting
     def held_back(self) -> float:
         return self.settings.validation_share
 
+    @staticmethod
+    def together(halves: Sequence[Any]) -> Together | None:
+        """Return what computes sums of these clients at once, where passes are additive."""
+        settings = halves[0].settings
+        own_norms = settings.norm == "local" and settings.build(1).stages
+        return None if own_norms or settings.local_steps > 1 else Together(halves)
+
     def prepare(self, length: float) -> None:
-        self._network = self.settings.build(self.bag.shape[1], length)
+        self.network = self.settings.build(self.bag.shape[1], length)
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
         rows = self.usable
         evaluated = self._evaluate(rows, **model)
         for part, (batch, shared, used) in zip(batches(rows), evaluated, strict=True):
-            yield part, self._network.theta(used, shared, batch).double().numpy()
-
-    @leaves(
-        "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
-        "numbers), or of theta and its products (n_topics + n_topics**2)."
-    )
-    def forward(
-        self, vocabulary: str, round: int, stage: int, shared: Payload, weights: Payload
-    ) -> dict[str, Any]:
-        """Run one stage of the pass over this round's minibatch; stage 0 starts a pass."""
-        if stage == 0:
-            batch = self._minibatch(vocabulary, round)
-            self._pass = ClientPass(self._network, self._tensors(weights), batch)
-        sums = self._pass.forward(stage, self._tensors(shared))
-        return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
-
-    @leaves(
-        "The minibatch's summed loss, and summed gradients: of the normalised topics "
-        "(n_topics, n_words) and of the mean of theta (n_topics,)."
-    )
-    def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:
-        """Compute the loss and its gradient with respect to what all documents share."""
-        loss, gradient = self._pass.loss(self._tensors(shared))
-        return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
-
-    @leaves(
-        "Summed gradients: of what the stage before shares (4 n_topics numbers), or, at the "
-        "first stage, of the weights; of the first layer, the rows of the minibatch's words."
-    )
-    def backward(
-        self, vocabulary: str, round: int, stage: int, gradient: NDArray[Any]
-    ) -> dict[str, Any]:
-        """Go back through a stage."""
-        upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
-        reply: dict[str, Any] = {"documents": len(self._pass.batch)}
-        if stage > 0:
-            return reply | {"shared": to_arrays(upstream)}
-        weights = self._packed(self._pass.batch, self._pass.weights, self._pass.weight_gradients)
-        return reply | {"weights": weights}
-
-    @leaves(
-        "The minibatch's summed loss, the sums of `forward`, and the summed gradients of the "
-        "weights and, with the server's statistics, of what they make."
-    )
-    def gradients(
-        self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
-    ) -> dict[str, Any]:
-        """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad)."""
-        batch = self._minibatch(vocabulary, round)
-        used = autograd_leaves(batch_weights(self._network, self._tensors(weights), batch))
-        fixed = {stage: autograd_leaves(self._tensors(values)) for stage, values in shared.items()}
-        loss, sums = run_through(self._network, used, batch, fixed or None)
-        of_weights, *of_shared = gradients([loss], None, [used, *fixed.values()])
-        return {
-            "weights": self._packed(batch, used, of_weights),
-            "shared": dict(zip(fixed, map(to_arrays, of_shared), strict=True)),
-            "sums": to_arrays(sums),
-            "loss": float(loss.detach()),
-            "documents": len(batch),
-        }
+            yield part, self.network.theta(used, shared, batch).double().numpy()
 
     @leaves(
         "How far the weights went down, times the number of documents; the summed loss and "
@@ -159,9 +95,9 @@ class GFedNTMClient(MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSetting
         loss_sum, documents = 0.0, 0
         for number in range(first, first + self.settings.local_steps):
             batch = self._minibatch(vocabulary, number)
-            shared = finish_all(self._network, local, running) if running else None
-            used = batch_weights(self._network, local, batch)
-            loss, sums = run_through(self._network, used, batch, shared)
+            shared = finish_all(self.network, local, running) if running else None
+            used = batch_weights(self.network, local, batch)
+            loss, sums = run_through(self.network, used, batch, shared)
             optimizer.zero_grad()
             (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -180,17 +116,16 @@ class GFedNTMClient(MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSetting
         rows = self.minibatches.held
         total = 0.0
         for batch, tensors, used in self._evaluate(rows, weights, shared):
-            total += float(run_through(self._network, used, batch, tensors)[0])
+            total += float(run_through(self.network, used, batch, tensors)[0])
         return {"loss": total, "documents": len(rows)}
 
-    def _minibatch(self, vocabulary: str, number: int) -> Batch:
-        rows = self.minibatch(vocabulary, number)
-        noise = self._network.draw(self.secret.rng("noise", number, self.attempt), len(rows))
-        return self._batch(rows, noise)
+    def drawn(self, vocabulary: str, round: int) -> Drawn:
+        rows = self.minibatch(vocabulary, round)
+        noise = self.network.draw(self.secret.rng("noise", round, self.attempt), len(rows))
+        return self.bag[rows], noise, self._embedded(rows)
 
-    def _batch(self, rows: Documents, noise: Noise | None = None) -> Batch:
-        embeddings = None if self._embeddings is None else self._embeddings[rows]
-        return self._network.batch(self.bag[rows], noise, embeddings)
+    def _embedded(self, rows: Documents) -> Vectors | None:
+        return None if self._embeddings is None else self._embeddings[rows]
 
     def _evaluate(
         self, rows: NDArray[np.int64], weights: Payload, shared: Mapping[str, Payload]
@@ -198,20 +133,5 @@ class GFedNTMClient(MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSetting
         tensors = self._tensors(weights)
         by_stage = {stage: self._tensors(values) for stage, values in shared.items()}
         for part in batches(rows):
-            batch = self._batch(part)
-            yield batch, by_stage, batch_weights(self._network, tensors, batch)
-
-    def _tensors(self, arrays: Payload) -> Tensors:
-        return to_tensors(arrays, self._network.dtype)
-
-    def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> dict[str, Any]:
-        """Return a gradient for each weight, zero for those that the loss does not use."""
-        tensors = {
-            name: gradients[name] if name in gradients else torch.zeros_like(weight)
-            for name, weight in weights.items()
-        }
-        packed: dict[str, Any] = to_arrays(tensors)
-        for name in self._network.row_weights:
-            rows = batch.spread(tensors[name]).numpy()
-            packed[name] = Rows(batch.words, rows, self._network.n_words)
-        return packed
+            batch = self.network.batch(self.bag[part], None, self._embedded(part))
+            yield batch, by_stage, batch_weights(self.network, tensors, batch)
