@@ -40,9 +40,9 @@ def texts(words: int) -> dict[str, Corpus]:
     ("words", "vectors", "method", "why"),
     [
         (150, 10, "nmf", "documents have 15.0 words on average, 15 or more"),
-        (149, 10, "gfedntm", "documents have 14.9 words on average, fewer than 15, and embeddings"),
+        (149, 10, "mixture", "documents have 14.9 words on average, fewer than 15, and embeddings"),
         (100, 9, "nmf", "and not all have embeddings, which titles need"),
-        (0, 10, "gfedntm", "documents have 0.0 words"),
+        (0, 10, "mixture", "documents have 0.0 words"),
     ],
 )
 def test_the_rule(words: int, vectors: int, method: str, why: str) -> None:
@@ -70,10 +70,12 @@ def test_long_documents_get_what_nmf_finds() -> None:
     assert chosen["reason"] == "documents have 20.0 words on average, 15 or more"
 
 
-def test_titles_get_a_network_that_sees_embeddings() -> None:
-    model = train(auto(), texts(6), policies=OPEN)
-    assert model.inference.name == "zeroshottm"
-    assert model.info["rounds"] == 4
+def test_titles_get_what_the_mixture_finds() -> None:
+    method = METHOD | {"name": "mixture", "embedding": {"dimension": DIMENSION}}
+    named = Study.make(method=method, vocabulary={"min_document_frequency": 1})
+    model, expected = (train(plan, texts(6), policies=OPEN) for plan in (auto(), named))
+    np.testing.assert_array_equal(model.beta, expected.beta)
+    assert model.info["method"] == "mixture"
 
 
 def test_it_is_the_same_over_a_network_and_after_a_restart(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ def test_it_is_the_same_over_a_network_and_after_a_restart(tmp_path: Path) -> No
 def test_the_offer_says_what_each_method_would_send() -> None:
     study = auto()
     calls = {call.function: call for call in study.registration.exchanges(study.method)}
-    assert {"extent", "vocabulary", "factor_sums", "gradients"} <= calls.keys() | {"gradients"}
+    assert {"extent", "vocabulary", "factor_sums", "topic_sums"} <= calls.keys()
     assert all(call.leaves for call in calls.values())
     assert calls["factor_sums"].often == "each round, with nmf"
-    assert "with gfedntm" in calls["topic_sums"].often
+    assert "with mixture" in calls["topic_sums"].often

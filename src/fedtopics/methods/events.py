@@ -67,7 +67,6 @@ class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on
 
 class Chosen(Event, kind="chosen"):  # a rule chose the method
     method: str
-    network: str | None
     reason: str
 
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.auto.settings import AutoSettings, count_words
 from fedtopics.methods.client import Documents, TopicClient, leaves
-from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.mixture.client import MixtureClient
 from fedtopics.methods.nmf.client import NMFClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import find_method
 
-HALVES: tuple[type[TopicClient[Any]], ...] = (NMFClient, GFedNTMClient)
+HALVES: tuple[type[TopicClient[Any]], ...] = (NMFClient, MixtureClient)
 
 
 class AutoClient(TopicClient[AutoSettings]):

@@ -32,7 +32,7 @@ class Auto:
         if kept is None:
             found = clients.round(0, partial(clients.sum, "extent", EXTENT))[0]
             chosen, why = self.settings.choose(**found)
-            run.event(Chosen(chosen["name"], chosen.get("network"), why))
+            run.event(Chosen(chosen["name"], why))
         else:
             chosen = kept["chosen"]
         clients.tell("take", chosen=chosen)

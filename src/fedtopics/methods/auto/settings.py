@@ -20,7 +20,7 @@ class AutoSettings(TopicSettings):
     """All parameters of the choice, as a study names them."""
 
     name: Literal["auto"] = Field("auto", description="the method")
-    max_rounds: int = Field(300, ge=1, description="most rounds, of whichever method")
+    max_rounds: int = Field(50, ge=1, description="most rounds, of whichever method")
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="of documents, where they are short"
     )
@@ -39,11 +39,8 @@ class AutoSettings(TopicSettings):
     @property
     def for_titles(self) -> dict[str, Any]:
         """Settings of what is best for titles and questions that have embeddings."""
-        return {
-            "name": "gfedntm", "network": "zeroshottm", "initialisation": "mixture",
-            "max_rounds": min(self.max_rounds, 300), "embedding": self.embedding.model_dump(),
-            **self._shared,
-        }  # fmt: skip
+        own = {"name": "mixture", "embedding": self.embedding.model_dump()}
+        return own | self._shared | {"max_rounds": min(self.max_rounds, 50)}
 
     @property
     def _shared(self) -> dict[str, Any]:
