@@ -52,7 +52,7 @@ class TopicSettings(BaseModel):
     candidate_words: int | None = Field(
         None, ge=SHOWN, le=50,
         description="of so many first words of a topic the ten that are most coherent together are "
-        "shown first; 10 leaves them as they are; by default 15, or 10 if `relevance` says how "
+        "shown first; 10 leaves them as they are; by default 15, or 10 if relevance says how "
         "topics are read",
     )  # fmt: skip
     coherence: Within = Field(

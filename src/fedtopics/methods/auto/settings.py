@@ -13,7 +13,9 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 
 SHORT = 15.0  # words of an average document, below which its words alone say too little
-SHARED = ("n_components", "clients_per_round", "relevance", "coherence", "stop_when")
+SHARED = (
+    "n_components", "clients_per_round", "relevance", "candidate_words", "coherence", "stop_when",
+)  # fmt: skip
 
 
 class AutoSettings(TopicSettings):
