@@ -55,7 +55,7 @@ if __name__ == "__main__":
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--topics", type=int, default=20)
     given = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # as in a study
     bag = bag_of_words(given.batch * 20, given.words)
     net = ProdLDA(given.words, NetworkSettings(n_components=given.topics))
     adam = ServerOptimizer("adam", net.initial_weights(0), 0.002, 0.99)
