@@ -57,7 +57,7 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="see that it runs: 500 words")
     given = parser.parse_args()
     given.words = 500 if given.quick else given.words
-    torch.set_num_threads(1 if given.quick else 2)
+    torch.set_num_threads(1)  # as in a study
     bag = bag_of_words(given.batch * 20, given.words)
     net = ProdLDA(given.words, NetworkSettings(n_components=given.topics))
     adam = ServerOptimizer("adam", net.initial_weights(0), 0.002, 0.99)
