@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from experiments.made_up import write  # noqa: E402
 
 AT_ONCE = 2
-FIRST = ("faults", "cost", "federated", "rounds")  # the longest
+FIRST = ("faults", "same_bits", "cost", "federated", "rounds")  # the longest
 # What others start, in processes of their own; and what would disturb them all.
 WORKERS = {
     "all_quick", "contestant", "delay", "engines_flare", "engines_flower", "faults_replay",
