@@ -69,7 +69,7 @@ attacks: .venv/ready
 faults: .venv/ready
 	$(BIN)/python benchmarks/faults.py
 
-# A few of its rows, in two minutes.
+# A few of its rows, in two minutes; bench-quick has them.
 faults-quick: .venv/ready
 	$(BIN)/python benchmarks/faults.py --quick
 
@@ -155,7 +155,7 @@ bench-report: .venv/ready
 bench-threads: .venv/ready
 	$(BIN)/python benchmarks/threads.py $(QUICK)
 
-# 22 thousand to 2.2 million documents.
+# 22 thousand to 2.2 million documents, by three methods and two peers. Resumable.
 bench-scale: .venv/ready
 	$(BIN)/python benchmarks/scale.py
 

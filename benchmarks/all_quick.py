@@ -1,7 +1,7 @@
 """Run every benchmark, attack and experiment with --quick: whether they run, not what they say.
 
 Two at a time, a thread each; peers and their environments are left out. Ends with 1 if one fails,
-and prints what that one wrote.
+and prints what that one wrote. Not among them is `threads`, which keeps all cores busy on purpose.
 
     python benchmarks/all_quick.py [NAME ...]
 """
@@ -18,12 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from experiments.made_up import write  # noqa: E402
+
 AT_ONCE = 2
-FIRST = ("faults", "cost", "federated", "rounds")  # the longest
-# What others start, in processes of their own.
+FIRST = ("faults", "same_bits", "cost", "federated", "rounds")  # the longest
+# What others start, in processes of their own; and what would disturb them all.
 WORKERS = {
     "all_quick", "contestant", "delay", "engines_flare", "engines_flower", "faults_replay",
-    "faulty_client", "faulty_peer", "ours", "peers", "round_contestant",
+    "faulty_client", "faulty_peer", "ours", "peers", "round_contestant", "threads",
 }  # fmt: skip
 OUT = ROOT / "build" / "quick"
 EXPERIMENTS: dict[str, list[str | Path]] = {
@@ -39,6 +43,13 @@ EXPERIMENTS: dict[str, list[str | Path]] = {
 }  # fmt: skip
 
 
+DATA = OUT / "data"
+OPTIONS = {  # of those that have no made-up data of their own
+    "reading": ["--data", f"{DATA}/corpora", "--sets", "m10", "--methods", "lda"],
+    "titles": ["--data", str(DATA)],
+}
+
+
 def scripts() -> dict[str, Path]:
     """Return what is started by itself in benchmarks and attacks, by name."""
     found = {}
@@ -51,7 +62,7 @@ def scripts() -> dict[str, Path]:
 
 def commands() -> dict[str, list[str]]:
     """Return all commands by name, the longest first."""
-    found = {name: [str(path), "--quick"] for name, path in scripts().items()}
+    found = {n: [str(path), *OPTIONS.get(n, []), "--quick"] for n, path in scripts().items()}
     found |= {name: ["-m", *map(str, words), "--quick"] for name, words in EXPERIMENTS.items()}
     return dict(sorted(found.items(), key=lambda item: item[0] not in FIRST))
 
@@ -78,6 +89,7 @@ def main() -> None:
     wanted = parser.parse_args().names
     chosen = {name: words for name, words in commands().items() if name in wanted or not wanted}
     shutil.rmtree(OUT, ignore_errors=True)  # or nothing would be left to do
+    write(DATA / "corpora", ("m10",), 240)
     begun = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         well = list(pool.map(run, chosen, chosen.values()))

@@ -35,6 +35,7 @@ from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import CANDIDATES, SHOWN
 from fedtopics.text.columns import Columns
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
+from quick import results_of
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "reading.jsonl"
@@ -190,6 +191,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     rows = []
+    work = results_of("reading", quick=True) if options.quick else WORK / "reading"
     for job in jobs(options):
         if not options.quick and any(job.items() <= row.items() for row in known()):
             continue
@@ -200,7 +202,7 @@ def main() -> None:
         corpora = clients(options.data, job["data"])
         corpora = embedded(corpora) if job["method"] == "discriminative" else corpora
         study = Study.make(seed=job["seed"], method=method)
-        folder = WORK / "reading" / "-".join([*map(str, job.values()), study.fingerprint])
+        folder = work / "-".join([*map(str, job.values()), study.fingerprint])
         row = job | {"clients": len(corpora)} | run(study, corpora, folder)
         rows.append(row)
         sys.stderr.write(json.dumps(row) + "\n")

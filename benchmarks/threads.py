@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from fedtopics.files import RowFile
 from fedtopics.threads import available
+from quick import results_of
 
-RESULTS = Path(__file__).parent / "results"
 CORES = available()
 A_CORE = {"OMP_NUM_THREADS": str(CORES)}
 WAYS: dict[str, dict[str, str]] = {
@@ -125,13 +125,14 @@ def main() -> None:
         for way in WAYS
         for number in (0, CORES)
     ]
-    kept = RowFile(RESULTS / "threads.jsonl")
+    results = results_of("threads", quick)
+    kept = RowFile(results / "threads.jsonl")
     kept.fill(
         todo, Task._asdict, measured, lambda t: f"{t.way}, beside {t.busy}, turn {t.turn}",
         lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
     )  # fmt: skip
     lines = table([row for task in todo if (row := kept.find(task._asdict()))], rounds)
-    (RESULTS / "threads.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (results / "threads.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 
 

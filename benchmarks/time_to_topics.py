@@ -180,7 +180,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
                 f"{statistics.median(rounds):g}",
             ]
         for column in (1, 2, 3):
-            value = statistics.mean(points[-1][column] for points in these)
+            average = statistics.median if column == 1 else statistics.mean
+            value = average([points[-1][column] for points in these])
             cells.append(f"{value:.1f}" if column == 1 else f"{value:.3f}")
         lines.append(f"| {method} | {len(these)} | {' | '.join(cells)} |")
     return lines

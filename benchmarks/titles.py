@@ -28,8 +28,8 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.vocabulary import TextRules, tokens
+from quick import results_of
 
-RESULTS = Path(__file__).parent / "results"
 SETS = {
     "m10": "corpora/m10.parquet",
     "agnews": "short_text/agnews.parquet",
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="m10, one seed, without networks")
     parser.add_argument("--only", choices=CONTESTANTS, nargs="+", default=list(CONTESTANTS))
     given = parser.parse_args()
-    results = RESULTS / "titles.jsonl"
+    results = results_of("titles", given.quick) / "titles.jsonl"
     results.touch()
     seeds, sets, names = range(given.seeds), list(SETS), given.only
     if given.quick:
@@ -138,7 +138,7 @@ def main() -> None:
                 with results.open("a") as lines:
                     lines.write(json.dumps(row) + "\n")
     text = "\n".join(tables(known(results))) + "\n"
-    (RESULTS / "titles.md").write_text(text)
+    results.with_suffix(".md").write_text(text)
     sys.stdout.write(text)
 
 
