@@ -31,7 +31,10 @@ def linked(adder: str, links: dict[str, str]) -> tuple[Node, Sent]:
     proposal = Proposal("", "", 0, {}, "")
     introduction = Introduction("a", proposal, b"", Unsigned())
     node = Node("a", ["a", "b", "c"], sent, introduction, lambda _: None)
-    replica: Any = SimpleNamespace(adder=adder, committed=0, disconnected=lambda *_: None)
+    nothing = lambda *_: None  # noqa: E731
+    replica: Any = SimpleNamespace(
+        adder=adder, committed=0, connected=nothing, disconnected=nothing
+    )
     replica.take = tuple
     node._replica = replica
     node._links._names = links
@@ -121,3 +124,13 @@ def test_what_is_turned_down_is_not_said_again() -> None:
     node._links._names = {"2": "b"}
     node._repeat()
     assert sent.messages == [("1", "reply")]
+
+
+def test_an_adder_that_has_the_decision_in_its_log_is_told() -> None:
+    """It began anew: the reply that it gets is of the past for it, and says nothing."""
+    node, sent = linked("b", {"1": "b"})
+    node.say(reply(1), 1)
+    node._links._names = {"3": "b"}
+    node._linked("b")
+    node.say(Waiting(2), 2, quiet=True)
+    assert sent.messages == [("1", "reply"), ("3", "reply"), ("3", "waiting")]

@@ -50,7 +50,7 @@ class Voice(Decisions):
         with self._changed:
             self._said = message, index, when_granted
             if not (quiet and self._replied == self._way()):
-                self._repeat()
+                self._repeat(first=True)
 
     def done(self) -> None:
         """Say to everybody that the program has ended, with the model."""
@@ -123,7 +123,7 @@ class Voice(Decisions):
         if isinstance(what, Granted) and self._said is not None:
             if what.index == self._said[1] and self._said[2] is not None:
                 self._said = self._said[2], self._said[1], None
-                self._repeat()
+                self._repeat(first=True)
         elif member is None:
             return
         elif isinstance(what, Waiting):
@@ -139,8 +139,12 @@ class Voice(Decisions):
                 self._links.news(StatusChange("declined", name, reason))
             self.inbox.put((name, what))
 
-    def _repeat(self) -> None:
-        """Say to the adder what it has to hear; nobody has to tell oneself."""
+    def _repeat(self, first: bool = False) -> None:
+        """Say to the adder what it has to hear; nobody has to tell oneself.
+
+        A reply that is not said for the first time may come to one who began anew and has the
+        decision already, in its log: then it does not know that this participant comes along.
+        """
         if self._said is None or self._replica is None:
             return
         message, index, _ = self._said
@@ -150,7 +154,7 @@ class Voice(Decisions):
         elif adder is not None and adder != self.own:
             self.send(adder, message)
             if isinstance(message, Reply):
-                self._replied = self._way()
+                self._replied = self._way() if first else ("", "")
 
     def _way(self) -> tuple[str, str]:
         """Return who adds, and the link to it."""
