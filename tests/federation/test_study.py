@@ -40,7 +40,7 @@ from tests.helpers.studies import read
         ("[method]\npreset = ['paper']", "'method.preset' is"),
         ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
         ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; known: prodlda, neurall"),
-        ("[method]\nname = 'ldaa'", "a table with name = one of gfedntm, lda, flda, "),
+        ("[method]\nname = 'ldaa'", "a table with name = one of auto, gfedntm, lda, nmf, "),
         ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
         ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),
         ("[method]\nname = 'lda'\nalpha = -1", "'method.alpha' is -1"),
