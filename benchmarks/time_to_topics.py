@@ -51,7 +51,14 @@ METHODS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda"},
     "nmf": {"name": "nmf"},
     "prodlda": {"network": "prodlda"},
+    "prodlda, from nmf": {"network": "prodlda", "initialisation": "nmf"},
     "neurallda": {"network": "neurallda"},
+    "neurallda, from nmf": {
+        "network": "neurallda",
+        "preset": "mixtures",
+        "initialisation": "nmf",
+        "max_rounds": 300,
+    },
 }
 QUICK_ROUNDS = 5
 HEADER = """\
