@@ -18,6 +18,8 @@ DIMENSION, THEMES, ROUNDS = 16, 6, 3
 BASES = {  # TOML, as all below, with ; for a new line
     "gfedntm": "n_components = 6; max_rounds = 12",
     "lda": "n_components = 6; max_rounds = 12; batch_size = 128",
+    "nmf": "n_components = 6; max_rounds = 10",
+    "auto": "n_components = 6; max_rounds = 10",
     "flda": "n_components = 6; max_rounds = 3; iterations = 60; min_new_documents = 20",
     "mixture": "n_components = 6; max_rounds = 20",
     "kmeans": "n_components = 6; max_rounds = 20",
@@ -53,6 +55,11 @@ STUDIES = {
     "gfedntm/coherence nothing": "coherence = 'nothing'",
     "gfedntm/network's own": "hidden = [24, 40]; dropout_theta = 0.1; alpha = 0.3; "
     "learn_prior = true; word_bias = false; encoder_input = 'shares'; posterior_gain = 1.5",
+    "gfedntm/nmf": "initialisation = 'nmf'",
+    "nmf/default": "",
+    "nmf/binary": "term_weight = 'binary'; rarity = 1.0; tolerance = 0.001",
+    "nmf/two clients": "clients_per_round = 2",
+    "auto/default": "",
     "lda/stochastic": "",
     "lda/batch": "learning = 'batch'",
     "lda/random": "initialisation = 'random'",
@@ -139,7 +146,7 @@ def study_file(place: Path, folder: Path, case: str, further: str = "") -> Path:
         method |= tomllib.loads(settings.replace("; ", "\n"))
     lines = ["checkpoint_every = 2", "[method]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in method.items()]
-    if name not in ("lda", "flda"):
+    if name not in ("lda", "flda", "nmf"):
         lines.append(f"embedding.dimension = {DIMENSION}")
     # Who is late is waited for: a round without a client gives other bits.
     least = method.get("clients_per_round", len(CLIENTS))

@@ -27,6 +27,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "local steps": {"max_rounds": 6, "norm": "server", "optimizer": "fedavg", "local_steps": 3},
     "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
     "mixture": {"name": "mixture", **CLUSTERS},
+    "nmf": {"name": "nmf", "n_components": 4, "max_rounds": 4},
+    "auto": {"name": "auto", **CLUSTERS},
     "kmeans": {"name": "kmeans", **CLUSTERS},
     "discriminative": {"name": "discriminative", **CLUSTERS},
     "fstc": {"name": "fstc", **CLUSTERS},
