@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.text.corpus import Corpus
@@ -18,10 +18,15 @@ SHARED = (
 )  # fmt: skip
 
 
-class AutoSettings(TopicSettings):
+class AutoChoice(BaseModel):
+    """What a study's [method] begins with."""
+
+    name: Literal["auto"] = Field("auto", description="the method: what a rule chooses")
+
+
+class AutoSettings(TopicSettings, AutoChoice):
     """All parameters of the choice, as a study names them."""
 
-    name: Literal["auto"] = Field("auto", description="the method")
     max_rounds: int = Field(50, ge=1, description="most rounds, of whichever method")
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="of documents, where they are short"
