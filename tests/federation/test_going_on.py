@@ -108,7 +108,7 @@ def test_a_client_of_another_study_is_sent_away(tmp_path: Path) -> None:
     """A server came back with another study: the client's own is over."""
     plan = planned()
     first = Killing(plan, tmp_path, at=1)
-    quick = FederationSettings(min_clients=2, gather=1.0, wait=0.5)
+    quick = FederationSettings(min_clients=2, gather=5.0, wait=0.5)
     other = planned(quick, n_components=5)
     with pytest.raises(FederationError, match="Round 0 has fewer"):
         first.again(other, "second")
