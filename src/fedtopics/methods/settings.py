@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -30,6 +31,14 @@ def fill_from(
         return settings
     usual = presets.get(str(settings.get("preset")), {}) | (implied or {})
     return settings | {key: value for key, value in usual.items() if settings.get(key) is None}
+
+
+def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
+    """Raise ValueError if words of topics are of more topics than there are, or none of one."""
+    if len(seeds) > n_topics:
+        raise ValueError(f"there are {len(seeds)} seed_topics, more than n_components = {n_topics}")
+    if not all(seeds):
+        raise ValueError("each of seed_topics needs at least one word")
 
 
 class TopicSettings(BaseModel):

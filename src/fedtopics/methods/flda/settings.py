@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
-from fedtopics.methods.settings import TopicSettings, fill_from
+from fedtopics.methods.settings import TopicSettings, check_seeds, fill_from
 from fedtopics.text.arrivals import ArrivalSettings
 
 # Algorithms 1 to 3 as the paper has them.
@@ -87,13 +87,7 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
 
     @model_validator(mode="after")
     def _seeds_fit(self) -> FLDASettings:
-        if len(self.seed_topics) > self.n_components:
-            raise ValueError(
-                f"there are {len(self.seed_topics)} seed_topics, more than n_components = "
-                f"{self.n_components}"
-            )
-        if not all(self.seed_topics):
-            raise ValueError("each of seed_topics needs at least one word")
+        check_seeds(self.seed_topics, self.n_components)
         if self.stop == "coherence" and self.coherence == "nothing":
             raise ValueError('stop = "coherence" needs a coherence that is not "nothing"')
         return self

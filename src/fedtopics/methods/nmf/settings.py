@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.nmf import NMFShape
-from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.settings import TopicSettings, check_seeds
 
 
 class NMFChoice(BaseModel):
@@ -36,13 +36,7 @@ class NMFSettings(TopicSettings, NMFShape, NMFChoice):
 
     @model_validator(mode="after")
     def _seeds_fit(self) -> NMFSettings:
-        if len(self.seed_topics) > self.n_components:
-            raise ValueError(
-                f"there are {len(self.seed_topics)} seed_topics, more than n_components = "
-                f"{self.n_components}"
-            )
-        if not all(self.seed_topics):
-            raise ValueError("each of seed_topics needs at least one word")
+        check_seeds(self.seed_topics, self.n_components)
         return self
 
     @property
