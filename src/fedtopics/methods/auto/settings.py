@@ -21,7 +21,7 @@ SHARED = (
 class AutoChoice(BaseModel):
     """What a study's [method] begins with."""
 
-    name: Literal["auto"] = Field("auto", description="the method: what a rule chooses")
+    name: Literal["auto"] = Field("auto", description="the method")
 
 
 class AutoSettings(TopicSettings, AutoChoice):
