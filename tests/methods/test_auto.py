@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics.errors import DataError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
@@ -96,3 +97,28 @@ def test_the_offer_says_what_each_method_would_send() -> None:
     assert all(call.leaves for call in calls.values())
     assert calls["factor_sums"].often == "each round, with nmf"
     assert "with mixture" in calls["topic_sums"].often
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        (lambda vectors: np.full_like(vectors, np.nan), "NaN"),
+        (lambda vectors: vectors[:, :5], "dimension"),
+    ],
+)
+def test_embeddings_of_a_client_with_long_documents_are_checked_too(spoilt: Any, said: str) -> None:
+    """Others' titles can make the average a short one, and theirs part of the mixture."""
+    corpora = texts(6)
+    long = texts(30)["west"]
+    corpora["west"] = long.with_embeddings(spoilt(long.embeddings))
+    with pytest.raises(DataError, match=said):
+        train(auto(), corpora, policies=OPEN)
+
+
+def test_embeddings_are_brought_to_one_length_whoever_has_them() -> None:
+    corpora = texts(6) | {"west": texts(30)["west"]}
+    scaled = dict(corpora)
+    scaled["west"] = corpora["west"].with_embeddings(100 * corpora["west"].embeddings)
+    one, other = (train(auto(), clients, policies=OPEN) for clients in (corpora, scaled))
+    assert one.info["method"] == "mixture"
+    np.testing.assert_allclose(one.beta, other.beta, rtol=1e-4)

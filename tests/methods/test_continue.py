@@ -499,8 +499,8 @@ def test_methods_that_begin_with_no_model(small: TopicModel) -> None:
     for name in ("kmeans", "discriminative", "fstc", "fsccl"):
         plan = Study.make(method={"name": name, "n_components": 6})
         assert refusal(plan, small) == (
-            f"The method {name!r} cannot begin with a model; use gfedntm, lda, nmf, flda or "
-            "mixture."
+            f"The method {name!r} cannot begin with a model; use auto, gfedntm, lda, nmf, flda "
+            "or mixture."
         )
 
 

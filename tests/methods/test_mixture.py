@@ -139,7 +139,7 @@ def test_nothing_else_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_topics_of_few_documents_leave_nothing() -> None:
     corpus = blobs(60, 3, spread=0.3)
-    plan = planned("mixture", n_components=4, kappa=50.0)
+    plan = planned("mixture", n_components=4, kappa=20.0)
     client, fingerprint = half(plan, corpus, Policy(min_documents=10, min_document_frequency=1))
     means = np.stack(
         [np.array(corpus.embeddings)[labels_of(corpus) == k].mean(0) for k in range(3)]

@@ -125,7 +125,7 @@ def test_theta_sums_to_one_and_what_has_no_word_is_even(pooled: TopicModel) -> N
 
 
 def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats, str]:
-    study = nmf_study()
+    study = nmf_study(n_components=2)
     policy = Policy(min_documents=least, min_document_frequency=1)
     plan = Plan(study.method, study.text, study.vocabulary, 0)
     half = NMFClient(plan, Site("a", Corpus.of(texts), policy))
@@ -245,3 +245,45 @@ def test_words_that_all_documents_have_are_refused() -> None:
     with pytest.raises(StudyError, match="Every agreed word is in every document"):
         rarities(np.array([5, 5]), 5, 1.5)
     np.testing.assert_array_equal(rarities(np.array([5, 1]), 5, 0.0), 1)
+
+
+def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> None:
+    """What the rounds withhold, the last sums do not say either."""
+    trees, own = ["ash", "elm", "fir", "oak", "yew"], ["brig", "yawl"]
+    half, rarity, fingerprint = half_of([own * 3, *[trees] * 30], 5)
+    weights = {"topics": topics_of_two(), "rarity": rarity}
+    sums = half.word_sums(fingerprint, weights=weights)["sums"]
+    assert sums[0].any()
+    assert not sums[1].any()
+    before = half.topic_words(fingerprint, rarity, weights["topics"])["sums"]
+    assert not before[1].any()
+
+
+def test_the_loss_is_of_all_clients_though_some_take_part(documents: list[list[str]]) -> None:
+    losses = []
+    events = lambda event: losses.append(event.get("loss"))  # noqa: E731
+    study = nmf_study(clients_per_round=1, max_rounds=12)
+    trained(study, split(documents, 1, 3), on_event=events)
+    found = [loss for loss in losses if loss is not None]
+    assert len(found) == 12
+    assert all(0 <= loss <= 1 for loss in found)
+
+
+def test_given_words_have_no_place_in_a_model_that_is_trained_further(
+    documents: list[list[str]], pooled: TopicModel
+) -> None:
+    study = nmf_study(seed_topics=[["ash"]])
+    with pytest.raises(StudyError, match="seed_topics have no place"):
+        trained(study, {"all": Corpus.of(documents)}, start=WarmStart.of(pooled, "keep"))
+    with pytest.raises(StudyError, match="two of seed_topics have the same words"):
+        nmf_study(seed_topics=[["ash", "oak"], ["oak", "ash"]])
+
+
+def test_a_topic_of_no_word_is_even() -> None:
+    texts = [["w1x", "w1x"], ["w1x", "w1x", "w1x", "w0x"]]
+    study = Study.make(
+        method={"name": "nmf", "n_components": 2, "coherence": "nothing"}, seed=207,
+        vocabulary={"min_document_frequency": 1, "max_document_share": 1},
+    )  # fmt: skip
+    model = trained(study, {"all": Corpus.of(texts)})
+    np.testing.assert_allclose(model.beta.sum(1), 1)

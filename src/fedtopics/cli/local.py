@@ -72,9 +72,10 @@ def demo(clients: int, topics: int, method: str, rounds: int | None, out: Path |
     show_run(model, folder)
     say(
         f"What left each client:  fedtopics ledger {folder}\n"
-        f"More of the topics:     fedtopics topics {folder}/model --words 20\n"
-        f"The same with ProdLDA:  fedtopics demo --method prodlda"
+        f"More of the topics:     fedtopics topics {folder}/model --words 20"
     )
+    if method != "prodlda":
+        say("The same with ProdLDA:  fedtopics demo --method prodlda")
 
 
 @click.command()

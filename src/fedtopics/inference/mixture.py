@@ -38,8 +38,9 @@ class MixtureShape(BaseModel):
 
     n_components: int = Field(20, ge=2, description="number of topics")
     kappa: float = Field(
-        4.0, gt=0, description="how close embeddings are to their topic: the higher, the more an "
-        "embedding says"
+        4.0, gt=0, le=20,
+        description="how close embeddings are to their topic: the higher, the more an embedding "
+        "says; with more than 20, sums of two rounds could differ by a single document",
     )  # fmt: skip
     word_weight: float = Field(
         0.25, gt=0, le=1,

@@ -61,6 +61,7 @@ class Factors:
 
     def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         topics = weights["topics"]
+        topics = torch.where(topics.sum(0) > 0, topics, 1.0)  # one of no word is even
         return (topics / topics.sum(0)).T
 
     def infer(

