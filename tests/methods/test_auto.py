@@ -85,8 +85,15 @@ def test_it_is_the_same_over_a_network_and_after_a_restart(tmp_path: Path) -> No
     server = federated(auto(), corpora, tmp_path).model
     np.testing.assert_array_equal(one.beta, server.beta)
     folder = tmp_path / "run"
-    train(auto(max_rounds=4), corpora, policies=OPEN, out=folder)
-    again = train(auto(max_rounds=4), corpora, policies=OPEN, out=folder, resume=True)
+
+    def die(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 2:
+            raise KeyboardInterrupt
+
+    kept = auto().model_copy(update={"checkpoint_every": 1})
+    with pytest.raises(KeyboardInterrupt):
+        train(kept, corpora, policies=OPEN, out=folder, on_event=die)
+    again = train(kept, corpora, policies=OPEN, out=folder, resume=True)
     np.testing.assert_array_equal(one.beta, again.beta)
 
 

@@ -173,7 +173,6 @@ def topics_of_two() -> Floats:
 def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
     """However long it is: its words have length 1, and so have its shares, at most."""
     own = ["ash", "brig", "oak", "yawl"] + ["brig"] * repeats
-    without, with_it = sums_of([*TEXTS, []], OWN, 1), sums_of([*TEXTS, own], OWN, 1)
     # Rarity follows from all documents; here the same is told to both.
     half, rarity, fingerprint = half_of([*TEXTS, own], 1)
     with_it = half.factor_sums(fingerprint, 1, rarity, OWN)
@@ -195,9 +194,7 @@ def test_given_words_make_the_first_topics(documents: list[list[str]], pooled: T
     )
     assert set(seeds[0]) <= set(model.model_.topics(5)[0])
     assert set(seeds[1]) <= set(model.model_.topics(5)[1])
-    held = NMF(TOPICS, seed_topics=[["ash"]], coherence="nothing", strength=1.0)
     unknown = NMF(TOPICS, seed_topics=[["no-such-word"]], coherence="nothing")
-    assert held.get_params()["settings"]["strength"] == 1.0
     with pytest.raises(StudyError, match="No word of topic 0 of seed_topics"):
         unknown.fit(documents)
 

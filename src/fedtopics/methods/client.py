@@ -181,7 +181,8 @@ class TopicClient(ABC, Generic[Settings]):
         """Sum the words of all documents, weighted by theta, to read the topics by."""
         # Apart from `shares`, which all see one by one: of these the sum alone is needed.
         self.check(vocabulary)
-        sums = sum_words(self, self.thetas(**model), self.n_topics(**model))
+        thetas, n_topics = self.thetas(**model), self.n_topics(**model)
+        sums = sum_words(self.bag, thetas, n_topics, self.min_documents)
         return {"sums": sums, "documents": len(self.usable)}
 
     @leaves(
@@ -266,16 +267,17 @@ def cap(
 
 
 def sum_words(
-    half: TopicClient[Any], thetas: Iterable[tuple[Documents, NDArray[np.float64]]], n_topics: int
-) -> NDArray[np.float64]:
+    bag: sparse.csr_array, thetas: Iterable[tuple[Documents, NDArray[np.float64]]], n_topics: int,
+    least: int,
+) -> NDArray[np.float64]:  # fmt: skip
     """Sum the words of documents by topic, (n_topics, n_words), of topics that enough have."""
-    total = np.zeros((n_topics, half.bag.shape[1]))
+    total = np.zeros((n_topics, bag.shape[1]))
     shares, squares = np.zeros(n_topics), np.zeros(n_topics)
     for rows, theta in thetas:
-        total += theta.T @ half.bag[rows]
+        total += theta.T @ bag[rows]
         shares += theta.sum(0)
         squares += np.square(theta).sum(0)
-    return total * enough_have(shares, squares, half.min_documents)[:, None]
+    return total * enough_have(shares, squares, least)[:, None]
 
 
 def enough_have(

@@ -33,7 +33,7 @@ class ClusterClient(PointClient[Settings]):
             return super().find_usable()
         return np.flatnonzero(self.embeddings.any(1))
 
-    @property
+    @property  # documents without a word are none, where words are points
     def located(self) -> Documents:
         return self.usable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,7 +39,7 @@ class PointClient(TopicClient[Settings]):
             raise DataError("the documents have no embeddings, by which they are told apart.")
         return embeddings
 
-    @property
+    @cached_property
     def located(self) -> Documents:
         """Rows of the documents that have a point."""
         return np.flatnonzero(self.embeddings.any(1))

@@ -55,17 +55,8 @@ class Method:
 
 
 OURS = (
-    "auto",
-    "gfedntm",
-    "lda",
-    "nmf",
-    "flda",
-    "mixture",
-    "kmeans",
-    "discriminative",
-    "fstc",
-    "fsccl",
-)
+    "auto", "gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl",
+)  # fmt: skip
 METHODS: Registry[Method] = Registry(
     "method",
     "fedtopics.methods",

@@ -98,11 +98,8 @@ class Factorisation:
         topics = _descend(wanted, weights, state.topics)
         moved, size = np.linalg.norm(topics - state.topics), np.linalg.norm(topics)
         facts: Any = {"loss": float(loss), "documents": reply["documents"]}
-        return Step(
-            NMFState(topics, sums, products, np.asarray(n, np.float64)),
-            facts,
-            float(moved / size) if size else 0.0,
-        )
+        after = NMFState(topics, sums, products, np.asarray(n, np.float64))
+        return Step(after, facts, float(moved) / max(float(size), TINY))
 
 
 def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:

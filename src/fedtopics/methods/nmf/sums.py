@@ -98,7 +98,7 @@ class Factoring(ContinuedClient[Settings]):
         """Sum the words of all documents, weighted by their topics (n_words, n_topics)."""
         self.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
-        sums = sum_words(self, thetas, topics.shape[1])
+        sums = sum_words(self.bag, thetas, topics.shape[1], self.min_documents)
         return {"sums": sums, "documents": len(self.usable)}
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
