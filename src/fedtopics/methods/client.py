@@ -18,6 +18,7 @@ from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.large_arrays import set_aside
 from fedtopics.text.repeats import find_repeats
 from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint
 
@@ -148,7 +149,8 @@ class TopicClient(ABC, Generic[Settings]):
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}
         bag = cap(self, self._corpus, self._columns, self.count(self._columns))
-        self.bag = bag.astype(np.float32)
+        self.bag = set_aside(bag.astype(np.float32))
+        self.__dict__.pop("_counts", None)  # as large as the bag, and not needed any more
         self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)

@@ -22,6 +22,7 @@ from stop_words import AVAILABLE_LANGUAGES, get_stop_words
 from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
+from fedtopics.text.large_arrays import GrowingArray
 from fedtopics.text.words import PATTERNS, TIME_LIMIT, is_word, named_pattern, splitter
 
 
@@ -231,11 +232,15 @@ def count_words(
     else:
         numbers = vocabulary
         batches = ([[w for w in doc if w in vocabulary] for doc in batch] for batch in batches)
-    parts = [_count_batch(rows, numbers.__getitem__) for rows in batches] or [_count_batch([], int)]
-    words = list(numbers)
-    for part in parts:
-        part.resize((part.shape[0], len(words)))
-    counts = WordCounts(words, sparse.vstack(parts, format="csr"))
+    data, columns, ends = GrowingArray(np.int32), GrowingArray(np.int32), [np.zeros(1, np.int64)]
+    for rows in batches:
+        part = _count_batch(rows, numbers.__getitem__)
+        data.append(part.data)
+        columns.append(part.indices)
+        ends.append(ends[-1][-1] + part.indptr[1:])
+    words, pointers = list(numbers), _short(np.concatenate(ends))
+    shape = len(pointers) - 1, len(words)
+    counts = WordCounts(words, sparse.csr_array((data.array(), columns.array(), pointers), shape))
     if vocabulary is not None or all(map(is_word, words)):
         return counts
     kept = list(filter(is_word, words))
@@ -265,6 +270,11 @@ def _split(
                     f"{TIME_LIMIT:g} s; use a pattern with a name, or a simpler one."
                 ) from None
         yield words
+
+
+def _short(ends: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
+    """Return pointers as int32 where that is enough: with int64, scipy makes it of columns too."""
+    return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
 
 
 def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> sparse.csr_array:
