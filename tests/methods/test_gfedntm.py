@@ -71,7 +71,7 @@ def test_the_noise_of_a_round_repeats_exactly() -> None:
     for name in ("a", "b"):
         corpus = subjects({"a": 60})["a"]
         client: Any = plan.client_half(Site(name, corpus, OPEN_POLICY))
-        words = client.vocabulary()["words"].names
+        words = client.vocabulary(places=9)["words"].names
         client.adopt(words, 60, 10.0)
         noises = [client._minibatch(client._fingerprint, number).noise for number in (1, 1, 2)]
         client.attempt = 2

@@ -303,19 +303,22 @@ def agree(
 ) -> Vocabulary:
     """Choose the vocabulary among the words that clients named.
 
-    `counted`, of shape (n_words, 3), is the sum of each client's `WordCounts.named`, and the number
-    of clients that named a word. The limits must leave two words. The order is by occurrences, then
-    alphabetical. As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural
-    Topic Models.
+    `counted`, of shape (n_words, 4), is the sum of each client's `WordCounts.named`, the number of
+    clients that named a word, and of those that have it among their first words, which are kept
+    before others. The limits must leave two words. The order is by occurrences, then alphabetical.
+    As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models.
     """
-    frequency, occurrences, clients = counted.T
+    frequency, occurrences, clients, first = counted.T
     most = limits.max_document_share * documents
     fit = np.flatnonzero((clients >= limits.min_clients) & (frequency <= most)).tolist()
-    kept = sorted(fit, key=lambda row: (-occurrences[row], words[row]))[: limits.max_words]
+    fit.sort(key=lambda row: (-occurrences[row], words[row]))
+    chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: limits.max_words])
+    kept = [row for row in fit if row in chosen]
     if len(kept) < 2:
         raise StudyError(
             f"The clients named {len(words)} words and the limits of the study leave "
             f"{len(kept)}; lower min_clients or raise max_document_share."
         )
-    chosen = tuple(words[row] for row in kept)
-    return Vocabulary(chosen, frequency[kept].copy(), occurrences[kept].copy())
+    return Vocabulary(
+        tuple(words[row] for row in kept), frequency[kept].copy(), occurrences[kept].copy()
+    )
