@@ -243,7 +243,7 @@ def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
         for name, corpus in corpora.items()
     }
     model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
-    told = doors["a"].call("vocabulary", {}, Moment(99))["words"].values
+    told = doors["a"].call("vocabulary", {"places": 9}, Moment(99))["words"].values
     assert told.tobytes() in left, "the search finds what left"
     for corpus in corpora.values():
         for row in (*corpus.embeddings, *model.transform(corpus)):

@@ -251,6 +251,7 @@ NO_WORDS = "its field 'words' holds words that are none, or not in order"
         (named(oak=[10, 10, 1, 0]), ODD),  # in more documents than there are
         (named(oak=[3, 2, 1, 0]), ODD),  # in more documents than it occurs
         (named(oak=[1, 2**60, 1, 0]), ODD),
+        (named(oak=[1, 10**6, 1, 0]), ODD),  # 100,000 words a document, and more
         (named(oak=[1, 1, 2, 0]), ODD),  # by two clients
         (named(oak=[1, 1, 0, 0]), ODD),
         (named(oak=[1, 1, 1, -1]), ODD),

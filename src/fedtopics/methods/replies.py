@@ -18,6 +18,7 @@ from fedtopics.text.words import is_word
 LIMIT = 1e30  # of numbers without a bound: a sum over a million clients is far from infinite
 MOST_COUNT = 1 << 53  # exact in float64; a sum of it over a thousand clients fits into 64 bits
 MOST_WORDS = 1 << 20  # that a client may name
+LONGEST = 100_000  # words of a client's documents, on average
 ROUNDING = 1e-5  # by which a sum, in float32, may be above its bound, relative to that
 
 
@@ -160,6 +161,7 @@ class _Check:
         fits = (documents >= 1) & (documents <= self._documents) & (occurrences >= documents)
         fits &= (occurrences <= MOST_COUNT) & (clients >= 1) & (clients <= n)
         fits &= (first >= 0) & (first <= clients)
+        fits &= occurrences.sum() <= LONGEST * self._documents
         if not fits.all() or first.sum() > n * template.places or len(fits) > n * MOST_WORDS:
             return f"{where} holds counts of words that cannot be"
         return ""
