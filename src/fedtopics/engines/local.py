@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedtopics.methods.aggregation import RunningSum, SharedPayload, Template
+from fedtopics.methods.aggregation import SharedPayload, Template
 from fedtopics.methods.base import EVERYONE, Checkpoint, Door, Draw, Moment, T
 from fedtopics.methods.events import RoundReport
+from fedtopics.methods.robust import Robust
 
 AtOnce = Callable[[Sequence[str], str, Mapping[str, Any], Moment], dict[str, Any] | None]
 
@@ -20,17 +21,21 @@ class LocalClients:
     """The clients' doors by name, called one after the other.
 
     `turns` are those of the processes before this one, in a run that is resumed. `at_once` returns
-    the sum of some clients' replies where it can be computed without each of them, or None.
+    the sum of some clients' replies where it can be computed without each of them, or None; by
+    default `robust` adds up what they come to.
     """
 
     def __init__(
-        self, doors: Mapping[str, Door], turns: int = 0, at_once: AtOnce | None = None
-    ) -> None:
+        self, doors: Mapping[str, Door], turns: int = 0, at_once: AtOnce | None = None,
+        robust: Robust | None = None,
+    ) -> None:  # fmt: skip
         self._doors = dict(sorted(doors.items()))
         self._asked = list(self._doors)
         self._moment = Moment(turns, exchange=0)
         self._in_round = False
+        self._round = 0
         self._at_once = at_once
+        self._robust = robust or Robust("none", lambda _: None)
 
     @property
     def names(self) -> list[str]:
@@ -52,9 +57,10 @@ class LocalClients:
         at_once = self._at_once and self._at_once(self._asked, function, shared, moment)
         if at_once is not None:
             return at_once
-        total = RunningSum()  # of a thousand replies, none has to wait for the others
+        # Of a thousand replies, none that is as usual has to wait for the others.
+        total = self._robust.sum(function, template, moment.exchange, self._round)
         for name in self._asked:
-            total.add(self._doors[name].call(function, shared, moment))
+            total.add(name, self._doors[name].call(function, shared, moment))
         return total.total()
 
     def tell(self, function: str, **payload: Any) -> None:
@@ -70,7 +76,7 @@ class LocalClients:
     ) -> tuple[T, RoundReport]:
         """Do a round's exchanges; whoever is drawn counts in all of them."""
         self._asked = draw.members(number, self.names, self._doors)
-        self._begin()
+        self._begin(number)
         self._in_round = True
         try:
             return work(), {"clients": self._asked}
@@ -78,11 +84,12 @@ class LocalClients:
             self._asked = list(self._doors)
             self._in_round = False
 
-    def _begin(self) -> None:
+    def _begin(self, number: int) -> None:
+        self._round = number
         self._moment = Moment(self._moment.turn + 1, exchange=0)
 
     def _next(self) -> Moment:
         if not self._in_round:  # an exchange by itself is a round by itself
-            self._begin()
+            self._begin(0)
         self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
         return self._moment

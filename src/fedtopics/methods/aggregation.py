@@ -57,6 +57,7 @@ class Within:
     shape: tuple[int | str, ...]
     most: float | NDArray[Any]  # that can be broadcast to the shape
     least: float | NDArray[Any] = 0.0
+    length: float = 0.0  # of what a document can add, as one vector; 0 if that is not known
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.points import TINY, Moments, Numbers
-from fedtopics.methods.aggregation import Template
+from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.client import ALL
@@ -99,7 +99,9 @@ def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments
 def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
     """Return the moments of points; raise StudyError if there are no two different ones."""
     dimension = len(origin)
-    template: Template = {"points": (dimension,), "products": (dimension, dimension)}
+    # Points have length 1. Those of most clients may cancel out, of one that differs they do not.
+    points = Within((dimension,), np.inf, -np.inf, length=1.0)
+    template: Template = {"points": points, "products": (dimension, dimension)}
     reply = agreement.sum("moments", template, origin=origin, half=half)
     count = reply["documents"]
     if count == 0 or not reply["products"].any():
