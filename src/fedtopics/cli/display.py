@@ -37,8 +37,8 @@ _SENTENCES = {
     "declined": "{client} does not take part: {reason}",
     "refused": "refused {client}: {reason}",
     "bad reply": "round {round}: {client} {reason}",
-    "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as the "
-    "others, and counts for less",
+    "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as "
+    "the others, and counts for less",
     "excluded": "{client} is excluded: {reason}",
     "old reply": "{client} sent a reply that came too late; it does not count",
     "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",

@@ -76,20 +76,19 @@ class LocalClients:
     ) -> tuple[T, RoundReport]:
         """Do a round's exchanges; whoever is drawn counts in all of them."""
         self._asked = draw.members(number, self.names, self._doors)
-        self._begin(number)
-        self._in_round = True
+        self._begin()
+        self._in_round, self._round = True, number
         try:
             return work(), {"clients": self._asked}
         finally:
             self._asked = list(self._doors)
-            self._in_round = False
+            self._in_round, self._round = False, 0
 
-    def _begin(self, number: int) -> None:
-        self._round = number
+    def _begin(self) -> None:
         self._moment = Moment(self._moment.turn + 1, exchange=0)
 
     def _next(self) -> Moment:
         if not self._in_round:  # an exchange by itself is a round by itself
-            self._begin(0)
+            self._begin()
         self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
         return self._moment

@@ -32,6 +32,7 @@ Key = tuple[str, int]  # a function, and which exchange of a round it is called 
 Vector = NDArray[np.float64]
 Vectors = NDArray[np.float64]  # (n_clients, n_numbers)
 FAR = 3.0  # times as far a document as clients usually move a sum: no reply moves it further
+ABSURD = 30.0  # from where a reply moves the sum the less, the further it goes
 FEWEST = 3  # clients, of which one can be told from the others
 TRIMMED = 0.2  # share of the clients that a trimmed mean leaves out at either end
 STEPS = 3  # of centred clipping
@@ -168,11 +169,18 @@ class _Bounded:
             times = min(each.times(*seen) for each in usual)
             self._robust.moved(name, self._key, self._round, times)
             if name in self._held:
-                factor = min(1.0, (FAR / times) ** 2) if times else 1.0
                 reply = self._held[name]
-                self._sum.add(_scaled(reply, factor) if factor < 1 else reply)
+                self._sum.add(_scaled(reply, weight(times)) if times > FAR else reply)
         self._robust.usual[self._key] = now
         return self._sum.total()
+
+
+def weight(times: float) -> float:
+    """Return how much of a reply counts that goes so many times as far as usual.
+
+    It moves the sum by FAR, and by less and less if it is absurd: so far go only lies and mistakes.
+    """
+    return min(1.0, FAR / times) * min(1.0, ABSURD / times) if times else 1.0
 
 
 def _lengths(reply: Payload) -> dict[str, float]:

@@ -15,7 +15,6 @@ from fedtopics.methods.client import Documents, batches, leaves
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.minibatches import MinibatchClient
 
-
 LONGEST = 50  # times the mean length: a longer document counts as if it had so many words
 
 
