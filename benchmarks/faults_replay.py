@@ -59,7 +59,7 @@ class _Counted(LocalClients):
         names, self._attempt = self._rounds.get(number, (tuple(self.names), 1))
         return super().round(number, work, _Named(None, 0, names))
 
-    def _begin(self) -> None:
+    def _begin(self, attempt: int = 1) -> None:
         self._moment = Moment(self._moment.turn + 1, self._attempt, 0)
 
 

@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from fedtopics.engines.adder import Adder, Attempt, Rules, _Exchange
+from fedtopics.engines.adder import Adder, Asked, Attempt, Rules, _Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Unsigned
 from fedtopics.engines.messages import Accept, Message, Refusal, Reply, Waiting
 from fedtopics.engines.node import Node
@@ -87,7 +87,8 @@ def reply(index: int) -> Reply:
 def test_who_is_refused_under_a_name_takes_nothing_from_who_has_it() -> None:
     node, _ = linked("a", {"1": "b"})
     adder = Adder(node, Rules(1, 1.0, 1.0, 1.0), lambda _: None, "")
-    exchange = _Exchange(adder, Attempt(1, 1, 1, ["b", "c"], {}), 1, None, False)
+    asked = Asked("ask", None, one_by_one=False)
+    exchange = _Exchange(adder, Attempt(1, 1, 1, ["b", "c"], {}), 1, asked)
     exchange._heard("b", StatusChange("refused", "b", "connected already"))
     assert not exchange.lost
     exchange._heard("b", StatusChange("declined", "b", "its policy"))

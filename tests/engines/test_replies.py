@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics.cli import display
 from fedtopics.engines import adder
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.messages import LENGTH, Announced, Message, Reply
@@ -91,6 +92,22 @@ def test_wrong_replies_are_left_out_and_their_client_excluded_after_three(case: 
         three_times(f, lambda b: says(b, **reply), f"sent a bad reply: {fault}")
         again = f.member("b", adding(1.0), rounds(1)).work.error()
         assert "says: This client was excluded: 3 bad replies, the last" in str(again)
+
+
+def test_who_goes_far_counts_for_less_and_is_named() -> None:
+    halves = {name: adding(1.0) for name in "abc"} | {"d": adding(-100.0)}
+    with federation("abcd", replace(RULES, robust="clip")) as f:
+        work = f.lead(rounds(1, 2))
+        members = [f.member(name, half, rounds(1, 2)) for name, half in halves.items()]
+        assert [total for total, _ in work.result()] == pytest.approx([3 - 0.9] * 2)
+        for member in members:
+            assert [total for total, _ in member.work.result()] == pytest.approx([3 - 0.9] * 2)
+        (told,) = f.notes.of("clipped")
+        assert told == {"event": "clipped", "client": "d", "round": 1, "times": 100.0}
+        assert display.sentence(told) == (
+            "round 1: d moved the model 100 times as far a document as the others, and counts for "
+            "less"
+        )
 
 
 def test_a_raising_client_is_named_and_excluded_and_quotes_nothing() -> None:

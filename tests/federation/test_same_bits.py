@@ -81,6 +81,14 @@ def test_lda(case: str, tmp_path: Path) -> None:
     events_of(plan, subjects(SIZES), tmp_path)
 
 
+@pytest.mark.parametrize("rule", ["none", "median", "centred-clip"])
+def test_rules_of_sums(rule: str, tmp_path: Path) -> None:
+    method = {"name": "lda", "n_components": 4, "max_rounds": 3, **LDA["batch"]}
+    limits = {"min_document_frequency": 1}
+    plan = Study.make(method=method, vocabulary=limits, federation={"robust": rule})
+    events_of(plan, subjects(SIZES), tmp_path)
+
+
 def test_flda(tmp_path: Path) -> None:
     pytest.importorskip("tomotopy")
     events_of(flda(), dict(zip(SIZES, stream(DRIFT).values(), strict=True)), tmp_path)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from fedtopics.errors import DataError, InputError, PolicyError, RunError
+from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
@@ -195,3 +196,30 @@ def test_a_policy_for_the_rounds_is_enough_for_lda() -> None:
     plan = Study.make(method={"name": "lda", "n_components": 3, "max_rounds": 2})
     model = train(plan, subjects(SIZES), policies=dict.fromkeys(SIZES, Policy(max_rounds=2)))
     assert model.info["rounds"] == 2
+
+
+def test_a_client_of_a_simulation_whose_replies_cannot_be_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As between machines: an event each time, and after three it is excluded."""
+    corpora = subjects({"a": 40, "b": 40, "c": 40})
+    plan = study(max_rounds=5)
+    honest = Door.call
+
+    def bent(self: Door, function: str, payload: Any, moment: Any) -> dict[str, Any]:
+        reply = honest(self, function, payload, moment)
+        false = self.client == "b" and function in ("loss", "gradients")
+        return reply | {"documents": -5} if false else reply
+
+    monkeypatch.setattr(Door, "call", bent)
+    events: list[dict[str, Any]] = []
+    model = train(plan, corpora, policies=dict.fromkeys("abc", OPEN_POLICY), on_event=events.append)
+    reason = "sent a bad reply: its field 'documents' holds numbers that cannot be"
+    bad = [event for event in events if event["event"] == "bad reply"]
+    assert [(event["client"], event["round"]) for event in bad] == [("b", 1), ("b", 2), ("b", 3)]
+    assert all(event["reason"].startswith(reason) for event in bad)
+    assert [event["client"] for event in events if event["event"] == "excluded"] == ["b"]
+    rounds = [event for event in events if event["event"] == "round"]
+    assert [event["clients"] for event in rounds] == [["a", "c"]] * 5
+    assert rounds[-1]["missing"]["b"].startswith("excluded: 3 bad replies")
+    assert sorted(model.documents) == ["a", "c"]

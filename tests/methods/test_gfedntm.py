@@ -11,7 +11,7 @@ import torch
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import pack
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, FederationError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -219,7 +219,7 @@ def test_another_vocabulary_is_refused() -> None:
 
 
 def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:
-    with pytest.raises(StudyError, match="not finite; lower learning_rate"):
+    with pytest.raises(FederationError, match="Lower learning_rate"):
         train(study(learning_rate=1e30, optimizer="sgd"), subjects(SIZES))
 
 

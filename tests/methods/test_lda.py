@@ -19,12 +19,13 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
-from fedtopics.methods.lda.client import LDAClient
+from fedtopics.methods.lda.client import LONGEST, LDAClient, shortened
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.metrics import topic_similarity
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.federation import study, subjects, tokens_of
 from tests.helpers.grpc_federation import federated
 from tests.helpers.lda import e_step
@@ -360,3 +361,30 @@ def test_a_resumed_run_begins_with_the_same_topics(tmp_path: Any) -> None:
     for other in ((topics[::-1], words), None):
         with pytest.raises(RunError, match="is of study"):
             train(plan, corpora, out=tmp_path / "run", start=other, resume=True)
+
+
+def test_documents_of_usual_length_are_as_they_are() -> None:
+    bag = sparse.csr_array(np.array([[3, 1, 0], [0, 0, 0], [1, 0, 5]], np.float32))
+    assert shortened(bag, 6.0) is bag
+    shorter = shortened(bag, 4.0).toarray()
+    np.testing.assert_allclose(shorter[:2], bag.toarray()[:2])
+    np.testing.assert_allclose(shorter[2], [4 / 6, 0, 20 / 6], rtol=1e-6)
+    assert bag.sum() == 10, "theta is found by all words"
+
+
+def test_one_document_of_a_million_words_is_not_most_of_the_model() -> None:
+    """Of any length beyond the bound, documents say the same: their words' shares."""
+
+    def counted(times: int) -> Any:
+        texts = [["oak", "elm"], ["ash", "elm"], ["oak"] * times + ["yew"] * times]
+        half = lda_study().client_half(Site("north", Corpus.of(texts), OPEN_POLICY))
+        half.vocabulary(places=9)
+        half.adopt(["ash", "elm", "oak", "yew"], 3, 2.0)
+        weights = np.random.default_rng(0).gamma(1.0, size=(4, 6))
+        asked: dict[str, Any] = {"vocabulary": fingerprint(["ash", "elm", "oak", "yew"])}
+        return half.all_expected_counts(**asked, round=1, pseudo_counts=weights)["counts"]
+
+    far = counted(500_000)
+    assert far.values.sum() == pytest.approx(4 + LONGEST * 2.0)
+    np.testing.assert_allclose(far.values, counted(5_000).values, rtol=1e-5)
+    assert counted(20).values.sum() == pytest.approx(44.0)

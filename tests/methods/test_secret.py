@@ -113,8 +113,8 @@ def test_a_site_without_a_secret_draws_from_the_studys_seed_and_its_name() -> No
 class SecondAttempts(LocalClients):
     """Every round is worked for a second time."""
 
-    def _begin(self) -> None:
-        super()._begin()
+    def _begin(self, attempt: int = 1) -> None:
+        super()._begin(attempt)
         self._moment = replace(self._moment, attempt=2)
 
 

@@ -37,6 +37,8 @@ _SENTENCES = {
     "declined": "{client} does not take part: {reason}",
     "refused": "refused {client}: {reason}",
     "bad reply": "round {round}: {client} {reason}",
+    "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as "
+    "the others, and counts for less",
     "excluded": "{client} is excluded: {reason}",
     "old reply": "{client} sent a reply that came too late; it does not count",
     "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
@@ -112,7 +114,7 @@ class RoundProgress:
             before = self._bar.tasks[0].fields["speed"] or speed
             shown = {"loss": event.get("loss", float("nan")), "speed": 0.95 * before + 0.05 * speed}
             self._bar.update(self._task, completed=event["round"], **shown)
-        elif kind in ("chosen", "continued", "skipped", "stopped"):
+        elif kind in ("chosen", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
 
     def _embed(self, event: Mapping[str, Any]) -> None:

@@ -17,12 +17,11 @@ from fedtopics.engines.messages import FAILURES, Announced, Failure, Granted, Re
 from fedtopics.engines.messages import Waiting as Waits
 from fedtopics.engines.node import Node
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import RunningSum
 from fedtopics.methods.base import Draw
 from fedtopics.methods.events import BadReply, Event, Excluded, Repeated, StatusChange, Waiting
-from fedtopics.methods.replies import Template, find_fault
+from fedtopics.methods.replies import BAD_REPLIES, Look, Template, check_blame
+from fedtopics.methods.robust import Robust, Rule
 
-BAD_REPLIES = 3  # after these a participant is excluded
 IN_FLIGHT = 24 << 20  # bytes of replies that are on their way or not yet added up
 MOMENT = 0.1  # seconds for who is one turn behind, and on its way
 GRACE = 5.0  # seconds in which a participant whose connection broke may come back with its reply
@@ -37,6 +36,16 @@ class Rules:
     deadline: float  # of a round
     gather: float  # that the adder waits at its start for all clients
     wait: float  # that a round waits for `min_clients`
+    robust: Rule = "none"  # what replies come to
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What all clients are asked in an exchange."""
+
+    function: str
+    template: Template | None
+    one_by_one: bool  # whether all see each reply, or their sum
 
 
 @dataclass
@@ -53,6 +62,7 @@ class Attempt:
     ends: float = math.inf  # for the adder alone, like the next two
     waiting: float = 0.0  # seconds
     computing: float = 0.0  # seconds of the slowest clients
+    look: Look = field(default_factory=Look)
 
 
 @dataclass
@@ -75,6 +85,7 @@ class Adder:
         self._rules = rules
         self._notify = notify
         self._own = own
+        self._robust = Robust(rules.robust, notify)
         self._gathered = False  # a round counted, so that later ones wait for `min_clients` only
         self._turn = _Turn()
         self._bad: Counter[str] = Counter()
@@ -197,16 +208,15 @@ class Adder:
     # What they say
 
     def add(
-        self, attempt: Attempt, index: int, template: Template | None, own: dict[str, Any] | None,
-        one_by_one: bool,
-    ) -> dict[str, Any]:  # fmt: skip
+        self, attempt: Attempt, index: int, asked: Asked, own: dict[str, Any] | None
+    ) -> dict[str, Any]:
         """Collect the replies of an attempt's clients; decide what an exchange comes to.
 
         Replies are added up in the order of their names; those that come before their turn wait.
         """
         if attempt.ends == math.inf:  # it began under another adder, or before a restart
             attempt.ends = time.perf_counter() + self._rules.deadline
-        exchange = _Exchange(self, attempt, index, template, one_by_one)
+        exchange = _Exchange(self, attempt, index, asked)
         if self._own in attempt.members and own is not None:
             exchange.signatures[self._own] = self._node.sign(index)[1]
             exchange.arrived(self._own, own)
@@ -221,7 +231,7 @@ class Adder:
             self._again(attempt, lost)
         else:
             self._gathered = True
-            entry["replies" if one_by_one else "total"] = exchange.result()
+            entry["replies" if asked.one_by_one else "total"] = exchange.result()
             if lost:  # the others had to wait for them, and are not late for that
                 attempt.ends = time.perf_counter() + self._rules.deadline
         return entry
@@ -252,17 +262,14 @@ class Adder:
 class _Exchange:
     """The replies to one exchange, as they come."""
 
-    def __init__(
-        self, adder: Adder, attempt: Attempt, index: int, template: Template | None,
-        one_by_one: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, adder: Adder, attempt: Attempt, index: int, asked: Asked) -> None:
         self._adder = adder
         self._node = adder._node
         self._attempt = attempt
         self._index = index
-        self._template = template
-        self._total = RunningSum()
-        self._one_by_one = one_by_one
+        self._asked = asked
+        number = attempt.exchanges + 1
+        self._total = adder._robust.sum(asked.function, asked.template, number, attempt.round)
         self._replies: dict[str, dict[str, Any]] = {}
         self._order = iter(attempt.members)
         self._turn = next(self._order, LAST)
@@ -277,12 +284,15 @@ class _Exchange:
             if adder._own not in ("", name) and not self._node.members[name].link
         }
         self._slowest = 0.0
+        self._faults: dict[str, str] = {}  # of replies that say what cannot be
         self.lost: dict[str, str] = {}
         self.signatures: dict[str, bytes] = {}
 
     def result(self) -> dict[str, Any]:
         """Return the replies' sum, or each one by name."""
-        return dict(sorted(self._replies.items())) if self._one_by_one else self._total.total()
+        return (
+            dict(sorted(self._replies.items())) if self._asked.one_by_one else self._total.total()
+        )
 
     def collect(self) -> None:
         """Take what comes until everybody has answered, or nobody is waited for any more."""
@@ -304,6 +314,9 @@ class _Exchange:
                 for name in self._waiting - (ready if in_time else set()):
                     self._lose(name, f"did not answer within {deadline:g} s")
                 attempt.ends, in_time = now + deadline, False
+        check_blame(self._faults, attempt.members)
+        for name in self._faults:
+            self._adder.lose(attempt, name, self.lost[name], bad=True)
 
     def _heard(self, name: str, what: Any) -> None:
         if isinstance(what, StatusChange):
@@ -341,9 +354,11 @@ class _Exchange:
         elif not self._node.is_signed(name, self._index, reply.signature):
             fault = "its signature does not fit"
         else:
-            fault = find_fault(reply.reply, self._template, [name])
+            fault = attempt.look.fault(name, reply.reply, self._asked.template)
+            if fault:
+                self._faults[name] = fault
         if fault:
-            self._lose(name, f"sent a bad reply: {fault}", bad=True)
+            self._lose(name, f"sent a bad reply: {fault}", bad=name not in self._faults)
         else:
             self.signatures[name] = reply.signature
             member = self._node.members[name]
@@ -370,10 +385,10 @@ class _Exchange:
         self._held[name] = reply
         while self._turn in self._held:
             reply = self._held.pop(self._turn)
-            if reply is not None and self._one_by_one:
+            if reply is not None and self._asked.one_by_one:
                 self._replies[self._turn] = reply
             elif reply is not None:
-                self._total.add(reply)
+                self._total.add(self._turn, reply)
             self._granted.pop(self._turn, None)
             self._turn = next(self._order, LAST)
         self._grant()

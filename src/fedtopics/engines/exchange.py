@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedtopics.engines.adder import Adder, Attempt, Rules
+from fedtopics.engines.adder import Adder, Asked, Attempt, Rules
 from fedtopics.engines.messages import Announced, Failure, Reply, Waiting, fits
 from fedtopics.engines.node import Node
 from fedtopics.engines.states import (
@@ -166,7 +166,8 @@ class Exchange:
         moment = Moment(attempt.turn, attempt.number, attempt.exchanges + 1)
         own = self._own_reply(function, payload, moment, attempt)
         index = self.index + 1
-        add = lambda: self._adder.add(attempt, index, template, own, one_by_one)  # noqa: E731
+        asked = Asked(function, template, one_by_one)
+        add = lambda: self._adder.add(attempt, index, asked, own)  # noqa: E731
         decided = self._next(ADDED, add, attempt.round)
         self._guarded(lambda door: door.came(function, moment, self.digest(), self._size))
         self._check_signatures(decided, attempt)

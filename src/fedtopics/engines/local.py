@@ -5,33 +5,51 @@ Data go by reference; every reply still leaves through the client's door.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedtopics.methods.aggregation import RunningSum, SharedPayload
+from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import EVERYONE, Checkpoint, Door, Draw, Moment, T
-from fedtopics.methods.events import RoundReport
-from fedtopics.methods.replies import Template
+from fedtopics.methods.events import BadReply, Event, Excluded, RoundReport
+from fedtopics.methods.replies import BAD_REPLIES, Look, Template, check_blame
+from fedtopics.methods.robust import Robust
 
 AtOnce = Callable[[Sequence[str], str, Mapping[str, Any], Moment], dict[str, Any] | None]
+
+
+class _BadError(Exception):
+    """Clients whose replies cannot be: the round is worked again without them."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        super().__init__()
+        self.faults = faults
 
 
 class LocalClients:
     """The clients' doors by name, called one after the other.
 
     `turns` are those of the processes before this one, in a run that is resumed. `at_once` returns
-    the sum of some clients' replies where it can be computed without each of them, or None.
+    the sum of some clients' replies where it can be computed without each of them, or None; by
+    default `robust` adds up what they come to.
     """
 
     def __init__(
-        self, doors: Mapping[str, Door], turns: int = 0, at_once: AtOnce | None = None
-    ) -> None:
+        self, doors: Mapping[str, Door], turns: int = 0, at_once: AtOnce | None = None,
+        robust: Robust | None = None, notify: Callable[[Event], None] = lambda _: None,
+    ) -> None:  # fmt: skip
         self._doors = dict(sorted(doors.items()))
         self._asked = list(self._doors)
         self._moment = Moment(turns, exchange=0)
         self._in_round = False
+        self._round = 0
         self._at_once = at_once
+        self._robust = robust or Robust("none", notify)
+        self._notify = notify
+        self._look = Look()
+        self._bad: Counter[str] = Counter()
+        self._excluded: dict[str, str] = {}
 
     @property
     def names(self) -> list[str]:
@@ -42,21 +60,13 @@ class LocalClients:
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name."""
-        moment, shared = self._next(), SharedPayload(payload)
-        return {name: self._doors[name].call(function, shared, moment) for name in self._asked}
+        return self._exchanged(lambda: dict(self._replies(function, template, payload)), payload)
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
         """Call a function of every client; return the sum of the replies, field by field."""
-        moment, shared = self._next(), SharedPayload(payload)
-        at_once = self._at_once and self._at_once(self._asked, function, shared, moment)
-        if at_once is not None:
-            return at_once
-        total = RunningSum()  # of a thousand replies, none has to wait for the others
-        for name in self._asked:
-            total.add(self._doors[name].call(function, shared, moment))
-        return total.total()
+        return self._exchanged(lambda: self._sum(function, template, payload), payload)
 
     def tell(self, function: str, **payload: Any) -> None:
         """Let the halves of all clients execute a function; nothing leaves."""
@@ -70,20 +80,70 @@ class LocalClients:
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
         """Do a round's exchanges; whoever is drawn counts in all of them."""
-        self._asked = draw.members(number, self.names, self._doors)
+        missing = {name: f"excluded: {why}" for name, why in self._excluded.items()}
         self._begin()
-        self._in_round = True
+        self._in_round, self._round = True, number
         try:
-            return work(), {"clients": self._asked}
+            while True:
+                there = [name for name in self.names if name not in missing]
+                self._asked, self._look = draw.members(number, self.names, there), Look()
+                try:
+                    found = work()
+                    left_out: RoundReport = {"missing": missing} if missing else {}
+                    return found, {"clients": self._asked, **left_out}
+                except _BadError as error:
+                    missing |= self._leave_out(error.faults)
+                    self._begin(self._moment.attempt + 1)
         finally:
-            self._asked = list(self._doors)
-            self._in_round = False
+            self._in_round, self._round = False, 0
 
-    def _begin(self) -> None:
-        self._moment = Moment(self._moment.turn + 1, exchange=0)
+    def _begin(self, attempt: int = 1) -> None:
+        turn = self._moment.turn + (attempt == 1)
+        self._moment = Moment(turn, attempt, exchange=0)
 
-    def _next(self) -> Moment:
-        if not self._in_round:  # an exchange by itself is a round by itself
-            self._begin()
+    def _exchanged(self, work: Callable[[], T], payload: Mapping[str, Any]) -> T:
+        """Do an exchange; by itself it is a round by itself."""
+        return work() if self._in_round else self.round(int(payload.get("round", 0)), work)[0]
+
+    def _sum(
+        self, function: str, template: Template | None, payload: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        if self._at_once is not None:
+            moment = replace(self._moment, exchange=self._moment.exchange + 1)
+            at_once = self._at_once(self._asked, function, SharedPayload(payload), moment)
+            if at_once is not None:
+                self._moment = moment
+                return at_once
+        # Of a thousand replies, none that is as usual has to wait for the others.
+        exchange = self._moment.exchange + 1
+        total = self._robust.sum(function, template, exchange, self._round)
+        for name, reply in self._replies(function, template, payload):
+            total.add(name, reply)
+        return total.total()
+
+    def _replies(
+        self, function: str, template: Template | None, payload: Mapping[str, Any]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield each client's reply; if there are bad ones, raise when all have answered."""
         self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
-        return self._moment
+        shared, faults = SharedPayload(payload), {}
+        for name in self._asked:
+            reply = self._doors[name].call(function, shared, self._moment)
+            if fault := self._look.fault(name, reply, template):
+                faults[name] = fault
+            else:
+                yield name, reply
+        if faults:
+            check_blame(faults, self._asked)
+            raise _BadError(faults)
+
+    def _leave_out(self, faults: Mapping[str, str]) -> dict[str, str]:
+        """Count bad replies against who sent them; return why they are not in the round."""
+        reasons = {name: f"sent a bad reply: {fault}" for name, fault in faults.items()}
+        for name, reason in reasons.items():
+            self._bad[name] += 1
+            self._notify(BadReply(name, self._round, reason))
+            if self._bad[name] == BAD_REPLIES:
+                self._excluded[name] = f"{BAD_REPLIES} bad replies, the last: {reason}"
+                self._notify(Excluded(name, self._round, self._excluded[name]))
+        return reasons

@@ -182,7 +182,8 @@ def proposal(study: Study, start: WarmStart | None) -> Proposal:
 def rules(study: Study) -> Rules:
     """Return when rounds of a study count."""
     network = study.federation
-    return Rules(study.min_clients, network.deadline, network.gather, network.wait)
+    waits = network.deadline, network.gather, network.wait
+    return Rules(study.min_clients, *waits, network.robust)
 
 
 def nonce() -> int:

@@ -27,6 +27,7 @@ from fedtopics.files import digest
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import METHODS, Method, find_method
+from fedtopics.methods.robust import Rule
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart
@@ -55,6 +56,12 @@ class FederationSettings(BaseModel):
     )
     wait: float = Field(
         3600.0, ge=0, description="seconds that a round waits for min_clients before the run ends"
+    )
+    robust: Rule = Field(
+        "clip",
+        description='what replies come to: their sum ("none"), or the sum of replies of which none '
+        'moves it much further a document than others do ("clip"); votes ("trimmed-mean", '
+        '"median", "centred-clip") lose what few clients write about',
     )
     pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")

@@ -21,7 +21,7 @@ from fedtopics.methods.client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.events import SameClusters
 from fedtopics.methods.final import describe
-from fedtopics.methods.replies import Template, counts
+from fedtopics.methods.replies import Field, Template, counts
 from fedtopics.methods.training import Arrays, Program
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TrainingInfo
@@ -99,7 +99,9 @@ def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments
 def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
     """Return the moments of points; raise StudyError if there are no two different ones."""
     dimension = len(origin)
-    template: Template = {"points": (dimension,), "products": (dimension, dimension)}
+    # Points have length 1. Those of most clients may cancel out, of one that differs they do not.
+    points = Field((dimension,), length=1.0)
+    template: Template = {"points": points, "products": (dimension, dimension)}
     reply = agreement.sum("moments", template, origin=origin, half=half)
     count = reply["documents"]
     if count == 0 or not reply["products"].any():

@@ -205,6 +205,14 @@ class BadReply(Event, kind="bad reply"):  # a client sent what cannot be used
     reason: str
 
 
+class Clipped(Event, kind="clipped"):
+    """A client's reply would have moved the sum too far, and counted for less."""
+
+    client: str
+    round: int
+    times: float  # as far a document as the others
+
+
 class Excluded(BadReply, kind="excluded"):
     """A client sent too many bad replies, and takes part no more."""
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import Named, Rows
 from fedtopics.text.words import is_word
 
+BAD_REPLIES = 3  # after these a client is excluded
 LIMIT = 1e30  # of numbers without a bound: a sum over a million clients is far from infinite
 MOST_COUNT = 1 << 53  # exact in float64; a sum of it over a thousand clients fits into 64 bits
 MOST_WORDS = 1 << 20  # that a client may name
@@ -34,6 +36,8 @@ class Field:
         Bounds of each number, or of each by broadcasting.
     each : float
         How much a document can add, in absolute value: a sum over n of them is at most n times it.
+    length : float
+        Of what a document can add, as one vector; 0 if that is not known.
     adds_up : bool
         Whether the numbers, all at least 0, add up to the reply's number of documents.
     dtype : {"float64", "float32", "int64"}
@@ -45,6 +49,7 @@ class Field:
     most: float | NDArray[Any] = LIMIT
     least: float | NDArray[Any] = -LIMIT
     each: float = np.inf
+    length: float = 0.0
     adds_up: bool = False
     dtype: str = "float64"
     rows: bool = False
@@ -52,9 +57,13 @@ class Field:
 
 @dataclass(frozen=True)
 class Announced:
-    """A number of documents: at most as many as the reply's clients have, if they said how many."""
+    """A number of documents: at most as many as the reply's clients have, if they said how many.
+
+    In a round it is the `same` in all exchanges that say so.
+    """
 
     sizes: Mapping[str, int]
+    same: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,33 @@ def find_fault(reply: Any, template: Template | None, of: Sequence[str] = ("",))
     """
     documents = reply.get("documents") if isinstance(reply, Mapping) else None
     return _Check(documents if type(documents) is int else 0, of).fault(reply, template, "")
+
+
+class Look:
+    """An engine's looks at the replies of one attempt at a round."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, int] = {}
+
+    def fault(self, client: str, reply: Any, template: Template | None) -> str:
+        """Return what is wrong with a client's reply, by itself or after its earlier ones."""
+        if fault := find_fault(reply, template, [client]):
+            return fault
+        said = (template or {}).get("documents")
+        if isinstance(said, Announced) and said.same:
+            documents = reply["documents"]
+            if self._documents.setdefault(client, documents) != documents:
+                return "its field 'documents' is another one than before in this round"
+        return ""
+
+
+def check_blame(faults: Mapping[str, str], of: Sequence[str]) -> None:
+    """Raise FederationError if most clients reply badly: no client is to blame, but the model."""
+    if len(faults) > len(of) / 2:
+        raise FederationError(
+            f"Most clients send bad replies ({len(faults)} of {len(of)}; the first: "
+            f"{next(iter(faults.values()))}): the model has come apart. Lower learning_rate."
+        )
 
 
 class _Check:

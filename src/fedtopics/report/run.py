@@ -62,6 +62,15 @@ class RunFacts:
                 found.append({"client": event["client"], "after": done})
         return found
 
+    @property
+    def clipped(self) -> Rows:
+        """Whose replies counted for less, from which round on: how far they went at most."""
+        found: dict[str, dict[str, Any]] = {}
+        for event in self.of_kind("clipped"):
+            row = found.setdefault(event["client"], dict(event))
+            row["times"] = max(row["times"], event["times"])
+        return list(found.values())
+
     def _round(self, event: dict[str, Any]) -> dict[str, Any]:
         left = self.left.get(event["round"], event.get("bytes_received"))
         size = {} if left is None else {"bytes": left}

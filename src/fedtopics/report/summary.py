@@ -105,7 +105,7 @@ def summarise(
         "clusters": _clusters(model) if clusters else None,
         "rounds": _rounds(run),
         "absences": [row | {"rounds": ranges(row["rounds"])} for row in run.absences],
-        "adders": run.adders,
+        **{"adders": run.adders, "clipped": run.clipped},
         "over_rounds": _over_rounds(model.info.get("history", [])),
         "scores": _scores(model),
         "left": _left(run),

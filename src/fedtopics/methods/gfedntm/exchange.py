@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -57,7 +56,11 @@ def _synchronised_statistics(agreement: Agreement, state: NetworkState, round_: 
     """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
     network, shapes = state.network, state.shapes
     server = ServerPass(network, state.weights)
-    ask = partial(agreement.sum, round=round_)
+    same = Announced(agreement.sizes, same=True)
+
+    def ask(function: str, template: Template, **payload: Any) -> dict[str, Any]:
+        return agreement.sum(function, {**template, "documents": same}, round=round_, **payload)
+
     weights = client_weights(network, state.weights)
     shared: dict[str, Any] = {}
     sums = {}

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fedtopics.inference.lda import topic_weights
 from fedtopics.methods.aggregation import Rows
 from fedtopics.methods.client import Documents, batches, leaves
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.minibatches import MinibatchClient
+
+LONGEST = 50  # times the mean length: a longer document counts as if it had so many words
 
 
 class LDAClient(MinibatchClient[LDASettings]):
@@ -24,6 +27,9 @@ class LDAClient(MinibatchClient[LDASettings]):
             return {"all_expected_counts": "each round"}
         instead = "once instead of expected_counts, if a model is trained further on new documents"
         return {"expected_counts": "each round", "all_expected_counts": instead}
+
+    def prepare(self, length: float) -> None:
+        self._bounded = shortened(self.bag, LONGEST * length)
 
     @leaves(
         "For each word that enough of the client's documents have and that occurs in the "
@@ -57,7 +63,7 @@ class LDAClient(MinibatchClient[LDASettings]):
         present = np.zeros(len(topics), bool)
         settings, bound = self.settings, 0.0
         for batch in batches(np.sort(rows)):
-            counts = self.bag[batch]
+            counts = self._bounded[batch]
             words, _ = occurring(counts)
             new = words[~present[words]]
             topics[new] = topic_weights(pseudo_counts, new)
@@ -75,3 +81,16 @@ class LDAClient(MinibatchClient[LDASettings]):
         prior, steps = self.settings.theta_prior, self.settings.inner_steps
         for batch in batches(self.usable):
             yield batch, infer(self.bag[batch], model["topics"], prior, steps).read("mean")
+
+
+def shortened(bag: sparse.csr_array, most: float) -> sparse.csr_array:
+    """Return a bag of words whose documents have at most so many, without a copy if they have.
+
+    One document of millions of words, a file read as one, would be most of what is learned.
+    """
+    lengths = bag.sum(1, dtype=np.float64)
+    if lengths.max(initial=0) <= most:
+        return bag
+    shorter = bag.copy()
+    shorter.data *= np.repeat(np.minimum(1, most / np.maximum(lengths, 1)), np.diff(bag.indptr))
+    return shorter

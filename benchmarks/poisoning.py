@@ -1,0 +1,484 @@
+"""What clients that lie do to models, for each way to add up replies.
+
+Documents of 20ng, a newsgroup for each client, at one client a newsgroup or spread evenly; 1 of 5
+clients or 2 of 10 lie. They know all other replies and lie together, in every sum of a study, from
+the first on, with the attacks of ByzFL: what the other clients' documents add on average or by how
+much they differ, turned round or multiplied. Lies are brought within what a reply can hold; the
+largest number where there is no bound is 1e30. In place of exchanged labels, which topics do not
+need, liars exchange the words of their documents. Scores are of the honest clients' documents
+alone: purity of their main topics, NPMI of ten words of these, and how similar topics are to the
+documents' main topics when nobody lies in the same study and replies are just added up (TSS, a
+document).
+
+References
+----------
+Gonzalez and others, ByzFL: Research Framework for Robust Federated Learning, 2025.
+
+    python benchmarks/poisoning.py --data FOLDER  # with 20ng.parquet
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from fedtopics import Corpus, Study, TopicModel
+from fedtopics.engines.local import LocalClients
+from fedtopics.errors import FedTopicsError
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.run_folder import RunFolder
+from fedtopics.files import RowFile
+from fedtopics.methods.aggregation import Payload, Rows, Template, Within
+from fedtopics.methods.base import Moment
+from fedtopics.methods.plan import Site
+from fedtopics.methods.robust import Robust, Rule
+from fedtopics.methods.secret import Secret
+from fedtopics.metrics import coherence_of, purity, topic_similarity
+from fedtopics.text.columns import Columns
+from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
+from quick import made_up_clients, parser_of, results_of
+
+GROUPS = (
+    "rec.sport.hockey", "sci.space", "talk.politics.mideast", "comp.windows.x", "sci.med",
+    "soc.religion.christian", "rec.motorcycles", "sci.crypt", "talk.politics.guns", "misc.forsale",
+)  # fmt: skip
+DOCUMENTS = 1200  # of all clients
+SEEDS = 3  # where nobody lies; else one
+N_TOPICS = 10
+SHOWN = 10
+LARGEST, MOST = 1e30, 1e12  # where there is no bound; of what there are squares of
+AGAIN = 20  # rounds for which an optimal attack keeps its factor
+TRIES = 20  # factors that it tries
+METHODS: dict[str, dict[str, Any]] = {
+    "lda": {"name": "lda", "batch_size": 400, "max_rounds": 40},
+    "nmf": {"name": "nmf", "max_rounds": 20},
+    "prodlda": {
+        "network": "prodlda",
+        "batch_size": 400,
+        "max_rounds": 100,
+        "learning_rate": 0.01,
+        "beta1": 0.9,
+    },
+    "discriminative": {"name": "discriminative", "starts": 4, "max_rounds": 30},
+}
+LIARS = {"1 of 5": (5, 1), "2 of 10": (10, 2)}
+SPLITS = ("subjects", "even")
+RULES: tuple[Rule, ...] = get_args(Rule)
+WORST = {"purity": 0.0, "npmi": -1.0, "tss": 0.0}  # of a study that ends with an error
+INTRODUCTION = f"""\
+Documents of ten newsgroups of 20ng ({DOCUMENTS:,} in all, of 5 or 10 newsgroups), {N_TOPICS} \
+topics; {SEEDS} seeds where nobody lies, else one. The last clients by name lie, in all sums of a \
+study, by ByzFL's attacks; what they say fits each field's bounds, and squares fit what they are \
+squares of. Scores are of the honest clients' documents: purity of their main topics by newsgroup; \
+NPMI of ten words of these, a document; TSS to the documents' main topics when nobody lies and \
+replies are added up, a document. First, differences in purity and NPMI: where nobody lies, from \
+adding up; where somebody does, from adding up the honest clients' replies alone ("liars are \
+away"), of nine attacks the median and the worst. A study that ends with an error has a purity of \
+0 and an NPMI of -1. Command: `make bench-poisoning DATA=folder`."""
+Vectors = NDArray[np.float64]  # (n_clients, n_numbers): what a document adds, on average
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training."""
+
+    method: str
+    split: str
+    liars: str
+    attack: str
+    rule: Rule
+    seed: int
+
+
+Measure = Callable[[Vectors], float]  # how far a lie moves the total from the honest mean
+Attack = Callable[[Vectors, np.random.Generator], Vectors]
+
+
+def turned(honest: Vectors, factor: float) -> Vectors:
+    """The mean, the other way: sign flip, or inner product manipulation."""
+    return np.asarray(-factor * honest.mean(0))
+
+
+def little(honest: Vectors, factor: float) -> Vectors:
+    """As far from the mean as an honest client may be: a little is enough."""
+    return np.asarray(honest.mean(0) + factor * honest.std(0, ddof=1))
+
+
+def optimal(attack: Callable[[Vectors, float], Vectors], honest: Vectors, moved: Measure) -> float:
+    """Return the factor of an attack that moves the total furthest, by ByzFL's search."""
+    best, step, grows = 0.0, 10.0, True
+    farthest = moved(attack(honest, best))
+    for _ in range(TRIES - 1):
+        distance = moved(attack(honest, best + step))
+        further = distance > farthest
+        best, farthest = (best + step, distance) if further else (best, farthest)
+        grows &= further
+        step *= 2 if grows else 0.8
+    return best
+
+
+ATTACKS: dict[str, Attack] = {
+    "sign flip": lambda honest, rng: turned(honest, 1.0),
+    "inner product": lambda honest, rng: turned(honest, 2.0),
+    "a little": lambda honest, rng: little(honest, 1.5),
+    "mimic": lambda honest, rng: honest[0],
+    "infinity": lambda honest, rng: np.full(honest.shape[1], LARGEST),
+    "gaussian": lambda honest, rng: rng.standard_normal(honest.shape[1]),
+}
+OPTIMAL = {"optimal inner product": turned, "optimal little": little}
+WORDS = "words exchanged"  # what documents say, not replies
+NOBODY, AWAY = "nobody lies", "liars are away"
+CASES = (NOBODY, AWAY, *ATTACKS, *OPTIMAL, WORDS)
+
+
+def arrays(value: Any) -> Iterator[NDArray[Any]]:
+    """Yield the arrays of a reply that are no counts, of rows with those that are zero."""
+    if isinstance(value, Mapping):
+        for part in value.values():
+            yield from arrays(part)
+    dense = value.dense() if isinstance(value, Rows) else value
+    if isinstance(dense, np.ndarray) and dense.dtype.kind == "f":
+        yield dense
+
+
+def possible_moments(vector: Vectors) -> Vectors:
+    """Make moments possible: squares are at least, and products span, what the means say."""
+    vector, k = np.clip(vector, -MOST, MOST), N_TOPICS
+    if len(vector) == 4 * k:  # of the posterior's parameters
+        mean, squares = np.split(vector, 2)
+        return np.concatenate([mean, np.maximum(squares, mean**2)])
+    mean, products = vector[:k], vector[k:].reshape(k, k)  # of theta
+    about = np.outer(mean, mean)
+    values, vectors = np.linalg.eigh((products + products.T) / 2 - about)
+    spread = (vectors * np.maximum(values, 0)) @ vectors.T
+    return np.concatenate([mean, (spread + about).ravel()])
+
+
+def flat(reply: Payload) -> Vectors:
+    parts = [np.ravel(array) for array in arrays(reply)]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def with_arrays(value: Any, template: Any, numbers: Iterator[Vectors]) -> Any:
+    """Return a reply with other arrays, brought within a template's bounds."""
+    if isinstance(value, Mapping):
+        inner = template if isinstance(template, Mapping) else {}
+        return {key: with_arrays(part, inner.get(key), numbers) for key, part in value.items()}
+    dense = value.dense() if isinstance(value, Rows) else value
+    if not isinstance(dense, np.ndarray) or dense.dtype.kind != "f":
+        return value
+    bounds = (template.least, template.most) if isinstance(template, Within) else (-np.inf, np.inf)
+    array = np.clip(np.clip(next(numbers).reshape(dense.shape), *bounds), -LARGEST, LARGEST)
+    array = array.astype(dense.dtype)
+    return Rows(np.arange(len(array)), array, len(array)) if isinstance(value, Rows) else array
+
+
+class Lies:
+    """What liars know and say in a training."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._rng = np.random.default_rng(task.seed)
+        self._factors: dict[str, tuple[int, float]] = {}  # by function: its age, the factor
+        self._exchange: tuple[str, Template | None] = ("", None)
+        self.honest: dict[str, Payload] = {}
+
+    def begin(self, function: str, template: Template | None) -> None:
+        """Begin an exchange."""
+        self._exchange, self.honest = (function, template), {}
+
+    def reply(self, own: dict[str, Any]) -> dict[str, Any]:
+        """Return a liar's reply, which would be its own if it did not lie."""
+        if not flat(own).size or not self.honest:
+            return own
+        honest = np.stack([flat(each) / max(each["documents"], 1) for each in self.honest.values()])
+        name = self._task.attack
+        if name in OPTIMAL:
+            vector = OPTIMAL[name](honest, self._factor(name, honest, own))
+        else:
+            vector = ATTACKS[name](honest, self._rng)
+        return self._said(own, vector)
+
+    def _said(self, own: dict[str, Any], vector: Vectors) -> dict[str, Any]:
+        if self._exchange[0] == "forward":
+            vector = possible_moments(vector)
+        ends = np.cumsum([array.size for array in arrays(own)])
+        with np.errstate(over="ignore"):
+            parts = iter(np.split(vector * own["documents"], ends))
+        said: dict[str, Any] = with_arrays(own, self._exchange[1], parts)
+        return said
+
+    def _factor(self, name: str, honest: Vectors, own: dict[str, Any]) -> float:
+        key = f"{self._exchange[0]} {honest.shape[1]}"
+        age, factor = self._factors.get(key, (AGAIN, 0.0))
+        if age >= AGAIN:
+            age, factor = 0, optimal(OPTIMAL[name], honest, self._measure(honest, own))
+        self._factors[key] = age + 1, factor
+        return factor
+
+    def _measure(self, honest: Vectors, own: dict[str, Any]) -> Measure:
+        def moved(vector: Vectors) -> float:
+            function, template = self._exchange
+            total = Robust(self._task.rule, lambda _: None).sum(function, template, 1, 0)
+            said = self._said(own, vector)
+            liars = {f"liar-{number}": said for number in range(LIARS[self._task.liars][1])}
+            for name, reply in {**self.honest, **liars}.items():
+                total.add(name, reply)
+            found = total.total()
+            distance = np.linalg.norm(flat(found) / found["documents"] - honest.mean(0))
+            return float(distance)
+
+        return moved
+
+
+class Told(LocalClients):
+    """Clients whose liars hear what is asked."""
+
+    def __init__(self, doors: Mapping[str, Any], robust: Robust, lies: Lies) -> None:
+        super().__init__(doors, robust=robust)
+        self._lies = lies
+
+    def sum(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
+        self._lies.begin(function, template)
+        return super().sum(function, template, **payload)
+
+
+class Between:
+    """A door whose replies liars hear, or make."""
+
+    def __init__(self, name: str, door: Door, lies: Lies, lying: bool) -> None:
+        self._name, self._door, self._lies, self._lying = name, door, lies, lying
+        self.repeat = door.repeat
+
+    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
+        reply = self._door.call(function, payload, moment)
+        if self._lying:
+            return self._lies.reply(reply)
+        self._lies.honest[self._name] = reply
+        return reply
+
+
+@dataclass
+class Bench:
+    """Documents, and what was trained on them without lies."""
+
+    documents: Corpus
+    quick: bool
+
+    def __post_init__(self) -> None:
+        self._references: dict[Task, TopicModel] = {}
+
+    def clients(self, task: Task) -> dict[str, Corpus]:
+        """Return the clients' documents; liars are the last ones by name."""
+        n, liars = LIARS[task.liars]
+        labels = np.array(self.documents.labels.to_pylist())  # type: ignore[union-attr]
+        rng = np.random.default_rng(task.seed)
+        groups = list(dict.fromkeys(sorted(labels, key=order_of)))[:n]
+        chosen = [rng.permutation(np.flatnonzero(labels == g))[: DOCUMENTS // n] for g in groups]
+        if task.split == "even":
+            chosen = np.array_split(rng.permutation(np.concatenate(chosen)), n)
+        names = [f"honest-{i}" for i in range(n - liars)] + [f"liar-{i}" for i in range(liars)]
+        rows = dict(zip(names, chosen, strict=True))
+        found = {name: self.documents.take(np.sort(part)) for name, part in rows.items()}
+        if task.attack == WORDS:
+            found |= {name: exchanged(found[name], task.seed) for name in names[n - liars :]}
+        if task.attack == AWAY:
+            found = {name: part for name, part in found.items() if name.startswith("honest")}
+        return found
+
+    def train(self, task: Task) -> tuple[TopicModel, dict[str, Corpus]]:
+        """Train with lies."""
+        clients, lies = self.clients(task), Lies(task)
+        method = METHODS[task.method] | {"n_components": N_TOPICS, "coherence": "nothing"}
+        method |= {"relevance": 1} | ({"max_rounds": 2} if self.quick else {})
+        limits = {"max_words": 2000, "max_document_share": 1}
+        study = Study.make(seed=task.seed, method=method, vocabulary=limits).with_clients(clients)
+        policy, doors = OPEN_POLICY if self.quick else Policy(), {}
+        for name, corpus in clients.items():
+            secret = Secret.from_seed(task.seed, name)
+            half = study.client_half(Site(name, corpus, policy, secret=secret))
+            door = Door(name, half, policy, Ledger(study.method.method_name, study.fingerprint))
+            lying = name.startswith("liar") and task.attack not in (NOBODY, AWAY, WORDS)
+            doors[name] = Between(name, door, lies, lying)
+        run = RunFolder(None, study.identity(None))
+        engine = Told(doors, Robust(task.rule, run.event), lies)
+        return study.server_half(None).train(engine, run), clients
+
+    def measure(self, task: Task) -> dict[str, Any]:
+        """Train, and score the honest clients' topics."""
+        reference = self.reference(task)
+        try:
+            model, clients = self.train(task)
+        except (FedTopicsError, ArithmeticError, ValueError) as error:
+            return {"failed": type(error).__name__}  # what is computed from lies can be no number
+        honest = [corpus for name, corpus in clients.items() if name.startswith("honest")]
+        labels = [label for corpus in honest for label in corpus.labels.to_pylist()]  # type: ignore[union-attr]
+        texts = [text for corpus in honest for text in corpus.documents.to_pylist()]
+        main, before = main_topics(model, honest), main_topics(reference, honest)
+        npmi = np.nan_to_num(coherence_of(model.topics(SHOWN, 1), texts, "npmi", None), nan=-1.0)
+        words = reference.vocabulary.words, model.vocabulary.words
+        beta = np.nan_to_num(model.beta)
+        scores = {
+            "purity": purity(labels, main),
+            "npmi": npmi[main].mean(),
+            "tss": shares(before)
+            @ [topic_similarity(t[None], beta, *words) for t in reference.beta],
+        }
+        return {name: round(float(score), 4) for name, score in scores.items()}
+
+    def reference(self, task: Task) -> TopicModel:
+        """Return the model of the same study when nobody lies and replies are added up."""
+        honest = replace(task, attack=NOBODY, rule="none")
+        if honest not in self._references:
+            self._references = {honest: self.train(honest)[0]}
+        return self._references[honest]
+
+
+def main_topics(model: TopicModel, corpora: list[Corpus]) -> NDArray[np.int64]:
+    """Return the largest topic of each document."""
+    return np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora])
+
+
+def shares(main: NDArray[np.int64]) -> Vectors:
+    """Return which share of documents has which main topic."""
+    return np.bincount(main, minlength=N_TOPICS) / len(main)
+
+
+def order_of(label: str) -> int:
+    return GROUPS.index(label) if label in GROUPS else len(GROUPS)
+
+
+def exchanged(corpus: Corpus, seed: int) -> Corpus:
+    """Exchange words for other words, and what embeddings say for something else."""
+    rng = np.random.default_rng(seed)
+    texts: Any = corpus.documents.to_pylist()
+    words = sorted({word for text in texts for word in text})
+    other = dict(zip(words, rng.permutation(words).tolist(), strict=True))
+    said = Corpus.of([[other[word] for word in text] for text in texts]).documents
+    vectors = corpus.embeddings
+    if vectors is not None:
+        vectors = vectors[:, rng.permutation(vectors.shape[1])]
+    return replace(corpus, documents=said, embeddings=vectors)
+
+
+def read(data: Path | None) -> Corpus:
+    """Return the documents of the newsgroups, with embeddings; or made-up ones."""
+    if data is None:
+        clients = made_up_clients(10, 12)
+        texts = [text for corpus in clients.values() for text in corpus.documents.to_pylist()]
+        labels = [name for name, corpus in clients.items() for _ in range(len(corpus))]
+        corpus = replace(Corpus.of(texts), labels=pa.chunked_array([labels]))
+        vectors = np.random.default_rng(0).standard_normal((len(texts), 384), np.float32)
+    else:
+        table = pq.read_table(data / "20ng.parquet", filters=[("label", "in", GROUPS)])
+        corpus = Corpus.of(table, Columns(text="text", tokens="tokens", label="label"))
+        groups, rng = np.array(table["label"].to_pylist()), np.random.default_rng(0)
+        most = DOCUMENTS // min(n for n, _ in LIARS.values())
+        rows = [rng.permutation(np.flatnonzero(groups == group))[:most] for group in GROUPS]
+        corpus = corpus.take(np.sort(np.concatenate(rows)))
+        vectors = document_embeddings(corpus, EmbeddingSettings())
+    return corpus.with_embeddings(vectors)
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what each rule costs where nobody lies, and loses where somebody does."""
+    yield "| method | documents | liars | rule | nobody lies | lies, median | lies, worst |"
+    yield "| --- | --- | --- | --- | ---: | ---: | ---: |"
+    for method, split, liars, rule in product(METHODS, SPLITS, LIARS, RULES):
+        place = {"method": method, "split": split, "liars": liars}
+        these = [row for row in rows if place.items() <= row.items()]
+        found = [row for row in these if row["rule"] == rule]
+        honest = against(NOBODY, these, [row for row in found if row["attack"] == NOBODY])
+        lied = against(AWAY, these, [row for row in found if row["attack"] not in (NOBODY, AWAY)])
+        usual, worst = of_all(lied, statistics.median), of_all(lied, min)
+        cells = [method, split, liars, rule, of_all(honest, statistics.mean), usual, worst]
+        yield f"| {' | '.join(cells)} |"
+
+
+def against(
+    attack: str, rows: list[dict[str, Any]], found: list[dict[str, Any]]
+) -> list[list[float]]:
+    """Return differences in purity and NPMI from what is added up in another case."""
+    usual = {row["seed"]: row for row in rows if (row["attack"], row["rule"]) == (attack, "none")}
+    return [
+        [row.get(score, WORST[score]) - usual[row["seed"]][score] for score in ("purity", "npmi")]
+        for row in found
+        if row["seed"] in usual
+    ]
+
+
+def of_all(lost: list[list[float]], choose: Callable[[list[float]], float]) -> str:
+    columns = (list(column) for column in zip(*lost, strict=True))
+    return " / ".join(f"{choose(column):+.3f}" for column in columns) or "not run"
+
+
+def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a table a method, split and number of liars: an attack a line, a rule a column."""
+    for method, split, liars in product(METHODS, SPLITS, LIARS):
+        yield from ("", f"**{method}, {split}, {liars}**: purity / NPMI / TSS", "")
+        yield f"| attack | {' | '.join(RULES)} |"
+        yield f"| --- |{' ---: |' * len(RULES)}"
+        for attack in CASES:
+            wanted = {"method": method, "split": split, "liars": liars, "attack": attack}
+            found = [row for row in rows if wanted.items() <= row.items()]
+            cells = (cell([row for row in found if row["rule"] == rule]) for rule in RULES)
+            yield f"| {attack} | {' | '.join(cells)} |"
+
+
+def cell(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return "-"
+    if any("failed" in row for row in rows):
+        return "ended"
+    return " / ".join(f"{statistics.mean(row[score] for row in rows):.3f}" for score in WORST)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=list(SPLITS))
+    parser.add_argument("--liars", nargs="+", choices=LIARS, default=list(LIARS))
+    given = parser.parse_args()
+    if not given.quick and given.data is None:
+        parser.error("say where 20ng.parquet is: --data FOLDER; or --quick")
+    folder = results_of("poisoning", given.quick)
+    kept = RowFile(folder / "poisoning.jsonl")
+    bench = Bench(read(given.data), given.quick)
+    grid = product(range(SEEDS), given.methods, given.splits, given.liars, CASES, RULES)
+    todo = [
+        Task(method, split, liars, attack, rule, seed)
+        for seed, method, split, liars, attack, rule in grid
+        if (seed == 0 or attack == NOBODY) and (rule == "none" or attack != AWAY)
+    ]
+    if given.quick:
+        todo = [
+            task for task in todo if (task.seed, task.split, task.liars) == (0, "even", "1 of 5")
+        ]
+    kept.fill(
+        todo, vars, bench.measure, lambda task: " ".join(map(str, vars(task).values())),
+        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
+    )  # fmt: skip
+    rows = [json.loads(line) for line in (folder / "poisoning.jsonl").read_text().splitlines()]
+    lines = [INTRODUCTION, "", *summary(rows), *tables(rows)]
+    (folder / "poisoning.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    sys.stdout.write("\n".join(summary(rows)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
