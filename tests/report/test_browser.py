@@ -20,13 +20,12 @@ import numpy as np
 import pytest
 
 from fedtopics.model.shown_words import Reading
+from tests.helpers.hostile import HOSTILE_WORDS, hostile
 from tests.helpers.models import made
 from tests.helpers.report_runs import (
-    HOSTILE_WORDS,
     RUNS,
     Reported,
     embedded,
-    hostile,
     report_of,
     reported,
     reported_model,

@@ -24,6 +24,7 @@ from fedtopics.federation.client_data import ClientData, resolve_paths
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_file import as_toml, explain
 from fedtopics.files import digest
+from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import METHODS, Method, find_method
@@ -89,7 +90,7 @@ class Study(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field("study", description="a name for people and folders")
+    name: str = Field("study", max_length=100, description="a name for people and folders")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")
@@ -103,6 +104,13 @@ class Study(BaseModel):
     clients: dict[str, ClientData] = Field(
         {}, description="the clients, and for a simulation their documents"
     )
+
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, value: str) -> str:
+        if visible(value) != value or is_flooded(value):
+            raise ValueError("a name is one line of characters that print")
+        return value
 
     @field_validator("clients")
     @classmethod

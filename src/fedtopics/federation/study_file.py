@@ -17,9 +17,9 @@ def explain(error: Exception) -> str:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
-        problem = f"{where!r} is {first['input']!r:.80}: {reason}" if where else reason
+        problem = f"{where!r:.80} is {first['input']!r:.80}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
-            problem = f"there is no key {where!r}; remove it or correct its name"
+            problem = f"there is no key {where!r:.80}; remove it or correct its name"
     return problem.removesuffix(".") + "."
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 
 from fedtopics.errors import StudyError
+from fedtopics.harmless import is_flooded, is_seen
 
 LONGEST_WORD = 100  # characters
+NOT_IN_WORDS = {"Cf", "Co"}  # Unicode categories, besides what does not print: formats, private use
+BLANK = "\u115f\u1160\u2800\u3164\uffa0"  # characters that print nothing
 TIME_LIMIT = 1.0  # seconds, for a pattern without a name in one document
 # After a word's first character nothing is tried twice: time grows with a text's length.
 PATTERNS = {
@@ -17,8 +21,32 @@ PATTERNS = {
 
 
 def is_word(text: str) -> bool:
-    """Return whether a text can be a word: printable, and no longer than words are."""
-    return len(text) <= LONGEST_WORD and text.isprintable()
+    """Return whether a text can be a word: printable, as `normal` writes it, not longer than words.
+
+    Participants whose Pythons know different versions of Unicode agree on it: what is no character
+    yet may be one.
+    """
+    if not 0 < len(text) <= LONGEST_WORD or text != " ".join(text.split()):
+        return False
+    if text.isascii():
+        return text.isprintable()
+    return (
+        unicodedata.is_normalized("NFC", text)
+        and not is_flooded(text)
+        and all(
+            is_seen(c) and unicodedata.category(c) not in NOT_IN_WORDS and c not in BLANK
+            for c in text
+        )
+    )
+
+
+def normal(text: str) -> str:
+    """Return a text whose letters with marks are one character each where there is one (NFC).
+
+    What looks alike and means the same is the same word then. Nothing else changes: letters of
+    other scripts and widths that look alike stay different.
+    """
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def named_pattern(pattern: str) -> str:
