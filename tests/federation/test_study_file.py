@@ -18,8 +18,8 @@ from tests.helpers.studies import read
     "given",
     [
         {},
-        {"name": 'Ärzte "und"\n\\ \t Anwälte \U0001f333', "seed": 3},
-        {"name": "".join(map(chr, range(1, 128))), "seed": 2**63 - 1},
+        {"name": 'Ärzte "und" \\ Anwälte \U0001f333', "seed": 3},
+        {"text": {"own_stop_words": ["".join(map(chr, range(1, 128)))]}, "seed": 2**63 - 1},
         {"method": {"n_components": 7, "hidden": [5, 6], "max_rounds": 9, "preset": "paper"}},
         {
             "method": {

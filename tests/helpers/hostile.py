@@ -16,9 +16,10 @@ HOSTILE_WORDS = (
     "&lt;", "<!--", "[link](http://example.org)", "<img/src=x/onerror=alert(2)>", "{{7*7}}",
     "</style><style>*{display:none}</style>", "![](http://example.org/x.png)", "$x^2$", "{% raw %}",
     "<svg/onload=alert(4)>", "'><img src=http://example.org/y>", "javascript:alert(5)",
-    "http://example.org/z", "=cmd|' /C calc'!A0", "@SUM(1)", "-2+3", "+1;=HYPERLINK(1)", "\uff1d1+1",
-    "[bold]x[/nothing]", ":skull:", "\\u003cb\\u003e", "${alert(6)}", "%00%1b[2J", "\\x1b[2J",
-    "مرحبا", "שלום", "日本語", "W" * 100, "﷽" * 40, "x" + 6 * "\u0316", "👩", "\uff41\uff42",
+    "http://example.org/z", "=cmd|' /C calc'!A0", "@SUM(1)", "-2+3", "+1;=HYPERLINK(1)",
+    "\uff1d1+1", "[bold]x[/nothing]", ":skull:", "\\u003cb\\u003e", "${alert(6)}", "%00%1b[2J",
+    "\\x1b[2J", "مرحبا", "שלום", "日本語", "W" * 100, "﷽" * 40, "x" + 6 * "\u0316", "👩",
+    "\uff41\uff42",
 )  # fmt: skip
 # What does not print, turns or hides text, is piled up, looks empty, or aborted vl-convert.
 NO_WORDS = (
@@ -57,7 +58,7 @@ def unchecked(text: str = "".join(NO_WORDS)) -> TopicModel:
     """A model all of whose texts are such as no check lets in: what shows them is on its own."""
     names = {f"north{text}": np.array([0.5, 0.25, 0.25]), "south": np.array([0.0, 1.0, 0.0])}
     return hostile(
-        (*NO_WORDS, *HOSTILE_WORDS),
+        (*(word for word in NO_WORDS if word != "\ud800"), *HOSTILE_WORDS),
         labels={0: f"=label{text}", 1: HOSTILE_LABEL},
         shares=names,
         documents=dict(zip(names, (30, 10), strict=True)),
