@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.report.run import RunFacts
 from tests.helpers.models import made
 
 # What nobody can tell from a word, as it prints: each is markup, a formula or a command to someone.
@@ -65,3 +66,21 @@ def unchecked(text: str = "".join(NO_WORDS)) -> TopicModel:
         coherence={f"npmi{text}": np.array([0.5, 0.25, -0.25])},
         info={"method": f"lda{text}", "rounds": 3, "seed": 1},
     )
+
+
+WICKED = "</title><script>alert(7)</script>`|*" + "".join(NO_WORDS)
+ROUND = {"event": "round", "seconds": 0.5, "clients": [WICKED], "bytes_received": 7}
+
+
+def wicked_run() -> RunFacts:
+    """A run whose study, events and ledgers say nothing that can be trusted."""
+    events = [
+        {"event": "started", "study": WICKED},
+        {"event": "adds", "client": WICKED},
+        ROUND | {"round": 1, "loss": 3.0, "missing": {WICKED: WICKED}},
+        ROUND | {"round": 2, "loss": 2.0},
+    ]
+    row = {"function": "vocabulary", "method": "lda", "documents": 20, "fields": [], "replies": 1}
+    study = {"name": WICKED, "method": {"name": WICKED, WICKED: WICKED}, WICKED: {"x": [WICKED]}}
+    ledgers = {WICKED: [row | {"bytes": 7}]}
+    return RunFacts(WICKED, study, events, ledgers, seeded=(WICKED,))

@@ -13,26 +13,8 @@ import pytest
 from fedtopics.harmless import visible
 from fedtopics.model import figures
 from fedtopics.report import summarise, write_report
-from fedtopics.report.run import RunFacts
-from tests.helpers.hostile import NO_WORDS, hostile, unchecked
+from tests.helpers.hostile import hostile, unchecked, wicked_run
 from tests.helpers.report_runs import embedded
-
-TEXT = "</title><script>alert(7)</script>`|*" + "".join(NO_WORDS)
-ROUND = {"event": "round", "seconds": 0.5, "clients": [TEXT], "bytes_received": 7}
-
-
-def wicked_run() -> RunFacts:
-    """A run whose study, events and ledgers say nothing that can be trusted."""
-    events = [
-        {"event": "started", "study": TEXT},
-        {"event": "adds", "client": TEXT},
-        ROUND | {"round": 1, "loss": 3.0, "missing": {TEXT: TEXT}},
-        ROUND | {"round": 2, "loss": 2.0},
-    ]
-    row = {"function": "vocabulary", "method": "lda", "documents": 20, "fields": [], "replies": 1}
-    study = {"name": TEXT, "method": {"name": TEXT, TEXT: TEXT}, TEXT: {"x": [TEXT]}}
-    ledgers = {TEXT: [row | {"bytes": 7}]}
-    return RunFacts(TEXT, study, events, ledgers, seeded=(TEXT,))
 
 
 @pytest.fixture(scope="module")

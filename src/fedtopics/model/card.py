@@ -72,12 +72,11 @@ def summary(model: Topics) -> str:
 def table(model: Topics) -> str:
     """Return the topics as an HTML table: share of all documents, label, ten words; all escaped."""
     head = "".join(f"<th>{name}</th>" for name in ("topic", "label", "share", "words"))
-    rows = [
-        (row["topic"], row["label"], f"{row['share']:.1%}", ", ".join(row["words"]))
-        for row in model.get_topic_info()
-    ]
+    wraps = 'style="overflow-wrap: anywhere"'  # however long a word is
     body = "".join(
-        f"<tr>{''.join(f'<td>{for_html(str(cell))}</td>' for cell in row)}</tr>" for row in rows
+        f"<tr><td>{row['topic']}</td><td {wraps}>{for_html(row['label'])}</td>"
+        f"<td>{row['share']:.1%}</td><td {wraps}>{for_html(', '.join(row['words']))}</td></tr>"
+        for row in model.get_topic_info()
     )
-    caption = f"<caption>{for_html(summary(model))}</caption>"
+    caption = f"<caption {wraps}>{for_html(summary(model))}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
