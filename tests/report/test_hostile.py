@@ -5,14 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 
 import pytest
+from markdown import Markdown
+from markdown_it import MarkdownIt
 
 from fedtopics.harmless import visible
 from fedtopics.model import figures
+from fedtopics.model.card import card
+from fedtopics.model.exports import as_markdown
+from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import summarise, write_report
+from fedtopics.report.render import markdown
 from tests.helpers.hostile import hostile, unchecked, wicked_run
 from tests.helpers.report_runs import embedded
 
@@ -61,6 +68,33 @@ def test_no_mark_of_markdown_is_anothers(pages: dict[str, str]) -> None:
                 tables.setdefault(number, set()).add(cells)
     assert len(tables) > 5
     assert all(len(cells) == 1 for cells in tables.values())
+
+
+TAGS = {"h1", "h2", "p", "ul", "li", "code", "table", "thead", "tbody", "tr", "th", "td"}
+COMMON = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
+DOCS = Markdown(extensions=["tables", "attr_list", "md_in_html", "fenced_code", "admonition"])
+
+
+@pytest.mark.parametrize("render", [COMMON.render, DOCS.convert], ids=["GitHub's", "MkDocs'"])
+@pytest.mark.parametrize("model", [hostile(), unchecked()], ids=["hostile", "unchecked"])
+def test_markdown_becomes_a_page_without_anothers_tag(
+    model: TopicModel, render: Callable[[str], str]
+) -> None:
+    tables = as_markdown(model.get_topic_info())
+    for text in (card(model), tables, markdown(summarise(model, wicked_run()))):
+        page = render(text)
+        assert {tag.strip("/") for tag in re.findall(r"<([^>\s]*)", page)} <= TAGS
+
+
+@pytest.mark.parametrize("model", [hostile(), unchecked()], ids=["hostile", "unchecked"])
+def test_markdown_shows_words_and_labels_as_they_are(model: TopicModel) -> None:
+    rows = model.get_topic_info()
+    page = COMMON.render(as_markdown(rows))
+    cells = [unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", page)]
+    columns = len(cells) // len(rows)
+    for row, words, label in zip(rows, cells[2::columns], cells[1::columns], strict=True):
+        assert words == visible(" ".join(" ".join(row["words"]).split()))
+        assert label == visible(" ".join(row["label"].split()))
 
 
 def test_a_report_is_written_without_figures_that_cannot_be_drawn(
