@@ -121,6 +121,17 @@ def as_json(content: Any, indent: int | None = None, **how: Any) -> str:
     return "\n".join(_replaced(line, lambda c: json.dumps(c)[1:-1]) for line in text.split("\n"))
 
 
+def as_toml(value: Any) -> str:
+    r"""Return a plain value as TOML, which has no halves of characters: as JSON but for escapes.
+
+    Examples
+    --------
+    >>> print(as_toml(["naïve", chr(155) + "2J"]))
+    ["naïve", "\U0000009b2J"]
+    """
+    return _replaced(json.dumps(value, ensure_ascii=False), lambda c: f"\\U{ord(c):08x}")
+
+
 def _replaced(text: str, write: Callable[[str], str]) -> str:
     if text.isprintable():
         return text

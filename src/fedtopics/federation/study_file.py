@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from fedtopics import harmless
+
 
 def explain(error: Exception) -> str:
     """Say in one line what pydantic, tomllib or the file system found."""
@@ -56,5 +58,4 @@ def _plain(value: Any, example: bool) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, Path):
         value = str(value if example else value.absolute())
-    # JSON is TOML here, but for one character that TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
+    return harmless.as_toml(value)

@@ -13,7 +13,7 @@ def draw() -> None:
     """Draw what comes, one after the other; no figure may load anything."""
     import vl_convert
 
-    version, *figures = sys.stdin.read().splitlines()
+    version, *figures = sys.stdin.buffer.read().decode().split("\n")
     for figure in figures:
         svg: Any = None
         try:

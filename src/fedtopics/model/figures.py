@@ -30,7 +30,7 @@ WIDTH, HEIGHT, MARGIN, CURVE, CELL = 560, 420, 40, 380, 26  # pixels
 PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
 TITLE_PADDING = 12  # for the same reason
 MOST_POINTS = 200  # of a curve: more are averaged
-PATIENCE = 60.0  # seconds for the figures of a report
+PATIENCE = 300.0  # seconds for the figures of a report
 _LINK_BASE = "https://vega.github.io/vega-datasets/#"  # where Vega resolves links without a host
 Row = Mapping[str, Any]
 
@@ -200,9 +200,7 @@ def svgs(charts: Sequence[altair.Chart]) -> list[str | None]:
     They are drawn in another process, since what draws them is native code, which can end its
     process: of the figures that are left then, a new one draws those behind the one that did it.
     """
-    from altair.utils._importers import vl_version_for_vl_convert
-
-    version = vl_version_for_vl_convert()
+    version = "_".join(_altair().SCHEMA_VERSION.split(".")[:2])  # of Vega-Lite
     left = [as_json(chart.to_dict()) for chart in charts]
     drawn: list[str | None] = []
     while left:
