@@ -99,8 +99,9 @@ def test_a_script_of_another_library_does_not_end() -> None:
 def test_markdown_is_one_cell_without_markup() -> None:
     for text in ALL:
         shown = harmless.for_markdown(text)
-        bare = re.sub(r"\\[\\`*_\[\]<>|&~${}:]", "", shown)  # what CommonMark takes as it is
-        assert not re.search(r"[\\`*_\[\]<>|&~${}]|://", bare)
+        bare = re.sub(r"\\[\\`*_\[\]<>|&~${}:#+-]", "", shown)  # what CommonMark takes as it is
+        assert not re.search(r"[\\`*_\[\]<>|&~${}#]|://", bare)
+        assert not re.match(r"[-+]", shown)
         assert "\n" not in shown
 
 

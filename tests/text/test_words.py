@@ -54,6 +54,15 @@ def test_letters_and_their_marks_are_one_word() -> None:
     assert counted([APART.title()], cased) == {COMPOSED.title(): 1}
 
 
+def test_piles_of_marks_take_no_longer_than_other_text() -> None:
+    """Python sorts the marks on a letter in the square of their number: minutes for these."""
+    pile = "\u0327\u0301\u0316\u05b0"
+    assert len(normal(f"e{250_000 * pile} oak")) < 50
+    assert counted([f"e{250_000 * pile} oak"])["oak"] == 1
+    assert counted([[f"e{250_000 * pile}", "oak"]]) == {"oak": 1}
+    assert normal("e" + 30 * "\u0316" + " oak" * 30) == "e" + 30 * "\u0316" + " oak" * 30
+
+
 def test_agreed_words_are_found_however_they_are_written() -> None:
     for documents in ([f"{APART} oak"], [[APART, "oak"]]):
         counts = count_words(Corpus.of(documents), RULES, {COMPOSED: 0, "oak": 1}).counts

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -75,6 +76,13 @@ def _settings_of(value: Any) -> Any:
     return method.settings(**value)
 
 
+def _one_line(value: str) -> str:
+    if visible(value) != value or is_flooded(value):
+        raise ValueError("a name is one line of characters that print")
+    return value
+
+
+Title = Annotated[str, AfterValidator(_one_line)]
 MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)]
 
 
@@ -90,7 +98,7 @@ class Study(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field("study", max_length=100, description="a name for people and folders")
+    name: Title = Field("study", max_length=100, description="a name for people and folders")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")
@@ -104,13 +112,6 @@ class Study(BaseModel):
     clients: dict[str, ClientData] = Field(
         {}, description="the clients, and for a simulation their documents"
     )
-
-    @field_validator("name")
-    @classmethod
-    def _one_line(cls, value: str) -> str:
-        if visible(value) != value or is_flooded(value):
-            raise ValueError("a name is one line of characters that print")
-        return value
 
     @field_validator("clients")
     @classmethod
