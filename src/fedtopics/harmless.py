@@ -22,7 +22,7 @@ JOINERS = "\u00ad\u200c\u200d"  # formats that texts need: Persian, emoji, hyphe
 MOST_MARKS = 6  # on one letter: of more, lines above and below cannot be read
 # Spreadsheets split at some of these, by the reader's country, and compute what begins so.
 FORMULA = re.compile(r"(^|[;,\t])(\s*)(?=[=+\-@＝＋－＠])")  # noqa: RUF001 - Japanese Excel's
-MARKDOWN = re.compile(r"[\\`*_\[\]<>|&~${}#]|:(?=//)|^[-+]")
+MARKDOWN = re.compile(r"[\\`*_\[\]<>|&~${}#]|:(?=//)|^[-+](?![\w.])")
 
 
 def is_seen(character: str) -> bool:
