@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
@@ -188,20 +188,25 @@ def probability_of_same(
 
 def svg(chart: altair.Chart) -> str:
     """Return a figure as SVG, to stand in a page; FedTopicsError if it cannot be drawn."""
-    drawn = svgs([chart])[0]
+    drawn = svgs([lambda: chart])[0]
     if drawn is None:
         raise FedTopicsError("The figure could not be drawn; all else is as it was without it.")
     return drawn
 
 
-def svgs(charts: Sequence[altair.Chart]) -> list[str | None]:
-    """Return figures as SVG, whose links are links within the page; None where that fails.
+def svgs(charts: Sequence[Callable[[], altair.Chart]]) -> list[str | None]:
+    """Make figures, and return them as SVG with links within the page; None where that fails.
 
     They are drawn in another process, since what draws them is native code, which can end its
     process: of the figures that are left then, a new one draws those behind the one that did it.
     """
     version = "_".join(_altair().SCHEMA_VERSION.split(".")[:2])  # of Vega-Lite
-    left = [as_json(chart.to_dict()) for chart in charts]
+    left = []
+    for make in charts:
+        try:
+            left.append(as_json(make().to_dict()))
+        except Exception:  # of somebody else's library: almost any kind; drawing this fails as well
+            left.append("")
     drawn: list[str | None] = []
     while left:
         done = _draw([version, *left])

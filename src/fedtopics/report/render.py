@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,16 +111,16 @@ def _figures(summary: Summary) -> dict[str, Markup | None]:
         return {}
     topics, names = summary["topics"], [client["name"] for client in summary["clients"]]
     charts = {
-        "map": figures.topic_map(topics, np.array(summary["positions"])),
-        "clients": figures.clients_by_topics(topics),
+        "map": partial(figures.topic_map, topics, np.array(summary["positions"])),
+        "clients": partial(figures.clients_by_topics, topics),
     }
     if len(names) > 1:
         similarity = np.array(summary["similarity"])
-        charts["similarity"] = figures.client_similarity(names, similarity)
+        charts["similarity"] = partial(figures.client_similarity, names, similarity)
     for value, (name, *axis) in CURVES.items():
         rows = [row for row in summary["rounds"] if value in row]
         if len({row[value] for row in rows}) > 1:
-            charts[name] = figures.curve(rows, value, *axis)
+            charts[name] = partial(figures.curve, rows, value, *axis)
     drawn = zip(charts, figures.svgs([*charts.values()]), strict=True)
     # Vega escapes what it writes into a figure.
     return {name: None if svg is None else Markup(svg) for name, svg in drawn}  # noqa: S704

@@ -254,6 +254,8 @@ def count_words(
         return counts
     # What this Python's Unicode does not know yet may not be normal to another's.
     kept = [word for word in words if is_word(word) and word.isprintable()]
+    if len(kept) == len(words):
+        return counts
     return WordCounts(kept, counts.columns({word: number for number, word in enumerate(kept)}))
 
 
