@@ -109,7 +109,7 @@ def at_clients(study: Study, corpora: Mapping[str, Corpus], model: TopicModel) -
 def npmi(study: Study, corpora: Sequence[Corpus], words: list[list[str]]) -> float:
     """Score words on documents, where rare words count as well."""
 
-    def ask(_: Any, **payload: Any) -> dict[str, Any]:
+    def ask(**payload: Any) -> dict[str, Any]:
         total = RunningSum()
         for corpus in corpora:
             total.add(count_pairs(corpus, study.text, **payload))

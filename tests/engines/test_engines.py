@@ -16,6 +16,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.methods.aggregation import Named, Rows, RunningSum
 from fedtopics.methods.base import Moment
+from fedtopics.methods.replies import COUNT
 from tests.helpers.federation import assert_same, assert_same_bits, study, subjects
 from tests.helpers.programs import Half, Program, door, federation
 from tests.helpers.sockets import together
@@ -127,7 +128,7 @@ def test_every_half_hears_everything_once_and_in_order(execute: Execute) -> None
     def program(clients: Any) -> None:
         clients.tell("hear", n=0)
         clients.sum("hear", n=1, round=1)
-        clients.call("hear", {"n": (), "documents": ()}, n=2, round=1)
+        clients.call("hear", {"n": COUNT, "documents": COUNT}, n=2, round=1)
         clients.round(2, lambda: [clients.sum("hear", n=n, round=2) for n in (3, 4)])
 
     execute({name: hearing(name) for name in NAMES}, program)

@@ -106,7 +106,7 @@ def test_who_is_lost_later_is_gone(scene: Scene) -> None:
     liar.begin(1, "north")
     liar.exchange("north")
     reply = liar.hear("north", Reply)
-    added = liar.added("north", {"north": reply}, missing={"west": "lost"})
+    added = liar.added("north", {"north": reply}, one_by_one=True, missing={"west": "lost"})
     liar.decide("north", ADDED, added)
     stops(client, liar, 0, left=2)
 

@@ -141,27 +141,28 @@ class Liar:
             "allowance": 1 << 30, "certificates": certificates,
         } | other  # fmt: skip
 
-    def added(self, name: str, replies: Mapping[str, Reply], **other: Any) -> dict[str, Any]:
+    def added(
+        self, name: str, replies: Mapping[str, Reply], one_by_one: bool = False, **other: Any
+    ) -> dict[str, Any]:
         """What it says when these replies, and its friends' like that of a client, are added up."""
         index, own, first = self.logs[name].last + 1, replies[name], replies[min(replies)]
         given = {n: replies[n].reply if n in replies else first.reply for n in self.members}
         signatures = {n: replies[n].signature if n in replies else b"" for n in self.members}
         for friend, introduction in self._friends.items():
             signatures[friend] = introduction.sign_digest(index, own.digest)
-        total = add_up(given)
-        return {
-            "index": index, "missing": {}, "again": False, "signatures": signatures, "total": total
-        } | other  # fmt: skip
+        result = {"replies": given} if one_by_one else {"total": add_up(given)}
+        decided = {"index": index, "missing": {}, "again": False, "signatures": signatures}
+        return decided | result | other
 
     def begin(self, turn: int, *names: str) -> None:
         """Begin an attempt honestly, with these clients."""
         for name in names:
             self.decide(name, BEGUN, self.begun(turn))
 
-    def exchange(self, *names: str) -> dict[str, Reply]:
-        """Add up honestly; return the replies."""
+    def exchange(self, *names: str, one_by_one: bool = False) -> dict[str, Reply]:
+        """Add up honestly, or pass on; return the replies."""
         replies = {name: self.hear(name, Reply) for name in names}
-        decided = self.added(names[0], replies)
+        decided = self.added(names[0], replies, one_by_one)
         for name in names:
             self.decide(name, ADDED, decided)
         return replies
@@ -171,7 +172,7 @@ class Liar:
         self.joined(*names)
         self.begin(1, *names)
         self.exchange(*names)
-        self.exchange(*names)
+        self.exchange(*names, one_by_one=True)
 
 
 # Studies that are lied to

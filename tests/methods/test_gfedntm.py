@@ -71,7 +71,7 @@ def test_the_noise_of_a_round_repeats_exactly() -> None:
     for name in ("a", "b"):
         corpus = subjects({"a": 60})["a"]
         client: Any = plan.client_half(Site(name, corpus, OPEN_POLICY))
-        words = client.vocabulary()["words"].names
+        words = client.vocabulary(places=9)["words"].names
         client.adopt(words, 60, 10.0)
         noises = [client._minibatch(client._fingerprint, number).noise for number in (1, 1, 2)]
         client.attempt = 2
@@ -243,7 +243,7 @@ def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
         for name, corpus in corpora.items()
     }
     model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
-    told = doors["a"].call("vocabulary", {}, Moment(99))["words"].values
+    told = doors["a"].call("vocabulary", {"places": 9}, Moment(99))["words"].values
     assert told.tobytes() in left, "the search finds what left"
     for corpus in corpora.values():
         for row in (*corpus.embeddings, *model.transform(corpus)):

@@ -303,7 +303,7 @@ def test_a_saved_model_comes_back_to_the_bit(tmp_path: Any) -> None:
 def half(**method: Any) -> tuple[LDAClient, str, NDArray[np.float64]]:
     plan = lda_study(n_components=2, **method)
     client: Any = plan.client_half(Site("a", subjects({"a": 60})["a"], OPEN_POLICY))
-    words = client.vocabulary()["words"].names
+    words = client.vocabulary(places=9)["words"].names
     client.adopt(words, 60, 10.0)
     return client, client._fingerprint, np.full((len(words), 2), 0.9 / len(words))
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from fedtopics.methods.aggregation import find_fault
 from fedtopics.methods.flda.topic_lists import (
     TOPICS,
     Place,
@@ -17,6 +16,7 @@ from fedtopics.methods.flda.topic_lists import (
     pack_topics,
     unpack_topics,
 )
+from fedtopics.methods.replies import find_fault
 from fedtopics.metrics import cosines, usual_threshold
 
 Topics = dict[str, list[dict[str, float]]]

@@ -98,7 +98,7 @@ def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None
     model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
     pooled = Corpus.pool(half_of(corpora, CHOOSING).values())
 
-    def ask(_: Any, **payload: Any) -> dict[str, Any]:
+    def ask(**payload: Any) -> dict[str, Any]:
         return count_pairs(pooled, plan.text, **payload)
 
     columns = [model.columns(reading, CANDIDATES) for reading in READINGS]
@@ -184,12 +184,12 @@ def test_counts_of_a_client_by_hand() -> None:
 
 
 def counting(asked: list[dict[str, Any]]) -> Any:
-    def ask(template: Any, **payload: Any) -> dict[str, Any]:
+    def ask(**payload: Any) -> dict[str, Any]:
         asked.append(payload)
         replies = [count_pairs(Corpus.of(c), TextRules(), **payload) for c in (TEA, SAND)]
         return {
-            size: {field: replies[0][size][field] + replies[1][size][field] for field in fields}
-            for size, fields in template.items()
+            size: {field: found[field] + replies[1][size][field] for field in found}
+            for size, found in replies[0].items()
         }
 
     return ask

@@ -17,9 +17,10 @@ from fedtopics.engines.messages import FAILURES, Announced, Failure, Granted, Re
 from fedtopics.engines.messages import Waiting as Waits
 from fedtopics.engines.node import Node
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import RunningSum, Template, find_fault
+from fedtopics.methods.aggregation import RunningSum
 from fedtopics.methods.base import Draw
 from fedtopics.methods.events import BadReply, Event, Excluded, Repeated, StatusChange, Waiting
+from fedtopics.methods.replies import Template, find_fault
 
 BAD_REPLIES = 3  # after these a participant is excluded
 IN_FLIGHT = 24 << 20  # bytes of replies that are on their way or not yet added up
@@ -340,7 +341,7 @@ class _Exchange:
         elif not self._node.is_signed(name, self._index, reply.signature):
             fault = "its signature does not fit"
         else:
-            fault = find_fault(reply.reply, self._template)
+            fault = find_fault(reply.reply, self._template, [name])
         if fault:
             self._lose(name, f"sent a bad reply: {fault}", bad=True)
         else:

@@ -28,10 +28,11 @@ from fedtopics.engines.states import (
 )
 from fedtopics.engines.values import dumps, loads, size_of
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.methods.aggregation import Named, SharedPayload, Template, find_fault
+from fedtopics.methods.aggregation import Named, SharedPayload
 from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
 from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
+from fedtopics.methods.replies import Template, find_fault
 
 BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
 FIELDS: dict[str, dict[str, Any]] = {
@@ -188,10 +189,14 @@ class Exchange:
         found: dict[str, Any] = decided[result]
         counted = own if self._own in attempt.members else None
         if one_by_one:
-            faults = (find_fault(reply, template) for reply in found.values())
+            faults = (find_fault(reply, template, [name]) for name, reply in found.items())
             fault = next((fault for fault in faults if fault), "")
         else:
-            fault = find_fault(found, template) or (counted and implausible(found, counted)) or ""
+            fault = (
+                find_fault(found, template, attempt.members)
+                or (counted and implausible(found, counted))
+                or ""
+            )
         if fault:
             raise self._node.disagreement(attempt.round, f"the total of {function!r}: {fault}")
         return found

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedtopics.methods.aggregation import RunningSum, SharedPayload, Template
+from fedtopics.methods.aggregation import RunningSum, SharedPayload
 from fedtopics.methods.base import EVERYONE, Checkpoint, Door, Draw, Moment, T
 from fedtopics.methods.events import RoundReport
+from fedtopics.methods.replies import Template
 
 AtOnce = Callable[[Sequence[str], str, Mapping[str, Any], Moment], dict[str, Any] | None]
 

@@ -14,19 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import FedTopicsError
-from fedtopics.text.words import is_word
 
 if TYPE_CHECKING:
     import torch
 
     from fedtopics.networks import Tensors
 
-ROUNDING = 1e-5  # by which a sum, in float32, may be above its bound, relative to that
 Payload = Mapping[str, Any]
-Template = Mapping[str, Any]
-"""What a reply must look like: `()` for a number, a shape for an array or `Rows`, a list of one
-name for strings, a `Named` for one of as many columns, a map for a map; `Within` for numbers that
-have bounds. A name instead of a length is any length, the same throughout."""
 
 
 class SharedPayload(dict[str, Any]):
@@ -48,15 +42,6 @@ class Rows:
         matrix = np.zeros((self.n_rows, *self.values.shape[1:]), self.values.dtype)
         matrix[self.index] = self.values
         return matrix
-
-
-@dataclass(frozen=True, eq=False)
-class Within:
-    """A field of a template whose numbers cannot be smaller or larger than these."""
-
-    shape: tuple[int | str, ...]
-    most: float | NDArray[Any]  # that can be broadcast to the shape
-    least: float | NDArray[Any] = 0.0
 
 
 @dataclass(frozen=True)
@@ -182,60 +167,6 @@ def _add_named(*both: Named) -> Named:
     return Named(names, values)
 
 
-def find_fault(reply: Any, template: Template | None) -> str:
-    """Return what is wrong with a reply: fields, shapes or, also without a template, NaN; or ''."""
-    return _fault(reply, template, "", {})
-
-
-def _fault(value: Any, template: Any, name: str, lengths: dict[str, int]) -> str:
-    where = f"its field {name!r}" if name else "the reply"
-    if isinstance(template, Mapping):
-        if not isinstance(value, Mapping) or value.keys() != template.keys():
-            fields = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            return f"{where} has {fields} instead of the fields {sorted(template)}"
-    elif isinstance(template, list):
-        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-            return f"{where} is no list of strings"
-        return _misfit((len(value),), tuple(template), where, lengths)
-    elif isinstance(template, Named) or isinstance(value, Named):
-        return _fault_of_named(value, template, where)
-    elif isinstance(template, Within):
-        fault = _fault(value, template.shape, name, lengths)
-        return fault or _fault_of_bounds(value, template, where)
-    elif template is not None and (fault := _misfit(_size(value), template, where, lengths)):
-        return fault
-    if isinstance(value, Mapping):
-        inner = template or dict.fromkeys(value)
-        faults = (
-            _fault(value[key], inner[key], f"{name}.{key}".lstrip("."), lengths) for key in value
-        )
-        return next((fault for fault in faults if fault), "")
-    numbers = value.values if isinstance(value, Rows) else value
-    if isinstance(numbers, (float, np.ndarray)) and not np.isfinite(numbers).all():
-        return f"{where} holds NaN or infinite numbers"
-    return ""
-
-
-def _fault_of_named(value: Any, template: Any, where: str) -> str:
-    if not isinstance(value, Named) or not isinstance(template, (Named, type(None))):
-        return f"{where} holds counts by word, or should"
-    if template is not None and template.values.shape[1:] != value.values.shape[1:]:
-        return f"{where} has the shape {value.values.shape}"
-    if not all(map(is_word, value.names)) or sorted(set(value.names)) != value.names:
-        return f"{where} holds words that are none, or not in order"
-    return f"{where} holds negative counts" if (value.values < 0).any() else ""
-
-
-def _fault_of_bounds(value: Any, bounds: Within, where: str) -> str:
-    numbers, most = value, np.asarray(bounds.most)
-    if isinstance(value, Rows):
-        numbers, most = value.values, most[value.index] if most.ndim else most
-    slack = ROUNDING * np.abs(most)
-    if np.less(numbers, bounds.least - slack).any() or np.greater(numbers, most + slack).any():
-        return f"{where} holds numbers that cannot be, by what was agreed"
-    return ""
-
-
 def _size(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, Rows):
         return value.n_rows, *value.values.shape[1:]
@@ -244,19 +175,6 @@ def _size(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, np.ndarray):
         return tuple(value.shape)
     return () if isinstance(value, (int, float)) else None
-
-
-def _misfit(
-    shape: tuple[int, ...] | None,
-    wanted: tuple[int | str, ...],
-    where: str,
-    lengths: dict[str, int],
-) -> str:
-    fits = shape is not None and len(shape) == len(wanted)
-    for length, want in zip(shape or (), wanted, strict=False):
-        expected = lengths.setdefault(want, length) if isinstance(want, str) else want
-        fits = fits and length == expected
-    return "" if fits else f"{where} has the shape {shape} instead of {wanted}"
 
 
 OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedtopics.errors import StudyError
-from fedtopics.methods.aggregation import Named, Template, Within
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
 from fedtopics.methods.events import RoundReport, VocabularyAgreed
 from fedtopics.methods.plan import Plan
+from fedtopics.methods.replies import COUNT, Announced, Template, WordCounts, counts
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
-NAMED: Template = {"words": Named.columns(3), "documents": ()}
-COUNTED: Template = {"documents": (), "training": (), "without_known_word": ()}
+COUNTED: Template = {
+    "documents": COUNT, "training": counts(each=1), "without_known_word": counts(each=1),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,12 @@ class Agreement:
     training: int  # of these, to train with
     length: float  # mean number of words of a document
     draw: Draw = EVERYONE  # which clients train in a round
-    complete: bool = False  # no client was missing when documents were counted
+    sizes: Mapping[str, int] = field(default_factory=dict)  # documents of each that was there
+
+    @property
+    def complete(self) -> bool:
+        """Whether no client was missing when documents were counted."""
+        return self.sizes.keys() >= set(self.clients.names)
 
     def most(self, announced: T) -> T | float:
         """Return what all clients have announced, if all have: no total can be larger."""
@@ -48,8 +54,8 @@ class Agreement:
         return self.clients.call(function, self._counted(template), **payload)
 
     def _counted(self, template: Template) -> Template:
-        """Add the number of documents: of one reply or of all, at most what was announced."""
-        return {"documents": Within((), self.most(self.documents)), **template}
+        """Add the number of documents: at most what was announced."""
+        return {"documents": Announced(self.sizes), **template}
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
         """As `Clients.round`, with the clients drawn; before the first round with all."""
@@ -80,19 +86,21 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
             work = partial(_agree, clients, plan.limits, least_words, draw)
         else:
             work = partial(_keep_words, clients, continued, draw)
-        found, report = clients.round(0, work)
-        agreed = found | {"complete": not report.get("missing")}
+        agreed = clients.round(0, work)[0]
         run.keep("agreement", agreed)
-    vocabulary, counts = Vocabulary.of(agreed), agreed["counts"]
-    run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **counts))
-    sizes = agreed["total"], counts["training"], agreed["length"]
-    return Agreement(clients, vocabulary, *sizes, draw, agreed.get("complete", False))
+    vocabulary, numbers = Vocabulary.of(agreed), agreed["counts"]
+    run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
+    of_all = agreed["total"], numbers["training"], agreed["length"]
+    return Agreement(clients, vocabulary, *of_all, draw, agreed.get("sizes", {}))
 
 
 def _agree(
     clients: Clients, limits: VocabularyLimits, least_words: int, draw: Draw
 ) -> dict[str, Any]:
-    reply = clients.sum("vocabulary", NAMED)
+    # So many words of each client, its most frequent ones, are kept whatever the others name.
+    places = limits.max_words // len(clients.names)
+    template = {"words": WordCounts(places), "documents": COUNT}
+    reply = clients.sum("vocabulary", template, places=places)
     words, total = reply["words"], reply["documents"]
     vocabulary = agree(words.names, words.values, total, limits)
     if len(vocabulary) < least_words:
@@ -107,7 +115,7 @@ def _agree(
 
 def _keep_words(clients: Clients, model: TopicModel, draw: Draw) -> dict[str, Any]:
     """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
-    total = clients.sum("size", {"documents": ()})["documents"]
+    total = clients.sum("size", {"documents": COUNT})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
     length = float(model.info.get("length", usual))
     agreed = model.vocabulary.plain() | {"total": total, "length": length}
@@ -117,7 +125,7 @@ def _keep_words(clients: Clients, model: TopicModel, draw: Draw) -> dict[str, An
 def _adopted(clients: Clients, agreed: dict[str, Any], draw: Draw) -> dict[str, Any]:
     """Add what the clients count once they have the words."""
     adopt(clients, agreed, draw)
-    return agreed | {"counts": counted(clients, agreed["words"])}
+    return agreed | counted(clients, agreed["words"])
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
@@ -127,5 +135,10 @@ def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) ->
 
 
 def counted(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
-    """Return the numbers of documents with these words: all, to train with, without any."""
-    return clients.sum("counted", COUNTED, vocabulary=fingerprint(words))
+    """Return how many documents there are of all ("counts") and of each client ("sizes").
+
+    Counted are all documents, those to train with, and those without any of these words.
+    """
+    replies = clients.call("counted", COUNTED, vocabulary=fingerprint(words))
+    total = {name: sum(reply[name] for reply in replies.values()) for name in COUNTED}
+    return {"counts": total, "sizes": {n: reply["documents"] for n, reply in replies.items()}}

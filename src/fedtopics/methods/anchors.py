@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fedtopics.methods.aggregation import Template
+from fedtopics.methods.replies import Template, sums
 from fedtopics.networks import to_tensor
 
 WIDTH = 300  # of the projection
@@ -43,23 +43,22 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     n_words = counts.shape[1]
     rng = np.random.default_rng([seed, WIDTH])
     directions = rng.standard_normal((n_words, WIDTH)) / np.sqrt(WIDTH)
-    lengths = counts.sum(1, dtype=np.float64)
-    pairs = lengths * (lengths - 1)
-    weights = np.divide(1, pairs, out=np.zeros_like(pairs), where=pairs > 0)
-    spread = np.repeat([weights, weights * (lengths - 1)], np.diff(counts.indptr), axis=1)
-    by_pairs, by_words = (counts.data * weight for weight in spread)
-    scaled = sparse.csr_array((by_pairs, counts.indices, counts.indptr), counts.shape)
     beside = np.zeros((n_words, WIDTH))
+    itself, mass, frequency = np.zeros((3, n_words))
     for start in range(0, counts.shape[0], BLOCK):
-        rows = slice(start, start + BLOCK)
-        beside += scaled[rows].T @ (counts[rows] @ directions)
-    itself = np.bincount(counts.indices, by_pairs, n_words)  # a word is not beside itself
-    beside -= itself[:, None] * directions
-    return {
-        "projections": beside,
-        "mass": np.bincount(counts.indices, by_words, n_words).astype(np.float64),
-        "frequency": np.bincount(counts.indices, by_pairs > 0, n_words).astype(np.float64),
-    }
+        block = counts[start : start + BLOCK]
+        lengths = block.sum(1, dtype=np.float64)
+        pairs = lengths * (lengths - 1)
+        weights = np.divide(1, pairs, out=np.zeros_like(pairs), where=pairs > 0)
+        spread = np.repeat([weights, weights * (lengths - 1)], np.diff(block.indptr), axis=1)
+        by_pairs, by_words = block.data * spread
+        scaled = sparse.csr_array((by_pairs, block.indices, block.indptr), block.shape)
+        beside += scaled.T @ (block @ directions)
+        itself += np.bincount(block.indices, by_pairs, n_words)
+        mass += np.bincount(block.indices, by_words, n_words)
+        frequency += np.bincount(block.indices, by_pairs > 0, n_words)
+    beside -= itself[:, None] * directions  # a word is not beside itself
+    return {"projections": beside, "mass": mass, "frequency": frequency}
 
 
 def first_topics(
@@ -70,15 +69,15 @@ def first_topics(
     `ask` returns that sum. Rows sum to 1; words that occur alone in their documents are 0.
     """
     template: Template = {
-        "projections": (n_words, WIDTH), "mass": (n_words,), "frequency": (n_words,),
+        "projections": (n_words, WIDTH), "mass": sums(n_words), "frequency": sums(n_words, each=1),
     }  # fmt: skip
-    sums = ask("projections", template)
-    by_frequency = np.argsort(-sums["frequency"], kind="stable")
-    n_frequent = int((sums["frequency"] >= max(RAREST * documents, FEWEST)).sum())
+    summed = ask("projections", template)
+    by_frequency = np.argsort(-summed["frequency"], kind="stable")
+    n_frequent = int((summed["frequency"] >= max(RAREST * documents, FEWEST)).sum())
     frequent = np.sort(by_frequency[: max(n_frequent, CANDIDATES * n_topics)])
-    mass = sums["mass"]
+    mass = summed["mass"]
     # Copied to torch's memory: its alignment, and so the rounding, is the same on every engine.
-    rows = to_tensor(sums["projections"] / np.maximum(mass, TINY)[:, None], torch.float64)
+    rows = to_tensor(summed["projections"] / np.maximum(mass, TINY)[:, None], torch.float64)
     anchors = frequent[_far_apart(rows[torch.from_numpy(frequent)], n_topics)]
     return _recover(rows, mass, anchors)
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.methods.aggregation import Template
 from fedtopics.methods.events import Event, RoundReport
+from fedtopics.methods.replies import Template
 
 T = TypeVar("T")
 DRAW = 0x64726177  # keeps these draws apart from other uses of the seed

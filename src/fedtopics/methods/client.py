@@ -18,6 +18,7 @@ from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.large_arrays import set_aside
 from fedtopics.text.repeats import find_repeats
 from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint
 
@@ -129,14 +130,21 @@ class TopicClient(ABC, Generic[Settings]):
 
     @leaves(
         "The words that enough of the documents have: how many documents have each, how often it "
-        "occurs, and a 1, by which clients are counted; the number of documents."
+        "occurs, a 1, by which clients are counted, and whether it is one of the most frequent "
+        "here; the number of documents."
     )
-    def vocabulary(self) -> dict[str, Any]:
-        """Count the words that enough of the documents have (gFedNTM's GetClientVocab)."""
+    def vocabulary(self, places: int) -> dict[str, Any]:
+        """Count the words that enough of the documents have (gFedNTM's GetClientVocab).
+
+        Marked are as many as the client has `places` for, its most frequent ones.
+        """
         self.forget()
         words, counted = self._counts.named(self._rarest)
-        ones = np.ones((len(words), 1), np.int64)
-        return {"words": Named(words, np.hstack([counted, ones])), "documents": len(self._corpus)}
+        ones = np.ones(len(words), np.int64)
+        first = np.zeros(len(words), np.int64)
+        first[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1
+        columns = np.column_stack([counted, ones, first])
+        return {"words": Named(words, columns), "documents": len(self._corpus)}
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the agreed vocabulary; told, nothing leaves.
@@ -148,12 +156,16 @@ class TopicClient(ABC, Generic[Settings]):
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}
         bag = cap(self, self._corpus, self._columns, self.count(self._columns))
-        self.bag = bag.astype(np.float32)
+        self.bag = set_aside(bag.astype(np.float32))
+        self.__dict__.pop("_counts", None)  # as large as the bag, and not needed any more
         self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
 
-    @leaves("Numbers of documents: all, those to train with, those without a known word.")
+    @leaves(
+        "Numbers of documents: all, those to train with, those without a known word. They are the "
+        "most that later replies can be of: all participants see those of each client."
+    )
     def counted(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents."""
         self.check(vocabulary)

@@ -15,13 +15,13 @@ import numpy as np
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.points import TINY, Moments, Numbers
-from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.client import ALL
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.events import SameClusters
 from fedtopics.methods.final import describe
+from fedtopics.methods.replies import Template, counts
 from fedtopics.methods.training import Arrays, Program
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TrainingInfo
@@ -53,7 +53,7 @@ class ClusterProgram(Program[Settings, State]):
         weights = self.weights(agreement, state, rounds)
         n_clusters = len(weights[self.inference.prototypes])
         settings = self.settings.model_copy(update={"n_components": n_clusters})
-        template: Template = {"sizes": (n_clusters,), "unclear": ()}
+        template: Template = {"sizes": counts(n_clusters, each=1), "unclear": counts(each=1)}
         sizes = agreement.call("sizes", template, weights=weights)
         info: TrainingInfo = {
             "method": settings.method_name,

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL, CHOOSING, SCORED
+from fedtopics.methods.replies import COUNT, Field, Template, counts, sums
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.coherence import federated_coherence, federated_npmi
@@ -31,8 +32,8 @@ def describe(
     the model in `start` are added.
     """
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
-    template: Template = {"theta": Within((n_topics,), agreement.most(agreement.documents))}
-    words: Template = {"sums": Within((n_topics, len(vocabulary)), np.inf)}
+    template: Template = {"theta": Field((n_topics,), least=0, adds_up=True)}
+    words: Template = {"sums": sums(n_topics, len(vocabulary))}
     replies = agreement.call("shares", template, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
     made = make(
@@ -45,13 +46,22 @@ def describe(
     return choose_words(agreement, settings, made)
 
 
+def count_pairs(
+    agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], half: int
+) -> dict[str, Any]:
+    """Count pairs of words in all clients' documents; see `TopicClient.pairs`."""
+    template = {str(size): {"windows": COUNT, "pairs": counts(len(pairs))} for size in windows}
+    asked = {"words": words, "pairs": pairs, "windows": windows, "half": half}
+    return agreement.sum("pairs", template, **asked)
+
+
 def choose_words(agreement: Agreement, settings: TopicSettings, model: TopicModel) -> TopicModel:
     """Choose how topics are read, and score the words in documents that did not choose them."""
     readings, within = settings.readings, settings.coherence
     chosen = readings[0] if len(readings) == 1 else USUAL
     if within == "nothing":
         return replace(model, reading=chosen)
-    ask, half = partial(agreement.sum, "pairs"), ALL
+    ask, half = partial(count_pairs, agreement), ALL
     if settings.chooses_words:
         columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
         words = model.vocabulary.words

@@ -31,8 +31,8 @@ def federated_coherence(
     """Score topics, n_topics lists of n words, by what the clients count.
 
     Words count as occurring together in each measure's usual window, or in a document where the
-    order of words is lost. `ask` takes a template and what `count_pairs` takes, and returns the sum
-    of its replies. Returned is, by measure, a float64 array of shape (n_topics,).
+    order of words is lost. `ask` takes what `count_pairs` takes, and returns the sum of its
+    replies. Returned is, by measure, a float64 array of shape (n_topics,).
 
     Words that no document has count as the least coherent; with `known_alone`, where they are too
     rare to be counted at any client, they are left out of topics that have two others.
@@ -75,10 +75,7 @@ def _count(
     # Topics and readings share words: each pair is asked for once.
     codes, inverse = np.unique(both @ [len(words), 1], return_inverse=True)
     pairs = np.stack(np.divmod(codes, len(words)), 1)
-    template: dict[str, Any] = {
-        str(size): {"windows": (), "pairs": (len(pairs),)} for size in windows
-    }
-    counts = ask(template, words=words, pairs=pairs, windows=windows)
+    counts = ask(words=words, pairs=pairs, windows=windows)
     counted = {size: counts[str(size)] for size in windows}
     return {
         size: (entry["pairs"][inverse.reshape(both.shape[:-1])], entry["windows"])

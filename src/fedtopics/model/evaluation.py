@@ -103,7 +103,7 @@ class _Parts:
                 "With n-grams, words of a document are not in its order; score by documents."
             )
 
-        def ask(_: Any, **payload: Any) -> dict[str, Any]:
+        def ask(**payload: Any) -> dict[str, Any]:
             return count_pairs(self._corpus, self._model.text, **payload)
 
         shown = self._model.topics(SHOWN, self._lambda)

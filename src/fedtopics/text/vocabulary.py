@@ -22,6 +22,7 @@ from stop_words import AVAILABLE_LANGUAGES, get_stop_words
 from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
+from fedtopics.text.large_arrays import GrowingArray
 from fedtopics.text.words import (
     LONGEST_WORD,
     PATTERNS,
@@ -245,11 +246,15 @@ def count_words(
     else:
         numbers = vocabulary
         batches = ([[w for w in doc if w in vocabulary] for doc in batch] for batch in batches)
-    parts = [_count_batch(rows, numbers.__getitem__) for rows in batches] or [_count_batch([], int)]
-    words = list(numbers)
-    for part in parts:
-        part.resize((part.shape[0], len(words)))
-    counts = WordCounts(words, sparse.vstack(parts, format="csr"))
+    data, columns, ends = GrowingArray(np.int32), GrowingArray(np.int32), [np.zeros(1, np.int64)]
+    for rows in batches:
+        part = _count_batch(rows, numbers.__getitem__)
+        data.append(part.data)
+        columns.append(part.indices)
+        ends.append(ends[-1][-1] + part.indptr[1:])
+    words, pointers = list(numbers), _short(np.concatenate(ends))
+    shape = len(pointers) - 1, len(words)
+    counts = WordCounts(words, sparse.csr_array((data.array(), columns.array(), pointers), shape))
     if vocabulary is not None:
         return counts
     # What this Python's Unicode does not know yet may not be normal to another's.
@@ -285,6 +290,11 @@ def _split(
         yield words
 
 
+def _short(ends: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
+    """Return pointers as int32 where that is enough: with int64, scipy makes it of columns too."""
+    return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
+
+
 def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> sparse.csr_array:
     flat = array("i")
     ends = np.zeros(len(batch) + 1, np.int32)  # with int64, scipy makes int64 of the indices too
@@ -311,19 +321,22 @@ def agree(
 ) -> Vocabulary:
     """Choose the vocabulary among the words that clients named.
 
-    `counted`, of shape (n_words, 3), is the sum of each client's `WordCounts.named`, and the number
-    of clients that named a word. The limits must leave two words. The order is by occurrences, then
-    alphabetical. As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural
-    Topic Models.
+    `counted`, of shape (n_words, 4), is the sum of each client's `WordCounts.named`, the number of
+    clients that named a word, and of those that have it among their first words, which are kept
+    before others. The limits must leave two words. The order is by occurrences, then alphabetical.
+    As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models.
     """
-    frequency, occurrences, clients = counted.T
+    frequency, occurrences, clients, first = counted.T
     most = limits.max_document_share * documents
     fit = np.flatnonzero((clients >= limits.min_clients) & (frequency <= most)).tolist()
-    kept = sorted(fit, key=lambda row: (-occurrences[row], words[row]))[: limits.max_words]
+    fit.sort(key=lambda row: (-occurrences[row], words[row]))
+    chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: limits.max_words])
+    kept = [row for row in fit if row in chosen]
     if len(kept) < 2:
         raise StudyError(
             f"The clients named {len(words)} words and the limits of the study leave "
             f"{len(kept)}; lower min_clients or raise max_document_share."
         )
-    chosen = tuple(words[row] for row in kept)
-    return Vocabulary(chosen, frequency[kept].copy(), occurrences[kept].copy())
+    return Vocabulary(
+        tuple(words[row] for row in kept), frequency[kept].copy(), occurrences[kept].copy()
+    )

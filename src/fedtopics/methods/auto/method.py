@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fedtopics.methods.aggregation import Template
 from fedtopics.methods.auto.settings import AutoSettings
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.events import Chosen
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.registry import find_method
+from fedtopics.methods.replies import COUNT, Template, counts
 from fedtopics.model.topic_model import TopicModel
 
-EXTENT: Template = {"documents": (), "words": (), "embedded": ()}
+EXTENT: Template = {"documents": COUNT, "words": COUNT, "embedded": counts(each=1)}
 AGREED = "agreement"  # what is kept of before the first round, also for who comes back late
 
 

@@ -18,6 +18,7 @@ from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.events import Candidate, Event
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.replies import sums
 from fedtopics.methods.training import Arrays, iterate
 
 Settings = TypeVar("Settings", bound=SeparationSettings)
@@ -55,7 +56,7 @@ def with_number(
 
 def _agreement(agreement: Agreement, origin: Numbers, first: Arrays, second: Arrays) -> float:
     """Return the adjusted Rand index of two clusterings, over pairs of documents of one client."""
-    template = dict.fromkeys(("together", "first", "second", "chance"), ())
+    template = dict.fromkeys(("together", "first", "second", "chance"), sums())
     payload = {"origin": origin, "first": first, "second": second}
     work = partial(agreement.sum, "agreeing_pairs", template, **payload)
     pairs = agreement.clients.round(0, work)[0]

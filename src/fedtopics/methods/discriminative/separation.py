@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
-from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL
 from fedtopics.methods.clusters import check_enough
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.kmeans.lloyd import Partition
+from fedtopics.methods.replies import Field, Template, sums
 from fedtopics.methods.training import Step
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
@@ -80,10 +80,9 @@ class Separation:
         directed = self.direct(state)
         shape = directed.bias.shape
         n_dimensions = len(self.origin)
-        n = agreement.most(agreement.documents)  # points, of unit length
-        template: Template = {
-            "sums": Within((*shape, n_dimensions), n, -n), "weights": Within(shape, n),
-            "sent": shape,
+        template: Template = {  # points have unit length
+            "sums": Field((*shape, n_dimensions), each=1), "weights": sums(*shape, each=1),
+            "sent": sums(*shape, each=1),
         }  # fmt: skip
         payload = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
         payload |= {"origin": self.origin, "half": self.half}

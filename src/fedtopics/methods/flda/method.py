@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement, adopt, counted
 from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.client import ALL
 from fedtopics.methods.events import VocabularyAgreed
-from fedtopics.methods.final import describe
+from fedtopics.methods.final import count_pairs, describe
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
     FLDAInfo,
@@ -45,6 +44,7 @@ from fedtopics.methods.flda.state import (
     what_happened,
 )
 from fedtopics.methods.flda.topic_lists import TOPICS, Place, group_topics, mean_topic, pack_topics
+from fedtopics.methods.replies import COUNT, Field, Template, counts, sums
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
@@ -53,7 +53,10 @@ from fedtopics.model.shown_words import SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 
-LOCAL: Template = {**TOPICS, "seeds": ("topics",), "occurrences": ("topics",), "documents": ()}
+LOCAL: Template = TOPICS | {
+    "seeds": Field(("topics",), least=-1, dtype="int64"), "occurrences": sums("topics"),
+    "documents": COUNT,
+}  # fmt: skip
 NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -205,10 +208,11 @@ class FLDA(Program[FLDASettings, FLDAState]):
                 total[word] = total.get(word, 0.0) + weight
         words = sorted(total, key=lambda word: (-total[word], word))
         adopt(clients, {"words": words, "total": 1, "length": 1.0})
-        counts = counted(clients, words)
+        found = counted(clients, words)
         none = np.zeros(len(words), np.int64)
-        vocabulary = Vocabulary(tuple(words), none, none)
-        return Agreement(clients, vocabulary, counts["documents"], counts["training"], 1.0)
+        vocabulary, of_all = Vocabulary(tuple(words), none, none), found["counts"]
+        sizes = of_all["documents"], of_all["training"], 1.0
+        return Agreement(clients, vocabulary, *sizes, sizes=found["sizes"])
 
     def _coherence(self, clients: Clients, state: FLDAState) -> float:
         topics = state.topics[: self.settings.n_components]
@@ -216,7 +220,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
             return -1.0
         shown = min(SHOWN, *(len(topic.words) for topic in topics))
         words = [list(topic.words)[:shown] for topic in topics]
-        ask = partial(self._adopt(clients, topics).sum, "pairs", half=ALL)
+        ask = partial(count_pairs, self._adopt(clients, topics), half=ALL)
         within = cast(Literal["windows", "documents"], self.settings.coherence)
         return float(federated_coherence(ask, words, within)["c_v"].mean())
 
@@ -254,7 +258,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         """
         agreement = self._adopt(clients, topics)
         n_words, index = len(agreement.vocabulary), agreement.vocabulary.index
-        template: Template = {"containing": (n_words,), "occurrences": (n_words,)}
+        template: Template = {"containing": counts(n_words, each=1), "occurrences": counts(n_words)}
         counted = agreement.sum("word_counts", template)
         pseudo_counts = np.full((n_words, len(topics)), self.settings.eta)
         remembered = np.ones(n_words)

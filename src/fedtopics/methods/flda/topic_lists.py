@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from fedtopics.methods.aggregation import Template
+from fedtopics.methods.replies import counts, sums
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.words import is_word
@@ -20,10 +20,10 @@ from fedtopics.text.words import is_word
 Place = tuple[str, int]
 """A client and the number of one of its topics."""
 
-TOPICS: Template = {
+TOPICS: dict[str, Any] = {
     "words": ["words"],
-    "index": ("topics", "shown"),
-    "weights": ("topics", "shown"),
+    "index": counts("topics", "shown"),
+    "weights": sums("topics", "shown", most=1),
 }
 
 

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Adapted, AdapterShape
 from fedtopics.inference.points import Numbers
-from fedtopics.methods.aggregation import Template
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.clusters import ClusterProgram, check_enough, find_moments
@@ -36,6 +35,7 @@ from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.replies import Field, Template, counts, sums
 from fedtopics.methods.training import Step, below, iterate, prefixed
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import Shapes
@@ -87,7 +87,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9), and average networks if it is time."""
-        template = {**self._template, "loss": ()}
+        template = {**self._template, "loss": Field()}
         sent = {"centres": state["centres"], "counts": state["counts"]}
         network = below("network", state)
         reply = agreement.sum("train_locally", template, round=round_, network=network, **sent)
@@ -114,7 +114,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         """Check that all clients have the same encoder; return the shapes of its weights."""
         if not self.settings.fine_tune:
             return {}
-        template = {"names": ["weights"], "shapes": ("weights", DIMENSIONS), "digest": [1]}
+        template = {"names": ["weights"], "shapes": counts("weights", DIMENSIONS), "digest": [1]}
         (first, reply), *others = agreement.call("encoder", template).items()
         different = [name for name, other in others if other["digest"] != reply["digest"]]
         if different:
@@ -150,13 +150,14 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     @property
     def _template(self) -> Template:
         k, n = self.settings.n_components, self.settings.embedding.dimension
-        return {"sums": (k, n), "counts": (k,)}
+        return {"sums": (k, n), "counts": sums(k, each=1)}
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
         """Average the clients' networks, weighted by their documents."""
         s = self.settings
-        shapes = Adapter(s.embedding.dimension, s.hidden, s.n_components).shapes | self._encoder
-        template = {"weights": shapes}
+        encoder = {name: Field(shape, dtype="float32") for name, shape in self._encoder.items()}
+        adapter = Adapter(s.embedding.dimension, s.hidden, s.n_components)
+        template = {"weights": adapter.shapes | encoder}
         reply = agreement.sum("network", template, round=round_)
         mean = {name: total / reply["documents"] for name, total in reply["weights"].items()}
         return mean | {name: mean[name].astype(np.float32) for name in self._encoder}

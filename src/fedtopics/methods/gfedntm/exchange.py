@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.methods.aggregation import Payload, Template, Within
+from fedtopics.methods.aggregation import Payload
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState, Update
+from fedtopics.methods.replies import Announced, Field, Template
 from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays, to_tensor, to_tensors
 from fedtopics.networks.passes import ServerPass
 
@@ -30,6 +33,19 @@ def add_up_gradients(
     if settings.norm == "local" or local:
         return _client_statistics(agreement, state, round_)
     return _synchronised_statistics(agreement, state, round_)
+
+
+def _fields(state: NetworkState, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Field]:
+    """Return the template of arrays in the network's precision."""
+    dtype = str(state.network.dtype).removeprefix("torch.")
+    return {name: Field(shape, dtype=dtype) for name, shape in shapes.items()}
+
+
+def _rows(state: NetworkState, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Field]:
+    """Return the template of gradients, some of which come as rows of the words there are."""
+    fields = _fields(state, shapes)
+    words = fields.keys() & set(state.network.row_weights)
+    return fields | {name: replace(fields[name], rows=True) for name in words}
 
 
 def client_weights(network: NeuralTopicModel, weights: Tensors) -> dict[str, NDArray[Any]]:
@@ -52,10 +68,13 @@ def _synchronised_statistics(agreement: Agreement, state: NetworkState, round_: 
         sums[stage.name] = reply["sums"]
         totals = to_tensor(reply["sums"], torch.float64)
         shared = to_arrays(server.finish(number, totals, reply["documents"]))
-    *earlier, last = [shapes.shared[stage.name] for stage in network.stages]
-    reply = ask("loss", {"loss": (), "shared": last}, shared=shared)
+    *earlier, last = [_fields(state, shapes.shared[stage.name]) for stage in network.stages]
+    reply = ask("loss", {"loss": Field(), "shared": last}, shared=shared)
     documents, loss = reply["documents"], reply["loss"]
-    templates = [{"weights": shapes.client_weights}, *({"shared": each} for each in earlier)]
+    templates = [
+        {"weights": _rows(state, shapes.client_weights)},
+        *({"shared": each} for each in earlier),
+    ]
     for number, template in reversed(list(enumerate(templates))):
         upstream = to_tensors(reply["shared"], network.dtype)
         gradient = server.backward(number, upstream).numpy()
@@ -66,7 +85,7 @@ def _synchronised_statistics(agreement: Agreement, state: NetworkState, round_: 
 
 def _client_statistics(agreement: Agreement, state: NetworkState, round_: int) -> Update:
     """Normalise at each client by its own minibatch: the paper's Algorithm 1."""
-    fields: Template = {"weights": state.shapes.weights, "shared": {}}
+    fields: Template = {"weights": _rows(state, state.shapes.weights), "shared": {}}
     payload = {"weights": to_arrays(state.weights), "shared": {}}
     return _pass_once(agreement, state, "gradients", fields, round_, **payload)[0]
 
@@ -82,7 +101,10 @@ def _server_statistics(agreement: Agreement, state: NetworkState, round_: int) -
             for i, stage in enumerate(network.stages)
         },
     }
-    fields: Template = {"weights": shapes.client_weights, "shared": shapes.shared}
+    fields: Template = {
+        "weights": _rows(state, shapes.client_weights),
+        "shared": {name: _fields(state, shared) for name, shared in shapes.shared.items()},
+    }
     update, shared = _pass_once(agreement, state, "gradients", fields, round_, **payload)
     for i, stage in enumerate(network.stages):
         server.backward(i, to_tensors(shared[stage.name], network.dtype))
@@ -96,8 +118,10 @@ def _local_steps(
 ) -> Update:  # fmt: skip
     """Let each client take several steps, and average their differences (FedAvg)."""
     payload = {"weights": to_arrays(state.weights), "averages": averages}
-    most = agreement.most(agreement.documents * settings.local_steps)
-    fields: Template = {"descent": state.shapes.weights, "documents": Within((), most)}
+    looks = {name: size * settings.local_steps for name, size in agreement.sizes.items()}
+    fields: Template = {
+        "descent": _fields(state, state.shapes.weights), "documents": Announced(looks),
+    }  # fmt: skip
     return _pass_once(agreement, state, "steps", fields, round_, **payload)[0]
 
 
@@ -106,7 +130,7 @@ def _pass_once(
     **payload: Any,
 ) -> tuple[Update, Any]:  # fmt: skip
     """Ask for a whole pass over a minibatch; return the update, and gradients of what is shared."""
-    template: Template = {**fields, "sums": state.shapes.sums, "loss": ()}
+    template: Template = {**fields, "sums": state.shapes.sums, "loss": Field()}
     reply = agreement.sum(function, template, round=round_, **payload)
     total = reply["descent"] if "descent" in fields else reply["weights"]
     return Update(total, reply["documents"], reply["loss"], reply["sums"]), reply.get("shared")

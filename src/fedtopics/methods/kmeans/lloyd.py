@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments, Numbers, ranked
-from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL
 from fedtopics.methods.cluster_settings import KMeansStart
 from fedtopics.methods.clusters import check_enough
+from fedtopics.methods.replies import Field, Template, sums
 from fedtopics.methods.training import Step, iterate
 
 TRIAL = 10  # rounds after which the best start goes on alone
@@ -73,9 +73,9 @@ class Lloyd:
         """Ask for the sums of the points nearest to each centre."""
         n = agreement.most(agreement.documents)
         template: Template = {
-            "sums": Within(state.sums.shape, n * self.length, -n * self.length),  # Cauchy, Schwarz
-            "counts": Within(state.counts.shape, n),
-            "distances": Within(state.distances.shape, np.inf),
+            "sums": Field(state.sums.shape, n * self.length, -n * self.length),  # Cauchy, Schwarz
+            "counts": sums(*state.counts.shape, each=1),
+            "distances": sums(*state.distances.shape),
         }  # fmt: skip
         payload = {"centres": state.centres, "starts": state.starts.tolist(), "half": self.half}
         payload |= {"origin": self.origin, "round": round_}

@@ -21,13 +21,13 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.final import describe
 from fedtopics.methods.first_topics import find_first_topics
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.plan import Plan
+from fedtopics.methods.replies import Field, Template
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
 
@@ -68,7 +68,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         # Of a word no more can be found than all clients have counted, on this vocabulary.
         counted = agreement.vocabulary.occurrences[:, None]
         most = np.inf if self._continued else agreement.most(counted)
-        template: Template = {"counts": Within(state.shape, most), "bound": ()}
+        template: Template = {"counts": Field(state.shape, most, 0, rows=True), "bound": Field()}
         of_all = self.settings.learning == "batch" or self._added is not None
         function = "all_expected_counts" if of_all else "expected_counts"
         return agreement.sum(function, template, round=round_, pseudo_counts=state)

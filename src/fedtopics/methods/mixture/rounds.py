@@ -11,11 +11,11 @@ import numpy as np
 
 from fedtopics.inference.mixture import Evidence
 from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.clusters import check_enough, find_moments
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.mixture.settings import MixtureSettings
+from fedtopics.methods.replies import Field, Template, sums
 from fedtopics.methods.training import Step, iterate
 
 Sums = Mapping[str, Numbers]
@@ -37,15 +37,13 @@ class Expectation:
 
     def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
         """Ask for the sums of the documents by topic."""
-        n = agreement.most(agreement.documents)  # points have unit length
         occurring = agreement.vocabulary.occurrences
+        most = agreement.most(occurring) if self.known_words else np.inf
         template: Template = {
-            "directions": Within(state["directions"].shape, n, -n),
-            "words": Within(
-                state["words"].shape, agreement.most(occurring) if self.known_words else np.inf
-            ),
-            "weights": Within(state["weights"].shape, n),
-            "loss": (),
+            "directions": Field(state["directions"].shape, each=1),  # points have unit length
+            "words": sums(*state["words"].shape, most=most),
+            "weights": sums(*state["weights"].shape, each=1),
+            "loss": Field(),
         }
         evidence = vars(Evidence.of(state, self.settings))
         return agreement.sum("topic_sums", template, round=round_, evidence=evidence)

@@ -27,8 +27,8 @@ from scipy.optimize import linear_sum_assignment
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.points import TINY, Numbers, unit_rows
-from fedtopics.methods.aggregation import Template, Within
 from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.replies import Field, Template, sums
 from fedtopics.methods.training import Step, iterate
 from fedtopics.networks import to_tensor
 
@@ -72,11 +72,10 @@ class Factorisation:
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
         """Ask for the sums by topic."""
         # Documents have length 1, and so have their shares, at most.
-        n = agreement.most(agreement.documents)
         of_words = agreement.most(agreement.vocabulary.document_frequency[:, None])
         k = state.topics.shape[1]
         template: Template = {
-            "sums": Within(state.sums.shape, of_words), "products": Within((k, k), n),
+            "sums": sums(*state.sums.shape, most=of_words), "products": sums(k, k, each=1),
         }  # fmt: skip
         payload = {"rarity": self.rarity, "topics": state.topics}
         return agreement.sum("factor_sums", template, round=round_, **payload)
@@ -125,7 +124,7 @@ def first_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int
     directions = torch.linalg.qr(torch.from_numpy(drawn))[0]
     # A document of length 1 adds at most 1 to a word that it has.
     most = agreement.most(agreement.vocabulary.document_frequency[:, None])
-    template: Template = {"products": Within((n_words, width), most, -most)}
+    template: Template = {"products": Field((n_words, width), most, -most)}
     ask = partial(agreement.sum, "word_products", template, rarity=rarity)
     for number in range(PASSES):
         before = directions
@@ -140,8 +139,7 @@ def first_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int
 
 def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> Numbers:
     """Take of each singular vector the half, above zero or below, that says more."""
-    n = agreement.most(agreement.documents)
-    template: Template = {"squares": Within((2, vectors.shape[1]), n)}
+    template: Template = {"squares": sums(2, vectors.shape[1], each=1)}
     ask = partial(agreement.sum, "signs", template, rarity=rarity, directions=vectors)
     squares = agreement.round(0, ask)[0]["squares"]
     above, below = np.maximum(vectors, 0), np.maximum(-vectors, 0)
@@ -181,7 +179,7 @@ def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
     state = NMFState.first(first_topics(agreement, rarity, n_topics, seed))
     state = iterate(agreement, Factorisation(rarity), state, repeat(0, ROUNDS_BEFORE))
     most = agreement.most(agreement.vocabulary.occurrences)
-    template: Template = {"sums": Within((n_topics, len(rarity)), most)}
+    template: Template = {"sums": sums(n_topics, len(rarity), most=most)}
     ask = partial(agreement.sum, "topic_words", template, rarity=rarity, topics=state.topics)
     words: Numbers = agreement.round(0, ask)[0]["sums"] + SMOOTHING
     words /= words.sum(1, keepdims=True)

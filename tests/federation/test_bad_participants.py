@@ -1,0 +1,158 @@
+"""One participant whose replies are bad: the others end with a good model, and know who it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.engines import adder
+from fedtopics.errors import FederationError
+from fedtopics.federation.client import GrpcParticipation
+from fedtopics.federation.door import Door
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.methods.aggregation import Named, Rows
+from tests.helpers.federation import subjects
+from tests.helpers.grpc_federation import HOST, Outcome, federated
+
+SIZES = {"east": 60, "north": 50, "south": 50, "west": 60}
+PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60)
+Reply = dict[str, Any]
+Bend = Callable[[str, Reply], Reply]
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adder, "GRACE", 0.0)
+
+
+class Bent(GrpcParticipation):
+    """A client whose replies are bent behind its door."""
+
+    def __init__(self, bend: Bend, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._bend = bend
+
+    def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
+        door, state = super().consider(study, run)
+        honest = door.call
+
+        def call(function: str, payload: Any, moment: Any) -> Reply:
+            return self._bend(function, honest(function, payload, moment))
+
+        door.call = call  # type: ignore[method-assign]
+        return door, state
+
+
+def with_one_bent(
+    folder: Path, bend: Bend, **method: Any
+) -> tuple[Outcome, FederationError | None, list[dict[str, Any]]]:
+    """Run a study in which west is bent; return how it ends for west, and what is said of it."""
+    corpora = subjects(SIZES)
+    settings = {"name": "lda", "n_components": 4, "max_rounds": 8, "batch_size": 100} | method
+    plan = Study.make(
+        method=settings, vocabulary={"min_document_frequency": 1, "max_words": 200}
+    ).model_copy(update={"federation": PATIENT})
+    odd = Bent(bend, f"{HOST}:1", None, corpora["west"], OPEN_POLICY, folder / "west", "west")
+    outcome = federated(plan, corpora, folder, odd=odd)
+    error = outcome.partners["west"].error()
+    said = [note for note in outcome.events if note["event"] in ("bad reply", "excluded")]
+    assert all(note["client"] == "west" for note in said)
+    assert {"east", "north", "south"} <= set(outcome.model.documents)
+    return outcome, error, said
+
+
+def every(function: str, **fields: Any) -> Bend:
+    """Replace fields of the replies of a function; "" is every one that counts documents."""
+
+    def bend(called: str, reply: Reply) -> Reply:
+        if called != function and function:
+            return reply
+        changed = {n: f(reply[n]) if callable(f) else f for n, f in fields.items() if n in reply}
+        return reply | changed
+
+    return bend
+
+
+def as_integers(rows: Rows) -> Rows:
+    return Rows(rows.index, rows.values.astype(np.int64), rows.n_rows)
+
+
+def with_word(word: str) -> Callable[[Named], Named]:
+    def add(named: Named) -> Named:
+        names = sorted([*named.names, word])
+        values = np.insert(named.values, names.index(word), [60, 99, 1, 0], axis=0)
+        return Named(names, values)
+
+    return add
+
+
+CANNOT = "holds numbers that cannot be, by what was agreed"
+BAD: dict[str, tuple[Bend, str]] = {
+    "less than no documents": (every("expected_counts", documents=-512), f"'documents' {CANNOT}"),
+    "integers": (
+        every("expected_counts", counts=as_integers),
+        "'counts' holds rows of int64 instead of rows of float64",
+    ),
+    "dense": (
+        every("expected_counts", counts=Rows.dense),
+        "'counts' holds float64 instead of rows of float64",
+    ),
+    "a loss": (every("expected_counts", bound=1.7e308), f"'bound' {CANNOT}"),
+    "more documents than it has": (
+        every("expected_counts", documents=61), f"'documents' {CANNOT}",
+    ),
+    "less than no documents with words": (
+        every("vocabulary", documents=-100_000), "'words' holds counts of words that cannot be",
+    ),
+    "an escape": (
+        every("vocabulary", words=with_word("oak\x1b[2J")),
+        "'words' holds words that are none, or not in order",
+    ),
+    "documents at the end": (every("shares", documents=10**18), f"'documents' {CANNOT}"),
+    "theta at the end": (
+        every("shares", theta=lambda theta: theta - 1000.0), f"'theta' {CANNOT}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_who_sends_what_cannot_be_is_named_and_the_rest_goes_on(case: str, tmp_path: Path) -> None:
+    bend, fault = BAD[case]
+    outcome, error, said = with_one_bent(tmp_path, bend)
+    assert said
+    assert all(fault in note["reason"] for note in said)
+    each_round = said[-1]["round"] > 0 and len(said) > 1
+    if each_round:
+        assert said[-1]["event"] == "excluded"
+        assert "excluded this client: 3 bad replies" in str(error)
+        assert "west" not in outcome.model.documents
+    topics = outcome.model.topics(10)
+    for name in ("east", "north", "south"):  # each honest client's subject has a topic
+        own = [sum(word.startswith(name) for word in topic) for topic in topics]
+        assert max(own) >= 6, (name, topics)
+
+
+def test_junk_pushes_out_no_word_that_an_honest_client_has_often(tmp_path: Path) -> None:
+    def junk(function: str, reply: Reply) -> Reply:
+        if function != "vocabulary":
+            return reply
+        names = [f"junk{number:04}" for number in range(1000)]
+        values = np.tile([60, 5000, 1, 0], (1000, 1))
+        return reply | {"words": Named(names, values)}
+
+    outcome, _, _ = with_one_bent(tmp_path, junk)
+    words = set(outcome.model.vocabulary.words)
+    assert len(words) == 200
+    for name, corpus in subjects(SIZES).items():
+        if name != "west":
+            counts: dict[str, int] = {}
+            for document in corpus.documents.to_pylist():
+                for word in document:
+                    counts[word] = counts.get(word, 0) + 1
+            often = sorted(counts, key=lambda word: -counts[word])[:40]  # less than its 50 places
+            assert set(often) <= words

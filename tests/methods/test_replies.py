@@ -1,0 +1,278 @@
+"""Tests of what a reply must look like."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.replies import COUNT, Announced, Field, WordCounts, counts, find_fault
+
+TEMPLATE = {
+    "n": COUNT,
+    "x": (2, "words"),
+    "words": ["words"],
+    "rows": Field(("words", 2), rows=True),
+    "map": {"y": ("other",), "z": Field()},
+}
+
+
+def rows(index: list[int], values: list[list[float]], n_rows: int) -> Rows:
+    return Rows(np.array(index, np.int64), np.array(values, np.float64), n_rows)
+
+
+def fitting(**other: Any) -> dict[str, Any]:
+    reply = {
+        "n": 3,
+        "x": np.zeros((2, 4)),
+        "words": ["a", "b", "c", "d"],
+        "rows": rows([1], [[1, 2]], n_rows=4),
+        "map": {"y": np.zeros(7), "z": 0.5},
+    }
+    return reply | other
+
+
+def test_a_reply_without_fault() -> None:
+    assert find_fault(fitting(), TEMPLATE) == ""
+    none = {"x": np.zeros((2, 0)), "words": [], "rows": rows([], np.zeros((0, 2)).tolist(), 0)}
+    none["rows"] = Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 0)
+    assert find_fault(fitting(**none), TEMPLATE) == ""
+    assert find_fault(fitting(map={"y": np.zeros(0), "z": -1.0}), TEMPLATE) == ""
+    assert find_fault({}, {}) == find_fault({"a": {"b": "any"}}, None) == ""
+
+
+FAULTS = {
+    "no map": (
+        [1, 2],
+        "the reply has list instead of the fields ['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "missing field": (
+        {"n": 3},
+        "the reply has ['n'] instead of the fields ['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "another field": (
+        fitting(extra=1),
+        "the reply has ['extra', 'map', 'n', 'rows', 'words', 'x'] instead of the fields "
+        "['map', 'n', 'rows', 'words', 'x']",
+    ),
+    "missing inside": (
+        fitting(map={"y": np.zeros(7)}),
+        "its field 'map' has ['y'] instead of the fields ['y', 'z']",
+    ),
+    "number for map": (
+        fitting(map=3),
+        "its field 'map' has int instead of the fields ['y', 'z']",
+    ),
+    "array for number": (
+        fitting(n=np.zeros(1)),
+        "its field 'n' has the shape (1,) instead of ()",
+    ),
+    "string for number": (fitting(n="3"), "its field 'n' has the shape None instead of ()"),
+    "nothing for number": (fitting(n=None), "its field 'n' has the shape None instead of ()"),
+    "map for number": (fitting(n={}), "its field 'n' has the shape None instead of ()"),
+    "list for array": (
+        fitting(x=[[0.0]]),
+        "its field 'x' has the shape None instead of (2, 'words')",
+    ),
+    "fewer dimensions": (
+        fitting(x=np.zeros(2)),
+        "its field 'x' has the shape (2,) instead of (2, 'words')",
+    ),
+    "more dimensions": (
+        fitting(x=np.zeros((2, 4, 1))),
+        "its field 'x' has the shape (2, 4, 1) instead of (2, 'words')",
+    ),
+    "other length": (
+        fitting(x=np.zeros((3, 4))),
+        "its field 'x' has the shape (3, 4) instead of (2, 'words')",
+    ),
+    "one length, two values": (
+        fitting(words=["a", "b", "c"]),
+        "its field 'words' has the shape (3,) instead of ('words',)",
+    ),
+    "length of rows": (
+        fitting(rows=rows([1], [[1, 2]], n_rows=5)),
+        "its field 'rows' has the shape (5, 2) instead of ('words', 2)",
+    ),
+    "columns of rows": (
+        fitting(rows=rows([1], [[1]], n_rows=4)),
+        "its field 'rows' has the shape (4, 1) instead of ('words', 2)",
+    ),
+    "numbers for words": (fitting(words=[1, 2, 3, 4]), "its field 'words' is no list of strings"),
+    "some numbers": (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of strings"),
+    "text for words": (fitting(words="abcd"), "its field 'words' is no list of strings"),
+    "array for words": (
+        fitting(words=np.zeros(4)),
+        "its field 'words' is no list of strings",
+    ),
+    "a real number for a count": (
+        fitting(n=3.0),
+        "its field 'n' holds float64 instead of int64",
+    ),
+    "true for a count": (fitting(n=True), "its field 'n' has the shape None instead of ()"),
+    "a negative count": (
+        fitting(n=-1),
+        "its field 'n' holds numbers that cannot be, by what was agreed",
+    ),
+    "too many to be added up": (
+        fitting(n=2**63 - 1),
+        "its field 'n' holds numbers that cannot be, by what was agreed",
+    ),
+    "whole numbers": (
+        fitting(x=np.zeros((2, 4), np.int64)),
+        "its field 'x' holds int64 instead of float64",
+    ),
+    "another precision": (
+        fitting(x=np.zeros((2, 4), np.float32)),
+        "its field 'x' holds float32 instead of float64",
+    ),
+    "dense for rows": (
+        fitting(rows=np.zeros((4, 2))),
+        "its field 'rows' holds float64 instead of rows of float64",
+    ),
+    "rows for dense": (
+        fitting(x=rows([1], [[1, 2, 3, 4]], n_rows=2)),
+        "its field 'x' holds rows of float64 instead of float64",
+    ),
+    "a count for a number": (
+        fitting(map={"y": np.zeros(7), "z": 1}),
+        "its field 'map.z' holds int64 instead of float64",
+    ),
+    "larger than anything": (
+        fitting(x=np.full((2, 4), 1e31)),
+        "its field 'x' holds numbers that cannot be, by what was agreed",
+    ),
+    "infinity": (
+        fitting(map={"y": np.zeros(7), "z": float("-inf")}),
+        "its field 'map.z' holds NaN or infinite numbers",
+    ),
+    "NaN in array": (
+        fitting(x=np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]])),
+        "its field 'x' holds NaN or infinite numbers",
+    ),
+    "infinity in array": (
+        fitting(x=np.array([[0, 0, 0, 0], [0, 0, 0, np.inf]])),
+        "its field 'x' holds NaN or infinite numbers",
+    ),
+    "NaN in rows": (
+        fitting(rows=rows([1], [[1, float("nan")]], n_rows=4)),
+        "its field 'rows' holds NaN or infinite numbers",
+    ),
+    "NaN inside": (
+        fitting(map={"y": np.zeros(7), "z": float("nan")}),
+        "its field 'map.z' holds NaN or infinite numbers",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_faults(case: str) -> None:
+    reply, sentence = FAULTS[case]
+    assert find_fault(reply, TEMPLATE) == sentence
+
+
+def test_without_a_template_only_numbers_are_looked_at() -> None:
+    assert find_fault(fitting(extra="x", n="many"), None) == ""
+    for reply, field in (
+        ({"a": {"b": np.array([np.inf])}}, "a.b"),
+        ({"a": 1, "b": float("nan")}, "b"),
+        ({"a": {"b": {"c": rows([0], [[np.nan]], 1)}}}, "a.b.c"),
+    ):
+        assert find_fault(reply, None) == f"its field '{field}' holds NaN or infinite numbers"
+
+
+def test_a_fault_never_quotes_a_word() -> None:
+    found = [find_fault(fitting(words=["quetzal", 1]), TEMPLATE)]
+    found += [find_fault(fitting(n="quetzal"), TEMPLATE), find_fault("quetzal", TEMPLATE)]
+    assert all(found)
+    assert not any("quetzal" in fault for fault in found)
+
+
+def test_numbers_beyond_their_bounds_are_a_fault() -> None:
+    most = np.array([[9.0], [0.0], [2.0]])
+    dense, sparse = ({"x": Field((3, 2), most, 0, rows=rows)} for rows in (False, True))
+    found = rows([0, 2], [[9.0, 0.0], [2.0, 1.0]], 3)
+    assert not find_fault({"x": found}, sparse)
+    assert not find_fault({"x": found.dense()}, dense)
+    cannot = "holds numbers that cannot be"
+    assert cannot in find_fault({"x": rows([0, 2], [[9.1, 0.0], [2.0, 1.0]], 3)}, sparse)
+    assert cannot in find_fault({"x": rows([1, 2], [[9.0, 0.0], [2.0, 1.0]], 3)}, sparse)
+    assert cannot in find_fault({"x": -found.dense()}, dense)
+    assert "NaN" in find_fault({"x": found.dense() * np.nan}, dense)
+
+
+def test_a_document_adds_so_much_and_no_more() -> None:
+    template = {"x": Field((2,), each=0.5), "documents": COUNT}
+    cannot = "its field 'x' holds numbers that cannot be, by what was agreed"
+    assert find_fault({"x": np.array([-2.0, 2.0]), "documents": 4}, template) == ""
+    assert find_fault({"x": np.array([-2.1, 2.0]), "documents": 4}, template) == cannot
+    assert find_fault({"x": np.array([0.1, 0.0]), "documents": 0}, template) == cannot
+    whole = {"x": counts(2, each=1), "documents": COUNT}
+    assert find_fault({"x": np.array([4, 0]), "documents": 4}, whole) == ""
+    assert find_fault({"x": np.array([5, 0]), "documents": 4}, whole) == cannot
+
+
+def test_shares_add_up_to_the_documents() -> None:
+    template = {"theta": Field((2,), least=0, adds_up=True), "documents": COUNT}
+    assert find_fault({"theta": np.array([1.5, 2.5]), "documents": 4}, template) == ""
+    fault = "its field 'theta' does not add up to the number of documents"
+    assert find_fault({"theta": np.array([1.5, 2.4]), "documents": 4}, template) == fault
+    cannot = "its field 'theta' holds numbers that cannot be, by what was agreed"
+    assert find_fault({"theta": np.array([-1000.0, 1004.0]), "documents": 4}, template) == cannot
+
+
+def test_nobody_has_more_documents_than_it_said() -> None:
+    template = {"documents": Announced({"a": 5, "b": 7})}
+    cannot = "its field 'documents' holds numbers that cannot be, by what was agreed"
+    for of, most in ((["a"], 5), (["b"], 7), (["a", "b"], 12)):
+        assert find_fault({"documents": most}, template, of) == ""
+        assert find_fault({"documents": most + 1}, template, of) == cannot
+    assert find_fault({"documents": 10**9}, template, ["late"]) == "", "it has not said yet"
+
+
+def named(**by_word: list[int]) -> Named:
+    return Named(sorted(by_word), np.array([by_word[word] for word in sorted(by_word)], np.int64))
+
+
+ODD = "its field 'words' holds counts of words that cannot be"
+NO_WORDS = "its field 'words' holds words that are none, or not in order"
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (named(elm=[1, 2, 1, 1], oak=[9, 9, 1, 1]), ""),
+        (Named.columns(4), ""),
+        (named(oak=[1, 1]), "its field 'words' holds no counts by word"),
+        (np.ones((1, 4), np.int64), "its field 'words' holds no counts by word"),
+        (["oak"], "its field 'words' holds no counts by word"),
+        ({"oak": 1}, "its field 'words' holds no counts by word"),
+        (named(oak=[0, 1, 1, 0]), ODD),  # in no document
+        (named(oak=[10, 10, 1, 0]), ODD),  # in more documents than there are
+        (named(oak=[3, 2, 1, 0]), ODD),  # in more documents than it occurs
+        (named(oak=[1, 2**60, 1, 0]), ODD),
+        (named(oak=[1, 10**6, 1, 0]), ODD),  # 100,000 words a document, and more
+        (named(oak=[1, 1, 2, 0]), ODD),  # by two clients
+        (named(oak=[1, 1, 0, 0]), ODD),
+        (named(oak=[1, 1, 1, -1]), ODD),
+        (named(oak=[1, 1, 1, 2]), ODD),
+        (named(ash=[1, 1, 1, 1], elm=[1, 1, 1, 1], oak=[1, 1, 1, 1]), ODD),  # for two places
+        (Named(["oak", "elm"], np.ones((2, 4), np.int64)), NO_WORDS),
+        (Named(["oak", "oak"], np.ones((2, 4), np.int64)), NO_WORDS),
+        (Named(["oak\n"], np.ones((1, 4), np.int64)), NO_WORDS),
+        (Named(["x" * 101], np.ones((1, 4), np.int64)), NO_WORDS),
+    ],
+)
+def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
+    template = {"words": WordCounts(places=2), "documents": COUNT}
+    assert find_fault({"words": value, "documents": 9}, template) == fault
+    if isinstance(value, Named):
+        for other in (Field(), (2,), ["words"], {"oak": COUNT}):
+            assert find_fault({"words": value}, {"words": other})
+
+
+def test_counts_by_word_of_two_clients() -> None:
+    template = {"words": WordCounts(places=1), "documents": COUNT}
+    total = {"words": named(elm=[3, 9, 2, 1], oak=[9, 9, 2, 1]), "documents": 9}
+    assert find_fault(total, template, ["a", "b"]) == ""
+    assert find_fault(total, template, ["a"]) == ODD
