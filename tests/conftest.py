@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,18 @@ def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def drawn_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn in this process, which has begun: half a second a figure less."""
+    import vl_convert
+
+    def draw(lines: Sequence[str]) -> list[str | None]:
+        version, *figures = lines
+        return [vl_convert.vegalite_to_svg(figure, vl_version=version) for figure in figures]
+
+    monkeypatch.setattr("fedtopics.model.figures._draw", draw)
+
+
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two clients' files and a study; the canary stands once in the north."""
     rng = np.random.default_rng(0)
@@ -67,7 +80,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         )
     (tmp_path / "study.toml").write_text(STUDY)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
+    monkeypatch.setattr(display, "console", display.Terminal(width=100))
     return tmp_path
 
 

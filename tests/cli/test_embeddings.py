@@ -70,7 +70,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "study.toml").write_text(named)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
+    monkeypatch.setattr(display, "console", display.Terminal(width=100))
     return tmp_path
 
 

@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, authority_made: Path
     shutil.copytree(authority_made, tmp_path / "pki")
     shutil.copytree(authority_made.parent / "other", tmp_path / "other")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=100))
+    monkeypatch.setattr(display, "console", display.Terminal(width=100))
     return tmp_path
 
 

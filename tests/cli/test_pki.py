@@ -20,7 +20,7 @@ FINGERPRINT = re.compile(r"^(?:[0-9A-F]{2}:){31}[0-9A-F]{2}$", re.MULTILINE)
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(display, "console", display.Console(highlight=False, width=40))
+    monkeypatch.setattr(display, "console", display.Terminal(width=40))
 
 
 class Fedtopics:

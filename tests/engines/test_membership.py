@@ -81,6 +81,16 @@ def test_strangers_are_refused() -> None:
         assert [note.status for note in news] == ["refused"] * 2
 
 
+def test_what_a_stranger_is_called_is_a_short_line_for_who_adds() -> None:
+    with federation() as f:
+        answered(Port(f.hub, "x"), accept("\x1b[2J\n" + 10**6 * "x"))
+        told = f.node.inbox.get()[1]
+        for text in (told.client, told.reason):
+            assert text.isprintable()
+            assert len(text) < 320
+        assert told.client.startswith(r"\x1b[2J xxx")
+
+
 def test_a_name_is_vouched_for_by_the_transport() -> None:
     with federation(hub=Hub(vouches=True)) as f:
         reason = answered(Port(f.hub, "b"), accept("a"))

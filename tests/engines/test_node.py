@@ -4,12 +4,14 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from fedtopics.engines.adder import Adder, Asked, Attempt, Rules, _Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Unsigned
-from fedtopics.engines.messages import Accept, Message, Refusal, Reply, Waiting
+from fedtopics.engines.messages import Accept, Message, Offer, Refusal, Reply, Waiting
 from fedtopics.engines.node import Node
-from fedtopics.engines.transport import Opened
-from fedtopics.errors import IdentityError
+from fedtopics.engines.transport import Opened, first_offer
+from fedtopics.errors import FederationError, IdentityError
 from fedtopics.methods.events import StatusChange
 
 
@@ -135,3 +137,21 @@ def test_an_adder_that_has_the_decision_in_its_log_is_told() -> None:
     node._linked("b")
     node.say(Waiting(2), 2, quiet=True)
     assert sent.messages == [("1", "reply"), ("3", "reply"), ("3", "waiting")]
+
+
+def test_what_another_side_says_is_a_short_line() -> None:
+    """A server's reasons and names, which a client's terminal shows."""
+    text = "\x1b[2J\n" + 10**6 * "x"
+    transport: Any = Bringing(("1", Refusal(text, again=False)))
+    with pytest.raises(FederationError) as error:
+        first_offer(transport, "here:1")
+    node, _ = linked("a", {})
+    told: list[Any] = []
+    node.notify = told.append
+    node._refused("1", Refusal(text, again=False))
+    offer = Offer(text, 2, text, 1, {}, text, text, b"", 0.0, b"")
+    proposal = Proposal.of(offer)
+    said = [str(error.value), told[0].reason, proposal.objection(("1", {}), 2)]
+    for sentence in (*said, proposal.fingerprint, proposal.start):
+        assert sentence.isprintable()
+        assert len(sentence) < 800

@@ -11,6 +11,7 @@ import pytest
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study, example_study
+from fedtopics.harmless import for_terminal
 from tests.helpers.studies import read
 
 
@@ -18,8 +19,9 @@ from tests.helpers.studies import read
     "given",
     [
         {},
-        {"name": 'Ärzte "und"\n\\ \t Anwälte \U0001f333', "seed": 3},
-        {"name": "".join(map(chr, range(1, 128))), "seed": 2**63 - 1},
+        {"name": 'Ärzte "und" \\ Anwälte \U0001f333', "seed": 3},
+        {"text": {"own_stop_words": ["".join(map(chr, range(1, 160)))]}, "seed": 2**63 - 1},
+        {"text": {"own_stop_words": ["\u202e\u2028\U000e0041\uffff"]}},
         {"method": {"n_components": 7, "hidden": [5, 6], "max_rounds": 9, "preset": "paper"}},
         {
             "method": {
@@ -51,6 +53,7 @@ from tests.helpers.studies import read
 def test_what_is_written_is_read_again(tmp_path: Path, given: dict[str, Any]) -> None:
     study = Study.make(**given)
     again = read(tmp_path, study.to_toml())
+    assert for_terminal(study.to_toml()) == study.to_toml()
     assert again == study
     assert again.fingerprint == study.fingerprint
     assert again.to_toml() == study.to_toml()

@@ -169,6 +169,23 @@ def test_a_run_does_without_a_tracker_that_fails() -> None:
     ] == told
 
 
+def test_others_text_is_a_line(tmp_path: Path) -> None:
+    """A study's settings, and what a tracker says: it goes to a page, and to the terminal."""
+    text, told = "<script>\x1b[2J\u202e\n" + 500 * "x", list[str]()
+    notes = Noted(on_failure=told.append)
+    settings = {"text.token_pattern": text, "text.ngrams": [1, 2], "seed": 3, "method.x": True}
+    notes({"event": "study", "name": text, "settings": settings})
+    notes({"event": "training", "done": 0, "rounds": 1})
+    (name, given, _) = notes.begun[0]
+    line = r"<script>\x1b[2J\u202e xxx"
+    assert name.startswith(line)
+    assert given.pop("text.token_pattern").startswith(line)
+    assert given == {"text.ngrams": "1, 2", "seed": 3, "method.x": True}
+    notes._fail(OSError(text.replace("\n", "")))
+    assert told[0].startswith(r"Notes is not written any more (OSError: <script>\x1b[2J\u202exxx")
+    assert told[0].isprintable()
+
+
 def test_a_run_that_never_began_leaves_nothing() -> None:
     with pytest.raises(FedTopicsError), Noted() as notes:
         train(study(), {"east": []}, on_event=notes)

@@ -26,7 +26,6 @@ from fedtopics.report.run import RunFacts
 from fedtopics.report.summary import Summary
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import blobs, planned, spread, texts_of
-from tests.helpers.models import made
 from tests.helpers.streams import DRIFT, flda, stream
 
 CANARY = "quetzalcoatl"
@@ -161,38 +160,6 @@ def reported_model(model: TopicModel, folder: Path, **how: Any) -> Reported:
     """Write the report of a model that is of no run."""
     summary = summarise(model, **how)
     return Reported(model, summary, write_report(summary, folder / "report.html"))
-
-
-HOSTILE_WORDS = (
-    "<script>alert(1)</script>", "a|b", "R&D", "`tick`", "\"quoted\" 'word'", "</script><b>",
-    "&lt;", "<!--", "\u2028line", "[link](http://example.org)", "<img/src=x/onerror=alert(2)>",
-)  # fmt: skip
-HOSTILE_LABEL = '</title><script>alert(3)</script> & "x" | `y` *z*'
-
-
-def hostile() -> TopicModel:
-    """A model whose words and labels look like markup."""
-    n = len(HOSTILE_WORDS)
-    beta = np.random.default_rng(0).dirichlet(np.ones(n), 3)
-    model = made()
-    return replace(
-        model,
-        inference=replace_words(model.inference, n),
-        weights={"pseudo_counts": model.weights["pseudo_counts"].new_tensor(beta.T * 10)},
-        vocabulary=replace(
-            model.vocabulary,
-            words=HOSTILE_WORDS,
-            document_frequency=np.full(n, 9),
-            occurrences=np.arange(n, 0, -1),
-        ),
-        word_sums=beta * 100,
-        labels={1: HOSTILE_LABEL},
-    )
-
-
-def replace_words(inference: Any, n_words: int) -> Any:
-    """The same inference, of a vocabulary of another size."""
-    return type(inference)(n_words, inference.settings)
 
 
 # What is in a page

@@ -279,3 +279,12 @@ def test_the_picture(suffix: str, begins: bytes, tmp_path: Path) -> None:
 def test_what_is_no_picture() -> None:
     with pytest.raises(StudyError, match=r"ends in \.png, \.svg, \.pdf\."):
         check_picture("curve.txt")
+
+
+def test_a_spreadsheet_computes_nothing_of_topics(tmp_path: Path) -> None:
+    """A person opens the file to label, and its words are those of other clients."""
+    path = tmp_path / "pairs.csv"
+    write_pairs(path, [TopicPair("=cmd|' /C calc'!A0 tea", "oak; @SUM(1)", 0.5)])
+    assert path.read_text().splitlines()[1].startswith("'=cmd|' /C calc'!A0 tea,oak; '@SUM(1),")
+    write_pairs(path, read_pairs(path))
+    assert path.read_text().count("'@") == 1, "written again, it is the same"

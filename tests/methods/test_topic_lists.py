@@ -75,6 +75,8 @@ def test_no_topics_travel_too() -> None:
         {"words": ["apple", "apple"]},
         {"words": ["apple"]},
         {"words": []},
+        {"words": ["apple", "\x1b[2J"]},
+        {"words": ["apple", "x" * 101]},
     ],
 )
 def test_what_cannot_be_topics(spoil: dict[str, Any]) -> None:

@@ -19,8 +19,9 @@ from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel, LdaModel
 
 from fedtopics.errors import FedTopicsError, ModelError
+from fedtopics.harmless import for_markdown
 from fedtopics.metrics import coherence_of
-from fedtopics.model.card import card, escaped
+from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.model.topic_model import TopicModel
@@ -235,7 +236,9 @@ def test_card() -> None:
 
 
 def test_a_cell_ends_where_it_ends() -> None:
-    assert escaped("a|b\\|c\nd [x](y) <b> *e* `f`") == (r"a\|b\\\|c d \[x\](y) \<b\> \*e\* \`f\`")
+    assert for_markdown("a|b\\|c\nd [x](y) <b> *e* `f`") == (
+        r"a\|b\\\|c d \[x\](y) \<b\> \*e\* \`f\`"
+    )
 
 
 # The command

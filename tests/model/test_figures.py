@@ -13,10 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from fedtopics.errors import FedTopicsError
+from fedtopics.harmless import for_scripts
 from fedtopics.model import figures
+from tests.helpers.hostile import hostile
 from tests.helpers.models import made
-from tests.helpers.report_runs import hostile
 
+pytestmark = pytest.mark.usefixtures("drawn_here")
 ROWS = made().get_topic_info(3)
 NAMES = ["1 __init__ flu tea", "0 Trees | shrubs", "2 oak elm flu"]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -255,7 +257,9 @@ def test_a_figure_needs_no_host_and_takes_the_pages_colours(name: str) -> None:
 def test_words_are_no_markup() -> None:
     model = hostile()
     rows = model.get_topic_info(3)
-    names = [f"{row['topic']} {row['label'] or ' '.join(row['words'])}" for row in rows]
+    names = [
+        for_scripts(f"{row['topic']} {row['label'] or ' '.join(row['words'])}") for row in rows
+    ]
     for chart in (figures.topic_shares(rows), figures.clients_by_topics(rows)):
         picture = figures.svg(chart)
         assert not re.search(r"<(script|img|b|!--)", picture)

@@ -32,6 +32,6 @@ def test_a_table_of_topics_is_escaped() -> None:
     assert WICKED not in html
     assert "&lt;img src=x onerror=alert(1)&gt;" in html
     assert "&amp;amp;" in html, "a word that is an entity is shown as it is"
-    assert "<td>&lt;b&gt;ships&lt;/b&gt;</td>" in html
+    assert ">&lt;b&gt;ships&lt;/b&gt;</td>" in html
     assert f"<td>{model.share[0]:.1%}</td>" in html
-    assert "<caption>TopicModel(lda, topics: 2, words: 6, clients: 2)</caption>" in html
+    assert ">TopicModel(lda, topics: 2, words: 6, clients: 2)</caption>" in html

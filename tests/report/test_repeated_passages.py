@@ -22,7 +22,8 @@ from fedtopics.text.vocabulary import TextRules
 from tests.helpers.command_line import Typed
 from tests.helpers.federation import subjects, tokens_of
 from tests.helpers.grpc_federation import Outcome, federated
-from tests.helpers.report_runs import HOSTILE_WORDS, hostile, report_of, tables_of
+from tests.helpers.hostile import HOSTILE_WORDS, hostile
+from tests.helpers.report_runs import report_of, tables_of
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 SIZES = {"north": 40, "south": 40}

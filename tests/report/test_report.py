@@ -16,10 +16,10 @@ import pytest
 from fedtopics.errors import InputError, ModelError, RunError, StudyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.study import Study
+from fedtopics.harmless import for_csv, for_markdown
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
-from fedtopics.model.card import escaped
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
@@ -29,17 +29,15 @@ from fedtopics.report.run import RunFacts
 from fedtopics.report.summary import Summary, client_similarity
 from fedtopics.text.corpus import Corpus
 from tests.helpers.command_line import Typed
+from tests.helpers.hostile import HOSTILE_LABEL, HOSTILE_WORDS, hostile
 from tests.helpers.models import made
 from tests.helpers.report_runs import (
     CANARY,
-    HOSTILE_LABEL,
-    HOSTILE_WORDS,
     RUNS,
     THEMES,
     Reported,
     csv_of,
     embedded,
-    hostile,
     report_of,
     reported,
     reported_model,
@@ -48,6 +46,8 @@ from tests.helpers.report_runs import (
 
 NO_SCORE = "\N{EN DASH}"
 NAMELESS = "Each client's ledger is at that client"
+
+pytestmark = pytest.mark.usefixtures("drawn_here")
 
 
 @pytest.fixture(params=RUNS)
@@ -139,7 +139,7 @@ def test_a_label_is_shown(tmp_path: Path) -> None:
 def test_a_score_that_is_none_is_left_out(tmp_path: Path) -> None:
     page = reported_model(made(), tmp_path)  # of topic 1 there is no NPMI
     assert [row["coherence_npmi"] for row in page.csv] == ["", "0.5", "-0.25"]
-    assert "nan" not in page.html.lower()
+    assert "nan" not in page.html.partition("<title>")[2].lower()
     assert [row[3] for row in rows_of(page.markdown, "topic")] == ["", "0.50", "-0.25"]
     assert page.summary["scores"][0]["value"] == pytest.approx(0.125)
     none = reported_model(made(coherence={"npmi": np.full(3, np.nan)}), tmp_path)
@@ -489,12 +489,12 @@ def test_words_and_labels_are_no_markup(tmp_path: Path) -> None:
         assert row[1] == " ".join(" ".join(topic["words"]).split())
     assert page.summary["topics"][0]["label"] == HOSTILE_LABEL == page.csv[0]["label"]
     assert [row["words"] for row in page.csv] == [
-        " ".join(t["words"]) for t in page.summary["topics"]
+        for_csv(" ".join(t["words"])) for t in page.summary["topics"]
     ]
     for row, topic in zip(rows_of(page.markdown, "topic"), page.summary["topics"], strict=True):
         assert len(row) == 7
-        assert row[1] == escaped(topic["label"])
-        assert row[4] == escaped(" ".join(topic["words"]))
+        assert row[1] == for_markdown(topic["label"])
+        assert row[4] == for_markdown(" ".join(topic["words"]))
     assert not re.search(
         r"(?<!\\)[<`]",
         page.markdown.replace("`fedtopics", "").replace("FOLDER`", "").partition("## Settings")[0],
@@ -518,9 +518,9 @@ def test_names_of_clients_and_runs_are_no_markup(tmp_path: Path) -> None:
     assert tables_of(page)["Settings of method.x"] == [["y", "<u>|"]]
     assert csv_of(page).splitlines()[0].endswith(',"share_<b onclick=\'x\'>|`&lt;""",share_south')
     twin = markdown(summary)
-    assert twin.startswith(f"# {escaped(title)}\n")
-    assert rows_of(twin, "client")[0][0] == escaped(name)
-    assert escaped("<u>|") in twin
+    assert twin.startswith(f"# {for_markdown(title)}\n")
+    assert rows_of(twin, "client")[0][0] == for_markdown(name)
+    assert for_markdown("<u>|") in twin
 
 
 def test_nothing_is_asked_of_a_host(run: Reported) -> None:

@@ -10,6 +10,7 @@ import click
 
 from fedtopics.errors import FedTopicsError
 from fedtopics.extras import VERSION
+from fedtopics.harmless import visible
 
 # Where each command is, in the order of the help. A module is loaded when its command is called.
 COMMANDS = {
@@ -85,5 +86,5 @@ def main(command: click.Command = app) -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    sys.stderr.write(f"fedtopics: {message}\n")
+    sys.stderr.write(f"fedtopics: {visible(message)}\n")
     return code

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
+
+from fedtopics.harmless import as_json, for_terminal
 
 # Commands import what needs torch when they run: --help answers at once.
 if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
 
-console = Console(highlight=False)
+
+class Terminal(Console):
+    """A console on which no text, whoever wrote it, is a command to the terminal, or mark-up."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **how)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render what is shown, of which rich's own commands alone have an effect."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else for_terminal(text), style, control)
+
+
+console = Terminal()
 
 _CONTINUED = "goes on with model {model} of {method} after {rounds:,} rounds, "
 _SENTENCES = {
@@ -47,8 +65,8 @@ _SENTENCES = {
 
 
 def say(text: str, style: str = "") -> None:
-    """Print text as it is: not wrapped, and the ":AB:" of a fingerprint is no emoji."""
-    console.print(text, style=style, soft_wrap=True, markup=False, emoji=False)
+    """Print text as it is: not wrapped, with what does not print as escapes."""
+    console.print(text, style=style, soft_wrap=True)
 
 
 def print_json(content: Any) -> None:
@@ -58,19 +76,19 @@ def print_json(content: Any) -> None:
 
 def json_text(content: Any) -> str:
     """Return JSON for other programs."""
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return as_json(content, indent=1) + "\n"
 
 
 def status(text: str) -> Status:
     """Show on a terminal that something is going on, in a with statement."""
-    return console.status(text)
+    return console.status(Text(text))
 
 
 @contextmanager
 def embedding_status(text: str) -> Iterator[Callable[[int, int], None]]:
     """Show the same, and of how many documents there are embeddings, with the callback given."""
     with status(text) as shown:
-        yield lambda done, n: shown.update(f"Embeddings of {done:,} of {n:,} documents")
+        yield lambda done, n: shown.update(Text(f"Embeddings of {done:,} of {n:,} documents"))
 
 
 class RoundProgress:
@@ -81,7 +99,7 @@ class RoundProgress:
         from rich.progress import TimeRemainingColumn as Remaining
 
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             MofNCompleteColumn(),
             BarColumn(),
             TextColumn("loss {task.fields[loss]:.2f}  {task.fields[speed]:,.0f} documents/s  left"),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 from fedtopics.cli import options
 from fedtopics.cli.display import console, embedding_status, print_json, say
@@ -80,7 +81,7 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     metrics = [METRICS.find(name) for name in METRICS.names if name in scores]
     for title in dict.fromkeys(metric.group for metric in metrics):
-        table.add_row(f"[bold]{title}")
+        table.add_row(Text(title, "bold"))
         for metric in metrics:
             if metric.group == title:
                 value = scores[metric.name]

@@ -15,6 +15,7 @@ from fedtopics.cli.options import FOLDER
 from fedtopics.cli.participant import Given, insecure_option, json_lines, participant, print_event
 from fedtopics.cli.report import show_run, write_beside
 from fedtopics.errors import FederationError
+from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
     from fedtopics.methods.warm_start import Words
@@ -70,7 +71,7 @@ def server(
     start = None if started is None else TopicModel.from_pretrained(started)
     words = vocabulary or usual_words(start, plan.method, plan.text)
     identity = None if authority is None else _server_identity(authority)
-    folder = out or Path("runs") / plan.name
+    folder = out or Path("runs") / file_name(plan.name)
     news = ServerNews()
     with news, options.tracked(track, folder, print_event if as_json else news) as on_event:
         model = serve(

@@ -23,6 +23,7 @@ from fedtopics.cli.display import (
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.report import show_run
 from fedtopics.errors import RunError
+from fedtopics.harmless import file_name
 from fedtopics.methods.registry import METHODS, find_method
 
 # What the demo can train. A network that starts from sums needs a fraction of the rounds.
@@ -104,7 +105,7 @@ def run(
     from fedtopics.federation.simulation import train
 
     plan = Study.read(study)
-    folder = out or Path("runs") / plan.name
+    folder = out or Path("runs") / file_name(plan.name)
     with RoundProgress() as display, options.tracked(track, folder, display) as on_event:
         model = train(plan, out=folder, resume=resume, on_event=on_event)
     show_run(model, folder)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from fedtopics.cli.display import console, say, sentence, topic_news
+from fedtopics.cli.display import console, say, sentence, status, topic_news
 
 if TYPE_CHECKING:
     from fedtopics.engines.links import Member
@@ -109,7 +110,7 @@ class ClientNews:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._status = console.status(f"{name}: connecting")
+        self._status = status(f"{name}: connecting")
 
     def __enter__(self) -> ClientNews:
         if console.is_terminal:
@@ -128,7 +129,7 @@ class ClientNews:
         elif kind == "skipped":
             say(sentence(event))
         elif kind in _PROGRESS:
-            self._status.update(f"{self._name}: {_PROGRESS[kind].format_map(event)}")
+            self._status.update(Text(f"{self._name}: {_PROGRESS[kind].format_map(event)}"))
         elif kind in _NEWS:
             say(f"{self._name}: {_NEWS[kind].format_map(event)}")
 

@@ -11,6 +11,7 @@ from fedtopics.cli import options
 from fedtopics.cli.display import RoundProgress, print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.report import show_run
+from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
     from fedtopics.methods.warm_start import Words
@@ -46,7 +47,7 @@ def continue_(
     plan = Study.read(study)
     plan = plan if rounds is None else plan.with_rounds(rounds)
     start = TopicModel.from_pretrained(model)
-    folder = out or Path("runs") / f"{plan.name}-continued"
+    folder = out or Path("runs") / f"{file_name(plan.name)}-continued"
     words = vocabulary or usual_words(start, plan.method, plan.text)
     with RoundProgress() as display, options.tracked(track, folder, display) as on_event:
         trained = train(

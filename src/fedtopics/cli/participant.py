@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -14,6 +13,7 @@ import click
 from fedtopics.cli import options
 from fedtopics.cli.display import console, say
 from fedtopics.cli.options import FOLDER
+from fedtopics.harmless import as_json
 
 if TYPE_CHECKING:
     from fedtopics.cli.members import ClientNews, PeerNews
@@ -126,5 +126,5 @@ def print_event(event: dict[str, Any]) -> None:
     """Print an event as a JSON line."""
     study = event.get("study")
     plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
-    click.echo(json.dumps(plain, ensure_ascii=False, default=str))
+    click.echo(as_json(plain, default=str))
     console.file.flush()

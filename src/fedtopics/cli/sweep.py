@@ -12,6 +12,7 @@ from rich.table import Table
 from fedtopics.cli import options
 from fedtopics.cli.display import RoundProgress, console, print_json, say
 from fedtopics.cli.options import FOLDER
+from fedtopics.harmless import file_name
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
@@ -49,7 +50,7 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
     from fedtopics.model import figures
 
     plan = Study.read(study)
-    folder = out or Path("runs") / f"{plan.name}-sweep"
+    folder = out or Path("runs") / f"{file_name(plan.name)}-sweep"
     with RoundProgress() as display:
 
         def tell(event: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from fedtopics.engines.messages import Accept, Offer, Welcome
 from fedtopics.errors import FedTopicsError
+from fedtopics.harmless import sentence
 
 WIRE_VERSION = 2  # of wire.proto and messages.py
 Versions = tuple[str, Mapping[str, int]]
@@ -29,11 +30,10 @@ class Proposal:
 
     @classmethod
     def of(cls, offer: Offer) -> Proposal:
-        """Read an offer."""
-        return cls(
-            offer.product, offer.method, offer.method_version, offer.study, offer.fingerprint,
-            offer.start,
-        )  # fmt: skip
+        """Read an offer, whose texts are the other side's."""
+        texts = offer.product, offer.method, offer.fingerprint, offer.start
+        product, method, fingerprint, start = map(sentence, texts)
+        return cls(product, method, offer.method_version, offer.study, fingerprint, start)
 
     def objection(self, versions: Versions, wire: int) -> str:
         """Say why this side cannot take part, with both versions and the remedy.

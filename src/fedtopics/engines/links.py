@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -11,6 +11,7 @@ from fedtopics.engines.handshake import Introduction
 from fedtopics.engines.messages import Accept, Message, Refusal, Welcome
 from fedtopics.engines.transport import Opened, Transport
 from fedtopics.errors import FederationError, IdentityError
+from fedtopics.harmless import sentence
 from fedtopics.methods.events import StatusChange
 
 SERVER = "@server"  # what clients call who offers them a study and takes no part in it
@@ -207,8 +208,9 @@ class Links:
             self.leave(link)
 
     def news(self, change: StatusChange) -> None:
-        """Tell who adds what happened to a member."""
-        self._inbox.put((change.client, change))
+        """Tell who adds what happened to a member, or to one who says it were."""
+        told = replace(change, client=sentence(change.client), reason=sentence(change.reason))
+        self._inbox.put((told.client, told))
 
     def _unwelcome(self, name: str) -> str:
         """Say why nobody of a name can take part, if so."""

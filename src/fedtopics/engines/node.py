@@ -29,6 +29,7 @@ from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Closed, Opened, Transport
 from fedtopics.engines.voice import Voice
 from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.harmless import sentence
 from fedtopics.methods.events import Adds, Event, NoMajority, Refused, StatusChange
 
 GOODBYE = 2.0  # seconds to send the last message
@@ -218,12 +219,13 @@ class Node(Voice):
         if offers:  # who was offered the study cannot send away who offers it
             self._transport.close(link)
             return
-        self.notify(Refused(refusal.reason, refusal.again))
+        reason = sentence(refusal.reason)
+        self.notify(Refused(reason, refusal.again))
         self._transport.close(link)
         if refusal.said:
             self._said = None
         if not refusal.again and not self._is_peer:
-            self._failure = FederationError(f"The server says: {refusal.reason}")
+            self._failure = FederationError(f"The server says: {reason}")
 
     def _linked(self, name: str) -> None:
         super()._linked(name)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fedtopics.engines.messages import Message, Offer, Refusal
 from fedtopics.errors import FederationError
+from fedtopics.harmless import sentence
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def first_offer(transport: Transport, address: str, patience: float = 20.0) -> O
                 if isinstance(what, Offer):
                     return what
                 if isinstance(what, Refusal):
-                    raise FederationError(f"The server says: {what.reason}")
+                    raise FederationError(f"The server says: {sentence(what.reason)}")
                 if isinstance(what, Closed):
                     ends = 0.0
     finally:

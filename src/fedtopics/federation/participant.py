@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +27,7 @@ from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.server import nonce, origin
 from fedtopics.federation.study import Study
 from fedtopics.files import hold, write_durably
+from fedtopics.harmless import file_name
 from fedtopics.methods.events import Embedding, Event, Joined, ModelReceived, OnEvent
 from fedtopics.methods.events import Offer as Offered
 from fedtopics.methods.plan import Site
@@ -253,8 +253,7 @@ class Participation:
         """Return the folder of this study; refuse one with the ledger and model of another."""
         if self._usual_place:
             # The server chose the name: it may not lead out of the client's folder.
-            name = re.sub(r"[^\w.-]+", "-", study.name).strip(".-")[:60] or "study"
-            place = Path("runs") / self.name / name
+            place = Path("runs") / self.name / file_name(study.name)
             return place if _may_hold(place, study) else place.with_name(study.fingerprint)
         if not _may_hold(self.out, study):
             raise RunError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,6 +25,7 @@ from fedtopics.federation.client_data import ClientData, resolve_paths
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_file import as_toml, explain
 from fedtopics.files import digest
+from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import METHODS, Method, find_method
@@ -81,6 +83,13 @@ def _settings_of(value: Any) -> Any:
     return method.settings(**value)
 
 
+def _one_line(value: str) -> str:
+    if visible(value) != value or is_flooded(value):
+        raise ValueError("a name is one line of characters that print")
+    return value
+
+
+Title = Annotated[str, AfterValidator(_one_line)]
 MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)]
 
 
@@ -96,7 +105,7 @@ class Study(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field("study", description="a name for people and folders")
+    name: Title = Field("study", max_length=100, description="a name for people and folders")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")

@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from fedtopics import harmless
+
 
 def explain(error: Exception) -> str:
     """Say in one line what pydantic, tomllib or the file system found."""
@@ -17,9 +19,9 @@ def explain(error: Exception) -> str:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
-        problem = f"{where!r} is {first['input']!r:.80}: {reason}" if where else reason
+        problem = f"{where!r:.80} is {first['input']!r:.80}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
-            problem = f"there is no key {where!r}; remove it or correct its name"
+            problem = f"there is no key {where!r:.80}; remove it or correct its name"
     return problem.removesuffix(".") + "."
 
 
@@ -56,5 +58,4 @@ def _plain(value: Any, example: bool) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, Path):
         value = str(value if example else value.absolute())
-    # JSON is TOML here, but for one character that TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
+    return harmless.as_toml(value)

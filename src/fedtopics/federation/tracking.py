@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from fedtopics.extras import require
+from fedtopics.harmless import sentence
 from fedtopics.methods.events import OnEvent
 
 Event = Mapping[str, Any]
@@ -112,7 +113,8 @@ class Tracker(ABC):
             self._study = event
         elif kind == "training":
             self._step = event["done"]
-            self._begin(self._study.get("name", "study"), self._settings(), self._step)
+            name = sentence(self._study.get("name", "study"))
+            self._begin(name, self._settings(), self._step)
             self._state = "open"
             for waiting in self._waiting:
                 self._write_event(waiting)
@@ -131,13 +133,15 @@ class Tracker(ABC):
 
     def _settings(self) -> dict[str, Any]:
         return {
-            key: ", ".join(map(str, value)) if isinstance(value, list) else value
+            key: sentence(", ".join(map(str, value)) if isinstance(value, list) else value)
+            if isinstance(value, (list, str))
+            else value
             for key, value in self._study.get("settings", {}).items()
         }
 
     def _fail(self, error: Exception) -> None:
         self._state = "ended"
-        reason = (str(error).strip().splitlines() or [""])[0][:LONGEST]
+        reason = sentence((str(error).strip().splitlines() or [""])[0][:LONGEST])
         failure = f"{type(error).__name__}: {reason}".rstrip(": .")
         self._on_failure(f"{self.title} is not written any more ({failure}); the run goes on.")
 

@@ -18,6 +18,7 @@ from fedtopics.cli.options import FOLDER
 from fedtopics.cli.report import show_run
 from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
 from fedtopics.extras import require
+from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
     from fedtopics.federation.study import Study
@@ -54,7 +55,7 @@ def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
     plan = Study.read(study)
     if not plan.clients:
         raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
-    folder = (out or Path("runs") / plan.name).absolute()
+    folder = (out or Path("runs") / file_name(plan.name)).absolute()
     say("The study goes to FLARE, which takes half a minute to begin and to end.")
     if kit is None:
         _simulate(plan, folder, resume)

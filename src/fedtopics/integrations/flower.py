@@ -8,7 +8,6 @@ of ours beside it. When that is killed the next one goes on from the client's la
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtopics.engines.resident_process import IDLE, answer_messages, ask, end
 from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.harmless import file_name
 from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
 
 # A ClientApp begins with each message: what needs torch is imported where it is used. So is Flower,
@@ -252,13 +252,12 @@ def _simulated(study: str | Path, context: Context) -> _Node:
 
 
 def _run_folder(plan: Study, context: Context) -> Path:
-    return Path(str(context.run_config.get("out") or f"runs/{plan.name}")).absolute()
+    return Path(str(context.run_config.get("out") or f"runs/{file_name(plan.name)}")).absolute()
 
 
 def _folder_name(study: str | Path) -> str:
     """Make the name of a folder of the study's, which the server chose."""
-    name = str(tomllib.loads(Path(study).read_text(encoding="utf-8")).get("name", "study"))
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:64].strip("-") or "study"
+    return file_name(str(tomllib.loads(Path(study).read_text("utf-8")).get("name", "study")))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from fedtopics.harmless import sentence
+
 # Flower is an extra: it is imported where it is used.
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
@@ -115,7 +117,7 @@ class GridCarrier:
                 continue
             content: bytes | None = b""  # a bad answer, as is one that another app wrote
             if message.has_error():
-                print(f"SuperNode {address} failed: {message.error.reason}", flush=True)
+                print(f"SuperNode {address} failed: {sentence(message.error.reason)}", flush=True)
                 content = None
             else:
                 with suppress(ValueError):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from html import escape
-
 from fedtopics.extras import VERSION
+from fedtopics.harmless import for_html, for_markdown, visible
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
 
@@ -15,6 +13,9 @@ def card(model: Topics) -> str:
     total = sum(model.documents.values())
     name = model.inference.name
     network = f", network {name}" if name in NETWORKS.names else ""
+    told = {
+        key: for_markdown(str(model.info.get(key, "?"))) for key in ("method", "rounds", "seed")
+    }
     what, counted = "topic", "with a known word"
     if model.shows_clusters:
         what, counted = "cluster", "that are not empty"
@@ -23,26 +24,25 @@ def card(model: Topics) -> str:
     lines = [
         "# Clusters of documents" if model.shows_clusters else "# Topic model",
         "",
-        f"- Method: {model.info.get('method', '?')}{network}, "
-        f"{model.info.get('rounds', '?')} rounds, seed {model.info.get('seed', '?')}",
+        f"- Method: {told['method']}{network}, {told['rounds']} rounds, seed {told['seed']}",
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
         f"- Documents {counted}: {total}",
         *_unclear(model),
         *(
-            f"- Coherence {name} of the {what}s' ten first words: {score.mean():.3f}"
+            f"- Coherence {for_markdown(name)} of the {what}s' ten first words: {score.mean():.3f}"
             for name, score in model.coherence.items()
         ),
         f"- Written by fedtopics {VERSION}. This folder holds words and numbers, no document.",
         "",
         "| client | documents |",
         "| --- | --- |",
-        *(f"| {name} | {n} |" for name, n in model.documents.items()),
+        *(f"| {for_markdown(name)} | {n} |" for name, n in model.documents.items()),
         "",
         f"| {what} | {'label | ' if labelled else ''}share | words |",
         f"| --- | {'--- | ' if labelled else ''}--- | --- |",
         *(
-            f"| {row['topic']} | {escaped(row['label']) + ' | ' if labelled else ''}"
-            f"{row['share']:.1%} | {escaped(', '.join(row['words']))} |"
+            f"| {row['topic']} | {for_markdown(row['label']) + ' | ' if labelled else ''}"
+            f"{row['share']:.1%} | {for_markdown(', '.join(row['words']))} |"
             for row in rows
         ),
     ]
@@ -60,20 +60,9 @@ def _unclear(model: Topics) -> list[str]:
     ]
 
 
-def escaped(text: str) -> str:
-    r"""Return text as it stands in a cell of a Markdown table: no mark-up, no end of the cell.
-
-    Examples
-    --------
-    >>> print(escaped("__init__ <a|b>"))
-    \_\_init\_\_ \<a\|b\>
-    """
-    return re.sub(r"([\\`*_\[\]<>|&~])", r"\\\1", " ".join(text.split()))
-
-
 def summary(model: Topics) -> str:
     """Return one line: the method, and how many topics, words and clients there are."""
-    method = model.info.get("method", "unknown method")
+    method = visible(str(model.info.get("method", "unknown method")))
     sizes = {"topics": model.n_topics, "words": len(model.vocabulary)}
     sizes["clients"] = len(model.documents)
     counts = ", ".join(f"{name}: {n:,}" for name, n in sizes.items())
@@ -83,12 +72,11 @@ def summary(model: Topics) -> str:
 def table(model: Topics) -> str:
     """Return the topics as an HTML table: share of all documents, label, ten words; all escaped."""
     head = "".join(f"<th>{name}</th>" for name in ("topic", "label", "share", "words"))
-    rows = [
-        (row["topic"], row["label"], f"{row['share']:.1%}", ", ".join(row["words"]))
-        for row in model.get_topic_info()
-    ]
+    wraps = 'style="overflow-wrap: anywhere"'  # however long a word is
     body = "".join(
-        f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows
+        f"<tr><td>{row['topic']}</td><td {wraps}>{for_html(row['label'])}</td>"
+        f"<td>{row['share']:.1%}</td><td {wraps}>{for_html(', '.join(row['words']))}</td></tr>"
+        for row in model.get_topic_info()
     )
-    caption = f"<caption>{escape(summary(model))}</caption>"
+    caption = f"<caption {wraps}>{for_html(summary(model))}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import ModelError
 from fedtopics.extras import require
-from fedtopics.model.card import escaped
+from fedtopics.harmless import for_csv, for_markdown, for_scripts
 from fedtopics.model.topics import Topics
 
 SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
@@ -65,7 +65,8 @@ def to_pyldavis(model: Topics) -> dict[str, Any]:
     little more, since pyLDAvis divides by it.
 
     pyLDAvis numbers topics from 1, by their size; with ``sort_topics=False, start_index=0`` they
-    have the numbers that they have here. It cannot draw a single topic.
+    have the numbers that they have here. It cannot draw a single topic. It writes words into its
+    page as they are, so a "<" of theirs is another character that looks so.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def to_pyldavis(model: Topics) -> dict[str, Any]:
         "topic_term_dists": _distributions(model.beta),
         "doc_topic_dists": _distributions(np.array([model.shares[name] for name in clients])),
         "doc_lengths": documents / documents.sum() * occurrences.sum(),
-        "vocab": list(model.vocabulary.words),
+        "vocab": list(map(for_scripts, model.vocabulary.words)),
         "term_frequency": occurrences,
     }
 
@@ -124,20 +125,24 @@ def to_gensim(
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as of `get_topic_info` as CSV; a score or share that is not there is empty."""
+    """Return rows as of `get_topic_info` as CSV; a score or share that is not there is empty.
+
+    Text is written so that a spreadsheet computes nothing of it, see `for_csv`.
+    """
     measures = list(dict.fromkeys(name for row in rows for name in row["coherence"]))
     clients = list(rows[0]["clients"])
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
         ["topic", "label", "share", "count", "words"]
-        + [f"coherence_{name}" for name in measures]
-        + [f"share_{name}" for name in clients]
+        + [for_csv(f"coherence_{name}") for name in measures]
+        + [for_csv(f"share_{name}") for name in clients]
     )
     for row in rows:
         scores = [row["coherence"].get(name, math.nan) for name in measures]
         writer.writerow(
-            [row["topic"], row["label"], row["share"], row["count"], " ".join(row["words"])]
+            [row["topic"], for_csv(row["label"]), row["share"], row["count"]]
+            + [for_csv(" ".join(row["words"]))]
             + ["" if math.isnan(score) else score for score in scores]
             + [row["clients"][name] for name in clients]  # None is written as nothing
         )
@@ -148,13 +153,20 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of `get_topic_info` as a table for people, in Markdown."""
     measures, clients = list(rows[0]["coherence"]), list(rows[0]["clients"])
     lines = [
-        ["topic", "label", "words", "share", "documents", *measures, *clients],
+        [
+            "topic",
+            "label",
+            "words",
+            "share",
+            "documents",
+            *map(for_markdown, [*measures, *clients]),
+        ],
         ["---:", "---", "---", "---:", "---:"] + ["---:"] * (len(measures) + len(clients)),
     ]
     for row in rows:
         scores = [row["coherence"][name] for name in measures]
         lines.append(
-            [str(row["topic"]), escaped(row["label"]), escaped(" ".join(row["words"]))]
+            [str(row["topic"]), for_markdown(row["label"]), for_markdown(" ".join(row["words"]))]
             + [f"{row['share']:.1%}", f"{row['count']:,}"]
             + ["-" if math.isnan(score) else f"{score:.3f}" for score in scores]
             + [f"{row['clients'][name]:.1%}" for name in clients]

@@ -5,15 +5,21 @@ Colours of text and lines are those of the page they are on (`currentColor`), li
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from io import StringIO
+from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.errors import FedTopicsError
 from fedtopics.extras import require
+from fedtopics.harmless import as_json, for_scripts
 
 if TYPE_CHECKING:
     import altair
@@ -24,6 +30,7 @@ WIDTH, HEIGHT, MARGIN, CURVE, CELL = 560, 420, 40, 380, 26  # pixels
 PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
 TITLE_PADDING = 12  # for the same reason
 MOST_POINTS = 200  # of a curve: more are averaged
+PATIENCE = 300.0  # seconds for the figures of a report
 _LINK_BASE = "https://vega.github.io/vega-datasets/#"  # where Vega resolves links without a host
 Row = Mapping[str, Any]
 
@@ -180,10 +187,48 @@ def probability_of_same(
 
 
 def svg(chart: altair.Chart) -> str:
-    """Return a figure as SVG, to stand in a page: links in it are links within the page."""
-    file = StringIO()
-    chart.save(file, format="svg")
-    return file.getvalue().replace(_LINK_BASE, "#")
+    """Return a figure as SVG, to stand in a page; FedTopicsError if it cannot be drawn."""
+    drawn = svgs([lambda: chart])[0]
+    if drawn is None:
+        raise FedTopicsError("The figure could not be drawn; all else is as it was without it.")
+    return drawn
+
+
+def svgs(charts: Sequence[Callable[[], altair.Chart]]) -> list[str | None]:
+    """Make figures, and return them as SVG with links within the page; None where that fails.
+
+    They are drawn in another process, since what draws them is native code, which can end its
+    process: of the figures that are left then, a new one draws those behind the one that did it.
+    """
+    version = "_".join(_altair().SCHEMA_VERSION.split(".")[:2])  # of Vega-Lite
+    left = []
+    for make in charts:
+        try:
+            left.append(as_json(make().to_dict()))
+        except Exception:  # of somebody else's library: almost any kind; drawing this fails as well
+            left.append("")
+    drawn: list[str | None] = []
+    while left:
+        done = _draw([version, *left])
+        drawn += done if len(done) == len(left) else [*done, None]
+        left = left[len(done) + 1 :]
+    return [None if svg is None else svg.replace(_LINK_BASE, "#") for svg in drawn]
+
+
+def _draw(lines: Sequence[str]) -> list[str | None]:
+    """Return what a process has drawn before it ended, was ended, or had no more to draw."""
+    command = [sys.executable, "-P", str(Path(__file__).with_name("drawing.py"))]
+    try:
+        ended = subprocess.run(  # noqa: S603 - ours
+            command, input="\n".join(lines), capture_output=True, encoding="utf-8",
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        written = ended.stdout
+    except subprocess.TimeoutExpired as late:
+        written = (late.stdout or b"").decode()
+    except OSError:  # no process can be started
+        written = ""
+    return [json.loads(line) for line in written.split("\n")[:-1]]
 
 
 def _heat_map(
@@ -196,7 +241,7 @@ def _heat_map(
     """Draw cells whose columns and rows are fields with these values, in this order."""
     alt = _altair()
     (x, across), (y, down) = columns, rows
-    scales = [alt.Scale(domain=[*names]) for names in (across, down)]
+    scales = [alt.Scale(domain=[*map(for_scripts, names)]) for names in (across, down)]
     above = alt.Axis(labelAngle=-45, orient="top")
     said = [{**cell, "said": f"{cell[y]}, {cell[x]}: {cell[value]:.0%}"} for cell in cells]
     encoded = _chart(said).encode(
@@ -231,7 +276,13 @@ def _tooltip(*fields: str) -> list[Any]:
 
 def _chart(rows: Sequence[Row]) -> Any:
     alt = _altair()
-    return alt.Chart(alt.Data(values=[dict(row) for row in rows]))
+    return alt.Chart(alt.Data(values=[_harmless(row) for row in rows]))
+
+
+def _harmless(row: Row) -> dict[str, Any]:
+    """Return what JSON has, and a page's script can hold."""
+    finite = {k: None if isinstance(x, float) and not isfinite(x) else x for k, x in row.items()}
+    return {key: for_scripts(x) if isinstance(x, str) else x for key, x in finite.items()}
 
 
 def _finished(chart: Any) -> altair.Chart:

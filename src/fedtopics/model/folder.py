@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from numbers import Integral
 from pathlib import Path
@@ -21,17 +20,18 @@ from safetensors.torch import load, save
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.harmless import as_json, is_flooded, is_seen, sentence, visible
 from fedtopics.inference import Inference, find
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NeuralTopicModel, Tensors
+from fedtopics.pki.names import check_client_name
 from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.words import normal
 
 FORMAT = 3
 LONGEST_LABEL = 200  # characters
-NOT_IN_LINES = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories: controls, surrogates, separators
-TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # the text's direction
 
 
 def write_model(model: Topics, folder: Path) -> None:
@@ -60,9 +60,10 @@ def write_model(model: Topics, folder: Path) -> None:
         "info": dict(model.info),
     }
     (folder / "model.safetensors").write_bytes(data)
-    _write(folder / "config.json", config)
-    _write(folder / "vocabulary.json", model.vocabulary.plain())
-    _write(folder / "topics.json", model.get_topic_info())
+    files = {"config": config, "vocabulary": model.vocabulary.plain()}
+    for name, content in (files | {"topics": model.get_topic_info()}).items():
+        text = as_json(content, indent=1) + "\n"
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
     (folder / "README.md").write_text(card(model), encoding="utf-8")
 
 
@@ -100,16 +101,17 @@ def read_model(folder: Path) -> dict[str, Any]:
 
 
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
-    vocabulary = Vocabulary.of(words)
+    try:
+        _check_texts(config)
+        vocabulary = Vocabulary.of(words)
+        inference = _inference(config, len(vocabulary))
+    except StudyError as error:
+        raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     if vocabulary.fingerprint != config["vocabulary"]:
         raise ModelError(
             f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "
             f"its vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
         )
-    try:
-        inference = _inference(config, len(vocabulary))
-    except StudyError as error:
-        raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
     weights, word_sums = tensors["weights"], tensors["words"]["sums"]
     shared = {
@@ -209,13 +211,40 @@ def _label(label: Any, topic: int) -> str:
             f"{LONGEST_LABEL}."
         )
     for character in text:
-        turns = unicodedata.bidirectional(character) in TURNING
-        if turns or unicodedata.category(character) in NOT_IN_LINES:
+        if not is_seen(character):
             raise StudyError(
                 f"The label of topic {topic} holds a control character (U+{ord(character):04X}); "
                 "write it in one line, without tabs."
             )
-    return text
+    if is_flooded(text):
+        raise StudyError(
+            f"The label of topic {topic} has marks on no letter, or too many on one; take them out."
+        )
+    return normal(text)
+
+
+def _check_texts(config: Mapping[str, Any]) -> None:
+    """Refuse names of clients that are none, and texts that are no words or short lines."""
+    for client in config["shares"].keys() | config["documents"].keys():
+        check_client_name(client)
+    for text in _texts([config["coherence"], config["info"]]):
+        if len(text) > LONGEST_LABEL or visible(text) != text or is_flooded(text):
+            raise StudyError(
+                f'its config.json says "{sentence(text)}", which does not print, or has more than '
+                f"{LONGEST_LABEL} characters."
+            )
+
+
+def _texts(content: Any) -> Iterator[str]:
+    left = [content]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            left += [*each, *each.values()]
+        elif isinstance(each, list):
+            left += each
 
 
 def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
@@ -244,10 +273,6 @@ def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
         owner, _, last = name.rpartition("/")
         tensors.setdefault(owner, {})[last] = tensor
     return tensors
-
-
-def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _read(path: Path) -> Any:

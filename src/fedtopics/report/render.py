@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedtopics.errors import InputError
+from fedtopics.harmless import for_markdown, visible
 from fedtopics.model import figures
-from fedtopics.model.card import escaped
 from fedtopics.model.exports import as_csv
 from fedtopics.report.summary import Summary
 
@@ -59,33 +61,41 @@ def write_report(summary: Summary, path: str | Path) -> Path:
 
 
 def html(summary: Summary) -> str:
-    """Return the report as a page: styles, script, figures and numbers are within it."""
-    environment = _environment(autoescape=True)
+    """Return the report as a page: styles, script, figures and numbers are within it.
+
+    A browser executes that script alone, by its digest, whatever else the page had.
+    """
+    environment = _environment(autoescape=True, show=visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
+    script = _resource(environment, "report.js")
     return environment.get_template("report.html.j2").render(
         s=summary,
         figures=_figures(summary),
         style=Markup(_resource(environment, "report.css")),  # noqa: S704 - ours, as the next
-        script=Markup(_resource(environment, "report.js")),  # noqa: S704
-        data=_for_script({t["topic"]: [t["full"], t["orders"]] for t in summary["topics"]}),
+        script=Markup(script),  # noqa: S704
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=_for_script({t["topic"]: _list(t) for t in summary["topics"]}),
         csv=f"data:text/csv;base64,{table}",
     )
 
 
 def markdown(summary: Summary) -> str:
     """Return the report as Markdown."""
-    return _environment(autoescape=False).get_template("report.md.j2").render(s=summary)
+    environment = _environment(autoescape=False, show=for_markdown)
+    return environment.get_template("report.md.j2").render(s=summary)
 
 
-def _environment(autoescape: bool) -> Environment:
+def _environment(autoescape: bool, show: Callable[[str], str]) -> Environment:
+    """Return an environment in which each text that a template shows is made harmless."""
     environment = Environment(
         loader=PackageLoader("fedtopics.report"),
         autoescape=autoescape,  # noqa: S701 - Markdown has marks of its own to escape
+        finalize=lambda value: show(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = {"bytes": _bytes, "percent": "{:.1%}".format, "cell": escaped, "number": _number}
+    filters = {"bytes": _bytes, "percent": "{:.1%}".format, "number": _number}
     environment.filters |= filters
     return environment
 
@@ -95,24 +105,29 @@ def _resource(environment: Environment, name: str) -> str:
     return environment.loader.get_source(environment, name)[0]
 
 
-def _figures(summary: Summary) -> dict[str, Markup]:
+def _figures(summary: Summary) -> dict[str, Markup | None]:
+    """Return the figures by name, None for those that cannot be drawn."""
     if not figures.available():
         return {}
     topics, names = summary["topics"], [client["name"] for client in summary["clients"]]
-    figures_to_draw: dict[str, Callable[[], Any]] = {
-        "map": lambda: figures.topic_map(topics, np.array(summary["positions"])),
-        "clients": lambda: figures.clients_by_topics(topics),
+    charts = {
+        "map": partial(figures.topic_map, topics, np.array(summary["positions"])),
+        "clients": partial(figures.clients_by_topics, topics),
     }
     if len(names) > 1:
         similarity = np.array(summary["similarity"])
-        figures_to_draw["similarity"] = lambda: figures.client_similarity(names, similarity)
-    drawings = {name: figures.svg(draw()) for name, draw in figures_to_draw.items()}
+        charts["similarity"] = partial(figures.client_similarity, names, similarity)
     for value, (name, *axis) in CURVES.items():
         rows = [row for row in summary["rounds"] if value in row]
         if len({row[value] for row in rows}) > 1:
-            drawings[name] = figures.svg(figures.curve(rows, value, *axis))
+            charts[name] = partial(figures.curve, rows, value, *axis)
+    drawn = zip(charts, figures.svgs([*charts.values()]), strict=True)
     # Vega escapes what it writes into a figure.
-    return {name: Markup(svg) for name, svg in drawings.items()}  # noqa: S704
+    return {name: None if svg is None else Markup(svg) for name, svg in drawn}  # noqa: S704
+
+
+def _list(topic: dict[str, Any]) -> list[Any]:
+    return [[[visible(word), *shares] for word, *shares in topic["full"]], topic["orders"]]
 
 
 def _for_script(content: Any) -> Markup:

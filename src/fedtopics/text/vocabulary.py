@@ -23,7 +23,15 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.large_arrays import GrowingArray
-from fedtopics.text.words import PATTERNS, TIME_LIMIT, is_word, named_pattern, splitter
+from fedtopics.text.words import (
+    LONGEST_WORD,
+    PATTERNS,
+    TIME_LIMIT,
+    is_word,
+    named_pattern,
+    normal,
+    splitter,
+)
 
 
 class TextRules(BaseModel):
@@ -78,7 +86,7 @@ class TextRules(BaseModel):
     @cached_property
     def left_out(self) -> frozenset[str]:
         """All stop words."""
-        further = frozenset(self.own_stop_words)
+        further = frozenset(map(normal, self.own_stop_words))
         if self.stop_words == "none":
             return further
         if self.stop_words == "english":
@@ -97,8 +105,9 @@ class TextRules(BaseModel):
 
         pattern = PATTERNS.get(self.token_pattern)
         split = splitter(self.token_pattern) if pattern is None else None
+        # Lower case comes first, as it can leave a letter and its mark apart.
         analyser: Callable[[str], list[str]] = CountVectorizer(
-            lowercase=self.lowercase,
+            preprocessor=(lambda text: normal(text.lower())) if self.lowercase else normal,
             token_pattern=pattern,
             tokenizer=split,
             stop_words=sorted(self.left_out) or None,
@@ -163,8 +172,13 @@ class Vocabulary:
             np.array(plain[field], np.int64) for field in ("document_frequency", "occurrences")
         )
         words = tuple(plain["words"])
-        if not len(words) == len(frequency) == len(occurrences):
+        if not len(set(words)) == len(words) == len(frequency) == len(occurrences):
             raise ValueError("each word has a document frequency and occurrences")
+        if odd := sum(not is_word(word) for word in words):
+            raise StudyError(
+                f"{odd} of {len(words)} words are none: such have at most {LONGEST_WORD} "
+                "characters, which print, and letters with marks are one character (NFC)."
+            )
         return cls(words, frequency, occurrences)
 
 
@@ -241,16 +255,20 @@ def count_words(
     words, pointers = list(numbers), _short(np.concatenate(ends))
     shape = len(pointers) - 1, len(words)
     counts = WordCounts(words, sparse.csr_array((data.array(), columns.array(), pointers), shape))
-    if vocabulary is not None or all(map(is_word, words)):
+    if vocabulary is not None:
         return counts
-    kept = list(filter(is_word, words))
+    # What this Python's Unicode does not know yet may not be normal to another's.
+    kept = [word for word in words if is_word(word) and word.isprintable()]
+    if len(kept) == len(words):
+        return counts
     return WordCounts(kept, counts.columns({word: number for number, word in enumerate(kept)}))
 
 
 def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
     """Yield the words of the documents, in order, a few thousand documents at a time."""
     if corpus.is_tokenised:
-        return cast("Iterator[list[list[str]]]", corpus.batches())
+        batches = cast("Iterator[list[list[str]]]", corpus.batches())
+        return ([list(map(normal, document)) for document in batch] for batch in batches)
     return _split(cast("Iterator[Sequence[str]]", corpus.batches()), rules.analyser())
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 from fedtopics.errors import StudyError
+from fedtopics.harmless import is_flooded, is_seen
 
 LONGEST_WORD = 100  # characters
+NOT_IN_WORDS = {"Cf", "Co"}  # Unicode categories, besides what does not print: formats, private use
+BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing
+ASCII = re.compile(r"[ -~]+")  # of it, what prints
 TIME_LIMIT = 1.0  # seconds, for a pattern without a name in one document
 # After a word's first character nothing is tried twice: time grows with a text's length.
 PATTERNS = {
@@ -17,8 +25,42 @@ PATTERNS = {
 
 
 def is_word(text: str) -> bool:
-    """Return whether a text can be a word: printable, and no longer than words are."""
-    return len(text) <= LONGEST_WORD and text.isprintable()
+    """Return whether a text can be a word: printable, as `normal` writes it, not longer than words.
+
+    Participants whose Pythons know different versions of Unicode agree on it: what is no character
+    yet may be one.
+    """
+    if not 0 < len(text) <= LONGEST_WORD or text != " ".join(text.split()):
+        return False
+    if text.isascii():
+        return text.isprintable()
+    if not unicodedata.is_normalized("NFC", text) or not BLANK.isdisjoint(text):
+        return False
+    if ASCII.sub("", text).isalnum():  # most words of other languages, in a tenth of the time
+        return True
+    kinds = unicodedata.category
+    return not is_flooded(text) and all(is_seen(c) and kinds(c) not in NOT_IN_WORDS for c in text)
+
+
+def normal(text: str) -> str:
+    """Return a text whose letters with marks are one character each where there is one (NFC).
+
+    What looks alike and means the same is the same word then. Letters of other scripts and widths
+    that look alike stay different. Of more than 30 marks on a letter, which no language has
+    (Unicode's stream-safe format), the rest is left out: sorting them takes the square of the time.
+    """
+    if text.isascii():
+        return text
+    if len(text) > LONGEST_WORD:
+        text = _piles().sub(r"\1", text)
+    return unicodedata.normalize("NFC", text)
+
+
+@cache
+def _piles() -> Any:
+    import regex  # here, as in `splitter`
+
+    return regex.compile(r"(\p{M}{30})\p{M}+")
 
 
 def named_pattern(pattern: str) -> str:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.files import write_durably
+from fedtopics.harmless import for_csv
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 
@@ -183,7 +184,8 @@ def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
     writer.writerow(COLUMNS)
     for pair in pairs:
         label = "" if pair.same is None else int(pair.same)
-        writer.writerow([pair.first, pair.second, f"{pair.cosine:.6f}", label])
+        topics = for_csv(pair.first), for_csv(pair.second)
+        writer.writerow([*topics, f"{pair.cosine:.6f}", label])
     write_durably(Path(path), table.getvalue().encode())
 
 

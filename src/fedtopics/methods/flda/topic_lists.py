@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from fedtopics.methods.replies import counts, sums
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
+from fedtopics.text.words import is_word
 
 Place = tuple[str, int]
 """A client and the number of one of its topics."""
@@ -48,6 +49,7 @@ def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
         and ((index >= 0) & (index < len(words))).all()
         and ((weights >= 0) & (weights <= 1)).all()
         and len(set(words)) == len(words)
+        and all(map(is_word, words))
     ):
         return None
     return [

@@ -1,0 +1,138 @@
+"""What others wrote, made harmless for each sort of output; also what was checked as it came in.
+
+Words, names, labels, titles, paths, and sentences of other programs are others' text. A character
+that does not print stands there as an escape: a terminal obeys some, text turns around at others,
+and the library that draws figures aborts the process at a few. Spaces of all kinds print.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+LONGEST_SENTENCE = 300  # characters of what another program says
+LONGEST_NAME = 60  # characters of a file's name that follows from a title
+UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode categories: controls, formats, halves, lines
+LESS = "\u2039"  # looks like "<", and begins no tag
+JOINERS = "\u00ad\u200c\u200d"  # formats that texts need: Persian, emoji, hyphens
+MOST_MARKS = 6  # on one letter: of more, lines above and below cannot be read
+# Spreadsheets split at some of these, by the reader's country, and compute what begins so.
+FORMULA = re.compile(r"(^|[;,\t])(\s*)(?=[=+\-@＝＋－＠])")  # noqa: RUF001 - Japanese Excel's
+MARKDOWN = re.compile(r"[\\`*_\[\]<>|&~${}#]|:(?=//)|^[-+](?![\w.])")
+
+
+def is_seen(character: str) -> bool:
+    """Whether a character prints, or joins some that do; one that Unicode may have later does."""
+    if unicodedata.category(character) in UNSEEN:
+        return character in JOINERS
+    number = ord(character)  # what is no character to Unicode, and never will be
+    return number & 0xFFFE != 0xFFFE and not 0xFDD0 <= number <= 0xFDEF
+
+
+def is_flooded(text: str) -> bool:
+    """Whether marks are piled up on a letter, or stand on none.
+
+    Examples
+    --------
+    >>> is_flooded("é"), is_flooded("e" + 7 * "\u0301"), is_flooded("\u0301e")
+    (False, True, True)
+    """
+    marks = MOST_MARKS
+    for character in "" if text.isascii() else text:
+        is_mark = unicodedata.category(character) in ("Mn", "Me")
+        marks = marks + 1 if is_mark else MOST_MARKS if character.isspace() else 0
+        if marks > MOST_MARKS:
+            return True
+    return False
+
+
+def visible(text: str) -> str:
+    r"""Return text in which each character prints: a line, and nothing that turns or hides it.
+
+    Examples
+    --------
+    >>> print(visible("north\x1b[2J\n\u202eabc"))
+    north\x1b[2J\n\u202eabc
+    """
+    return _replaced(text, lambda character: character.encode("unicode_escape").decode())
+
+
+def sentence(text: str) -> str:
+    """Return what another program said as one line that is not long."""
+    line = visible(" ".join(text[: 2 * LONGEST_SENTENCE].split()))
+    return line if len(line) <= LONGEST_SENTENCE else f"{line[:LONGEST_SENTENCE]} …"
+
+
+def file_name(title: str) -> str:
+    """Return what a file or folder can be called after a title: it leads nowhere else."""
+    return re.sub(r"[^\w.-]+", "-", title).strip(".-")[:LONGEST_NAME] or "study"
+
+
+def for_terminal(text: str) -> str:
+    """Return text whose lines stay, and nothing else that a terminal obeys."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def for_html(text: str) -> str:
+    """Return text as it stands between tags, or in quotes within one."""
+    return html.escape(visible(text))
+
+
+def for_scripts(text: str) -> str:
+    """Return text for libraries that write it into a page's script as it is, as charts do."""
+    return visible(text).replace("<", LESS)
+
+
+def for_markdown(text: str) -> str:
+    r"""Return text as it stands in a cell of a Markdown table: no mark-up, no end of the cell.
+
+    Examples
+    --------
+    >>> print(for_markdown("__init__ <a|b>"))
+    \_\_init\_\_ \<a\|b\>
+    """
+    return MARKDOWN.sub(r"\\\g<0>", visible(" ".join(text.split())))
+
+
+def for_csv(text: str) -> str:
+    r"""Return text as a cell of a table that a spreadsheet opens: nothing in it is computed.
+
+    Examples
+    --------
+    >>> for_csv('=HYPERLINK("http://example.org")'), for_csv("oak; -elm"), for_csv("R&D - UK")
+    ('\'=HYPERLINK("http://example.org")', "oak; '-elm", 'R&D - UK')
+    """
+    return FORMULA.sub(r"\1\2'", visible(text))
+
+
+def as_json(content: Any, indent: int | None = None, **how: Any) -> str:
+    r"""Return JSON that a terminal can show: what does not print is an escape, and means the same.
+
+    Examples
+    --------
+    >>> print(as_json(["naïve", chr(155) + "2J"]))
+    ["naïve", "\u009b2J"]
+    """
+    text = json.dumps(content, indent=indent, ensure_ascii=False, **how)
+    return "\n".join(_replaced(line, lambda c: json.dumps(c)[1:-1]) for line in text.split("\n"))
+
+
+def as_toml(value: Any) -> str:
+    r"""Return a plain value as TOML, which has no halves of characters: as JSON but for escapes.
+
+    Examples
+    --------
+    >>> print(as_toml(["naïve", chr(155) + "2J"]))
+    ["naïve", "\U0000009b2J"]
+    """
+    return _replaced(json.dumps(value, ensure_ascii=False), lambda c: f"\\U{ord(c):08x}")
+
+
+def _replaced(text: str, write: Callable[[str], str]) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if is_seen(c) else write(c) for c in text)

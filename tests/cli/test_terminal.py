@@ -1,0 +1,160 @@
+"""The terminal obeys no text that others wrote, in whatever way it is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.live import Live
+from rich.table import Table
+
+from fedtopics.cli import display, members
+from fedtopics.cli.display import Terminal
+from fedtopics.cli.participant import print_event
+from fedtopics.errors import FederationError
+from fedtopics.harmless import for_terminal
+from tests.helpers.command_line import Typed, typist
+from tests.helpers.hostile import NO_WORDS, unchecked
+
+TEXT = "[bold]x[/nothing] :skull: " + "".join(NO_WORDS)
+OWN = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]|\r")  # colours, and what a live table is redrawn by
+
+
+@pytest.fixture(params=[True, False], ids=["terminal", "file"])
+def screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[StringIO]:
+    """What is shown; in the end, all of it is lines that print, and rich's own commands."""
+    file = StringIO()
+    console = Terminal(file=file, force_terminal=request.param, width=4000, height=50)
+    for module in (display, members):
+        monkeypatch.setattr(module, "console", console)
+    yield file
+    shown = file.getvalue()
+    text = OWN.sub("", shown) if request.param else shown
+    assert for_terminal(text) == text
+    assert "[2J" not in "".join(OWN.findall(shown)).replace("\\x1b[2J", "")
+
+
+def test_sentences(screen: StringIO) -> None:
+    display.say(f"{TEXT}\nanother line")
+    assert "[bold]x[/nothing] :skull:" in screen.getvalue()
+    assert r"\x1b[2J\x1b[31mred" in screen.getvalue()
+    assert screen.getvalue().endswith("another line\n")
+
+
+def test_tables(screen: StringIO) -> None:
+    row = {"function": TEXT, "replies": 1, "documents": 2, "values": 3, "bytes": 4, "totals": 0}
+    display.print_ledger(TEXT, [row])
+    assert screen.getvalue().count(r"\x1b[31mred") == 2
+
+
+def test_topics(screen: StringIO) -> None:
+    display.print_topics(unchecked(), 50)
+    assert screen.getvalue().count(r"\x1b]0;title") >= 3
+
+
+def test_what_goes_on(screen: StringIO) -> None:
+    table = Table(TEXT, title=TEXT)
+    table.add_row(TEXT)
+    with display.status(TEXT):
+        pass
+    with display.embedding_status(TEXT) as on_progress:
+        on_progress(1, 2)
+    with Live(table, console=display.console):
+        display.say(TEXT)
+    with display.RoundProgress() as progress:
+        progress({"event": "embedding", "client": TEXT, "done": 2, "documents": 2})
+    assert screen.getvalue().count(r"\x1b[31mred") >= 4
+
+
+def test_events_of_others(screen: StringIO) -> None:
+    """Whatever an event says of a client, or a server in an offer."""
+    said = {"client": TEXT, "reason": TEXT, "missing": {TEXT: TEXT}, "clients": [TEXT], "round": 1}
+    topics = [{"id": 1, "words": [TEXT]}]
+    more = {
+        "address": TEXT, "received": [TEXT], "method": TEXT, "documents": 3, "least": 2, "words": 4,
+        "model": TEXT, "rounds": 5, "vocabulary": "keep", "seconds": 1.0, "fingerprint": TEXT,
+        "function": TEXT, "error": TEXT, "folder": TEXT, "unknown": 1, "majority": 2, "loss": 0.5,
+    }  # fmt: skip
+    with (
+        members.ServerNews() as server,
+        members.PeerNews("a") as peer,
+        members.ClientNews("a") as client,
+    ):
+        for kind in (*display._SENTENCES, *members._NEWS, "no majority"):
+            for news in (server, peer, client):
+                news({"event": kind, **more, **said})
+        news = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
+        server({"event": "round", **more, **said, **news})
+    study = SimpleNamespace(
+        fingerprint=TEXT,
+        registration=SimpleNamespace(name=TEXT),
+        method=SimpleNamespace(network=TEXT, n_components=2),
+        clients=[TEXT],
+    )
+    leaves = {TEXT: {"often": TEXT, "what": TEXT}}
+    members.show_offer({"study": study, "leaves": leaves, "unsigned": TEXT}, "The study")
+    assert screen.getvalue().count(r"\x1b[31mred") > 30
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    event = {"event": "refused", "client": TEXT, "reason": [TEXT]}
+    display.print_json(event)
+    print_event(event)
+    out = capsys.readouterr().out
+    assert for_terminal(out) == out
+    *first, last = out.splitlines()
+    assert json.loads("\n".join(first)) == json.loads(last) == event
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    return typist(monkeypatch, capsys)
+
+
+def test_an_error_is_one_line_whoever_wrote_it(
+    typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise FederationError(f"The server says: {TEXT}\nfedtopics: all is well")
+
+    wicked = tmp_path / "\x1b[2J\nfedtopics: all is well\u202e"
+    wicked.mkdir()
+    code, _, err = typed("topics", wicked)
+    assert (code, err.count("\n")) == (2, 1)
+    assert r"\x1b[2J\nfedtopics: all is well\u202e" in err
+    code, _, err = typed("topics", tmp_path, "--words", "\x1b[2J")
+    assert r"\x1b[2J" in err
+    monkeypatch.setattr("fedtopics.model.topic_model.TopicModel.from_pretrained", fails)
+    code, _, err = typed("topics", tmp_path)
+    assert code == 4
+    assert for_terminal(err) == err
+
+
+def test_a_study_cannot_choose_another_folder(
+    typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its name is whose wrote it; what is written is below runs/."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    Path("a.csv").write_text("text\n" + "oak elm fir\nyawl brig dory\n" * 20)
+    method = 'name = "lda"\nn_components = 2\nmax_rounds = 2\ncoherence = "nothing"\n'
+    limits = "[vocabulary]\nmax_document_share = 1.0\n"
+    clients = '[clients.a]\ndata = "a.csv"\n[clients.b]\ndata = "a.csv"\n'
+    title = f'name = "../../{tmp_path.name}/evil"\n'
+    Path("study.toml").write_text(f"{title}[method]\n{method}{limits}{clients}")
+    code, *_ = typed("run", "study.toml")
+    assert code == 0
+    (run,) = Path("runs").iterdir()
+    assert run.name.endswith("evil")
+    assert (run / "model/config.json").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"work"}
+    Path("study.toml").write_text('name = "a\\u001b[2J"\n' + clients)
+    code, _, err = typed("run", "study.toml")
+    assert "a name is one line of characters that print" in err
