@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from fedtopics.engines.messages import Accept, Offer, Welcome
 from fedtopics.errors import FedTopicsError
 
-WIRE_VERSION = 2  # of wire.proto and messages.py
+WIRE_VERSION = 3  # of wire.proto and messages.py
 Versions = tuple[str, Mapping[str, int]]
 """Of fedtopics, and of the methods it has."""
 

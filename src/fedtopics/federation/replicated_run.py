@@ -100,9 +100,9 @@ class ReplicatedRun(RunFolder):
         if self.folder is None or not self.progress.settled:
             return
         signed = {
-            "state": written(state), "kept": self.kept(), "signatures": self.progress.settled,
+            "state": written(state), "kept": np.frombuffer(self.kept(), np.uint8),
+            "signatures": self.progress.settled, "certificates": self.progress.certificates,
             "index": index, "turn": turn, "digest": digest.tobytes(),
-            "certificates": self.progress.certificates,
         }  # fmt: skip
         with suppress(OSError):  # the one before stays
             write_durably(self.folder / SIGNED, dumps(signed))
@@ -123,7 +123,7 @@ class ReplicatedRun(RunFolder):
         """Take a state that most have signed, in place of decisions; False if it is none."""
         try:
             signed = loads(content)
-            state, kept = read(signed["state"]), bytes(signed["kept"])
+            state, kept = read(signed["state"]), signed["kept"].tobytes()
             node.introduction.learn(signed["certificates"])  # who is new has seen nobody's
             digest, names = digest_of(state, kept), signed["signatures"]
             known = node.introduction.has_signed_state
