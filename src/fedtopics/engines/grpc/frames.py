@@ -28,6 +28,8 @@ OPTIONS = [
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
     ("grpc.enable_retries", 0),
+    ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a few bytes could become many
+    ("grpc.server_handshake_timeout_ms", 20_000),  # of TLS, for sockets that say nothing
     # Without the probe a stream holds half a megabyte that nobody has read yet, with it many.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 512 << 10),
