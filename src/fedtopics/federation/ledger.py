@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from fedtopics.errors import RunError
-from fedtopics.files import cut_half_line
+from fedtopics.files import cut_half_line, make_folder, open_private
 from fedtopics.methods.aggregation import Named, Payload, Rows, SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.text.vocabulary import fingerprint
@@ -57,8 +57,8 @@ class Ledger:
             if path.exists():
                 cut_half_line(path)
                 _read_ledger(path, self._recall)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8")
+            make_folder(path.parent)
+            self._file = open_private(path, "a", encoding="utf-8")
 
     @property
     def is_kept(self) -> bool:

@@ -19,7 +19,7 @@ from fedtopics.engines.states import digest_of, majority, read, written
 from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.files import write_durably
+from fedtopics.files import make_folder, write_durably
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import CaughtUp
 
@@ -169,6 +169,6 @@ def begin(folder: Path, run: bytes | None = None) -> bytes:
         for name in ("checkpoints", "log"):
             shutil.rmtree(folder / name, ignore_errors=True)
     chosen = run or os.urandom(16)
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    make_folder(folder / "checkpoints")
     write_durably(folder / RUN, json.dumps({"run": chosen.hex()}).encode())
     return chosen

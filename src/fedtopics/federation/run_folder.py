@@ -23,7 +23,7 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.study import Study
-from fedtopics.files import cut_half_line, write_durably
+from fedtopics.files import cut_half_line, make_folder, open_private, write_durably
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import (
     CheckpointFailed,
@@ -90,14 +90,14 @@ class RunFolder:
             raise RunError(
                 f"There is a run in {folder} already; go on with --resume, or name another folder."
             )
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        make_folder(folder / "checkpoints")
         if not self._resume:
             events.unlink(missing_ok=True)
             self.event(Started(self._study))
             return
         started = self._check_study(events)
         cut_half_line(events)
-        self._events = events.open("ab", buffering=0)
+        self._events = open_private(events, "ab", buffering=0)
         self.event(Resumed(self._study, started))
 
     def _check_study(self, events: Path) -> float:
@@ -152,7 +152,7 @@ class RunFolder:
     def open_events(self) -> None:
         """Let the folder hold a run."""
         if self.folder is not None and self._events is None:
-            self._events = (self.folder / "events.jsonl").open("ab", buffering=0)
+            self._events = open_private(self.folder / "events.jsonl", "ab", buffering=0)
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: every so many, or after a minute."""

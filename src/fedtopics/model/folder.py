@@ -21,6 +21,7 @@ from safetensors.torch import load, save
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.files import make_folder, write_durably
 from fedtopics.inference import Inference, find
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
@@ -36,7 +37,7 @@ TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # the
 
 def write_model(model: Topics, folder: Path) -> None:
     """Write a model's files; the folder is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     tensors = {f"weights/{n}": t.contiguous() for n, t in model.weights.items()}
     for stage, values in model.shared.items():
         tensors |= {f"shared/{stage}/{n}": t.contiguous() for n, t in values.items()}
@@ -59,11 +60,11 @@ def write_model(model: Topics, folder: Path) -> None:
         "coherence": {name: score.tolist() for name, score in model.coherence.items()},
         "info": dict(model.info),
     }
-    (folder / "model.safetensors").write_bytes(data)
+    write_durably(folder / "model.safetensors", data)
     _write(folder / "config.json", config)
     _write(folder / "vocabulary.json", model.vocabulary.plain())
     _write(folder / "topics.json", model.get_topic_info())
-    (folder / "README.md").write_text(card(model), encoding="utf-8")
+    write_durably(folder / "README.md", card(model).encode())
 
 
 def model_folder(place: str | Path) -> Path:
@@ -247,7 +248,7 @@ def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
 
 
 def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_durably(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _read(path: Path) -> Any:
