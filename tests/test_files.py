@@ -98,6 +98,14 @@ def test_what_is_there_is_not_created_again(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"one"
 
 
+@pytest.mark.parametrize("line", [b"{", b"3", b"null", b"\xff\xfe", b"[" * 100_000, b""])
+def test_a_damaged_row(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"n": 1}\n' + line + b'\n{"n": 2}\n')
+    with pytest.raises(RunError, match=r"rows\.jsonl is damaged; take out the line"):
+        RowFile(path)
+
+
 def test_a_task_with_a_row_is_not_done_again(tmp_path: Path) -> None:
     path, events, done = tmp_path / "new" / "rows.jsonl", [], []
 

@@ -129,7 +129,13 @@ class RowFile:
         self._rows: list[Row] = []
         if path.exists():
             cut_half_line(path)
-            self._rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            try:
+                self._rows = [dict(json.loads(line)) for line in path.read_bytes().splitlines()]
+            except (ValueError, TypeError, RecursionError):
+                raise RunError(
+                    f"{path} is damaged; take out the line that is no JSON: what it says is done "
+                    "again then."
+                ) from None
 
     def find(self, wanted: Row) -> Row | None:
         """Return the row that has all of this."""

@@ -60,12 +60,18 @@ class ReplicatedRun(RunFolder):
     _signed = 0  # index of the last state that most have signed
 
     def position(self) -> Position:
-        """Return where a resumed run goes on."""
+        """Return where a resumed run goes on; a RunError if what it has kept is of no use."""
         saved = super().restore()
         if saved is None:
             return Position()
-        digest = saved.arrays[DIGEST].tobytes()
-        return Position(int(saved.numbers[INDEX]), int(saved.numbers[TURN]), digest)
+        self.recall("agreement")
+        try:
+            digest, numbers = saved.arrays[DIGEST].tobytes(), saved.numbers
+            return Position(int(numbers[INDEX]), int(numbers[TURN]), digest)
+        except (LookupError, ValueError):
+            raise RunError(
+                f"The checkpoints in {self.folder} are of no run between machines; begin a new run."
+            ) from None
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """As of `RunFolder`, of a run that has a checkpoint."""
@@ -116,8 +122,11 @@ class ReplicatedRun(RunFolder):
         if not path.exists():
             return None
         content = path.read_bytes()
-        signed = loads(content)
-        return State(signed["index"], signed["digest"], content)
+        try:
+            signed = loads(content)
+            return State(int(signed["index"]), bytes(signed["digest"]), content)
+        except (FedTopicsError, LookupError, TypeError, ValueError):  # damaged: as if it had none
+            return None
 
     def install(self, content: bytes, node: Node) -> bool:
         """Take a state that most have signed, in place of decisions; False if it is none."""
@@ -144,7 +153,7 @@ class ReplicatedRun(RunFolder):
 
 def run_of(folder: Path) -> bytes | None:
     """Return which run a folder is of."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         return bytes.fromhex(json.loads((folder / RUN).read_text(encoding="utf-8"))["run"])
     return None
 

@@ -39,6 +39,7 @@ from fedtopics.methods.events import (
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 
+DIGEST = "sha256"  # in what is kept
 KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
 
@@ -106,7 +107,7 @@ class RunFolder:
             with events.open(encoding="utf-8") as file:
                 line = json.loads(file.readline())
             first, started = line["study"], float(line["time"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
         if first != self._study:
             raise RunError(
@@ -125,17 +126,21 @@ class RunFolder:
             self.event(Continued(**start.origin))
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep what was agreed once, as JSON."""
+        """Keep what was agreed once, as JSON, with a digest of it and of the study."""
         if self.folder is not None:
-            write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
+            kept = {**content, DIGEST: self._digest(content)}
+            write_durably(self.folder / f"{name}.json", json.dumps(kept).encode())
+
+    def _digest(self, content: Mapping[str, Any]) -> str:
+        return hashlib.sha256(f"{self._study} {json.dumps(content)}".encode()).hexdigest()
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return what was kept if the run is resumed, else None; RunError if it is damaged."""
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             content = json.loads((self.folder / f"{name}.json").read_bytes())
-            if isinstance(content, dict):
+            if isinstance(content, dict) and content.pop(DIGEST, "") == self._digest(content):
                 return content
         raise RunError(f"{self.folder / name}.json is damaged; begin a new run.")
 
@@ -196,11 +201,14 @@ class RunFolder:
             arrays = load(data)
             size = int.from_bytes(data[:8], "little")
             meta = json.loads(data[8 : 8 + size])["__metadata__"]
-            return Checkpoint(int(meta["round"]), arrays, json.loads(meta["numbers"]))
-        except (OSError, ValueError, KeyError, SafetensorError):
+            numbers = {name: float(x) for name, x in json.loads(meta["numbers"]).items()}
+            if (int(meta["round"]), meta["study"]) != (int(path.stem), self._study):
+                raise ValueError
+            return Checkpoint(int(path.stem), arrays, numbers)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError):
             raise RunError(
-                f"The checkpoint {path} is damaged; delete it and its .sha256 file to resume from "
-                "the one before, or begin a new run."
+                f"The checkpoint {path} is damaged, or of another study; delete it and its .sha256 "
+                "file to resume from the one before, or begin a new run."
             ) from None
 
     def save(self, model: TopicModel) -> TopicModel:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import RunError, StudyError
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Checkpoint, Clients, Run
 from fedtopics.methods.events import (
@@ -221,7 +221,7 @@ class Program(ABC, Generic[Settings, State]):
             if self.saves_every_round:
                 self._save(run, status, state)
         else:
-            status, state = TrainingStatus.resumed(saved), self.load(agreement, saved.arrays)
+            status, state = TrainingStatus.resumed(saved), self._loaded(agreement, saved)
         last = status.round if status.stopped else self.last_round
         ends = partial(self._ends, agreement, run, status)
         state = iterate(agreement, self, state, run.rounds(status.round, last), ends)
@@ -233,6 +233,15 @@ class Program(ABC, Generic[Settings, State]):
         if missing := report.get("missing"):
             run.event(LeftOut(status.round + 1, missing))
         return model
+
+    def _loaded(self, agreement: Agreement, saved: Checkpoint) -> State:
+        try:
+            return self.load(agreement, saved.arrays)
+        except (LookupError, RuntimeError, TypeError, ValueError):
+            raise RunError(
+                f"The checkpoint of round {saved.round} has another state than this study's; "
+                "delete it to resume from the one before, or begin a new run."
+            ) from None
 
     def _ends(
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: Step[State],
