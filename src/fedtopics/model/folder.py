@@ -35,6 +35,13 @@ NOT_IN_LINES = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories: controls, surroga
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # the text's direction
 
 
+# What reading another folder than `write_model` wrote can raise; RuntimeError is torch's.
+_DAMAGES = (
+    LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError,
+    SafetensorError, OSError,
+)  # fmt: skip
+
+
 def write_model(model: Topics, folder: Path) -> None:
     """Write a model's files; the folder is made where it is missing."""
     make_folder(folder)
@@ -60,9 +67,10 @@ def write_model(model: Topics, folder: Path) -> None:
         "coherence": {name: score.tolist() for name, score in model.coherence.items()},
         "info": dict(model.info),
     }
+    words = model.vocabulary.plain()
     write_durably(folder / "model.safetensors", data)
-    _write(folder / "config.json", config)
-    _write(folder / "vocabulary.json", model.vocabulary.plain())
+    _write(folder / "config.json", {**config, "digest": _digest(config, words)})
+    _write(folder / "vocabulary.json", words)
     _write(folder / "topics.json", model.get_topic_info())
     write_durably(folder / "README.md", card(model).encode())
 
@@ -92,7 +100,7 @@ def read_model(folder: Path) -> dict[str, Any]:
         fields = _fields(config, _read(folder / "vocabulary.json"), folder)
     except ModelError:
         raise
-    except (LookupError, TypeError, AttributeError, ValueError, SafetensorError, OSError):
+    except _DAMAGES:
         raise ModelError(
             f"The model in {folder} is damaged or incomplete; copy it again."
         ) from None
@@ -101,18 +109,26 @@ def read_model(folder: Path) -> dict[str, Any]:
 
 
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
-    vocabulary = Vocabulary.of(words)
+    vocabulary, digest = Vocabulary.of(words), config.pop("digest", None)
     if vocabulary.fingerprint != config["vocabulary"]:
         raise ModelError(
             f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "
             f"its vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
         )
+    if digest not in (None, _digest(config, words)):  # models before had none
+        raise ValueError
+    tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
+    weights, word_sums = tensors["weights"], tensors["words"]["sums"]
+    unfit = ModelError(
+        f"The numbers in {folder} are not those of the model that its config.json describes; copy "
+        "the whole folder again."
+    )
+    if word_sums.shape != (config["settings"]["n_components"], len(vocabulary)):
+        raise unfit
     try:
         inference = _inference(config, len(vocabulary))
     except StudyError as error:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
-    tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
-    weights, word_sums = tensors["weights"], tensors["words"]["sums"]
     shared = {
         owner.removeprefix("shared/"): values
         for owner, values in tensors.items()
@@ -123,16 +139,16 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     reading = Reading(**config["reading"])
     by_topic = [*shares.values(), *coherence.values()]
     numbers = (inference.settings.n_components,)
+    with torch.device("meta"):  # without memory, of which a config could ask for any amount
+        expected = _shapes(inference.initial_weights(0))
     if (
-        _shapes(weights) != _shapes(inference.initial_weights(0))
-        or word_sums.shape != (*numbers, len(vocabulary))
+        _shapes(weights) != expected
+        or word_sums.dtype != torch.float64
         or any((array.shape, array.dtype.kind) != (numbers, "f") for array in by_topic)
         or not reading.fits(*word_sums.shape)
+        or not _is_topics(inference.beta(weights, shared), word_sums.shape)
     ):
-        raise ModelError(
-            f"The numbers in {folder} are not those of the model that its config.json "
-            "describes; copy the whole folder again."
-        )
+        raise unfit
     return {
         "inference": inference,
         "weights": weights,
@@ -140,11 +156,11 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         "vocabulary": vocabulary,
         "text": TextRules(**config["text"]),
         "shares": shares,
-        "documents": dict(config["documents"]),
+        "documents": {name: int(number) for name, number in config["documents"].items()},
         "word_sums": word_sums.numpy(),
         "reading": reading,
         "coherence": coherence,
-        "info": config["info"],
+        "info": dict(config["info"]),
     }
 
 
@@ -226,13 +242,20 @@ def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
 def _inference(config: Any, n_words: int) -> Inference:
     kind = find(config["inference"])
     settings: Any = kind.settings_type(**config["settings"])
+    precision = getattr(torch, config["precision"])
+    if not isinstance(precision, torch.dtype):
+        raise TypeError
     if issubclass(kind, NeuralTopicModel):
-        return kind(n_words, settings, getattr(torch, config["precision"]))
+        return kind(n_words, settings, precision)
     return kind(n_words, settings)
 
 
 def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _is_topics(beta: torch.Tensor, shape: tuple[int, ...]) -> bool:
+    return beta.shape == shape and bool(torch.isfinite(beta).all())
 
 
 def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
@@ -245,6 +268,10 @@ def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
         owner, _, last = name.rpartition("/")
         tensors.setdefault(owner, {})[last] = tensor
     return tensors
+
+
+def _digest(config: Any, words: Any) -> str:
+    return hashlib.sha256(json.dumps([config, words], sort_keys=True).encode()).hexdigest()
 
 
 def _write(path: Path, content: Any) -> None:
