@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -10,6 +11,8 @@ import click
 
 from fedtopics.errors import FedTopicsError
 from fedtopics.extras import VERSION
+
+INTERRUPTED = "Interrupted; type it again to go on, with --resume for run, continue and server."
 
 # Where each command is, in the order of the help. A module is loaded when its command is called.
 COMMANDS = {
@@ -55,8 +58,27 @@ def app() -> None:
     """Find the topics in text that may not be pooled."""
 
 
+class TerminatedError(BaseException):
+    """The system, or a service manager, asks the process to end: as Ctrl-C, with another code."""
+
+
 def main(command: click.Command = app) -> None:
     """Run the command line; turn every error into one line and an exit code."""
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = _ran(command)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    sys.exit(code)
+
+
+def _terminated(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: what is open is being closed
+    raise TerminatedError
+
+
+def _ran(command: click.Command) -> int:
+    code: int
     try:
         code = command(standalone_mode=False) or 0
     except FedTopicsError as error:
@@ -66,9 +88,13 @@ def main(command: click.Command = app) -> None:
         code = error.exit_code
     except click.ClickException as error:
         code = _complain(error.format_message(), error.exit_code)
+    except TerminatedError:
+        code = _complain(INTERRUPTED, 128 + signal.SIGTERM)
     except (KeyboardInterrupt, click.exceptions.Abort):
+        code = _complain(INTERRUPTED, 128 + signal.SIGINT)
+    except MemoryError:
         code = _complain(
-            "Interrupted; type it again to go on, with --resume for run, continue and server.", 130
+            "There is too little memory for this; end other programs, or give fewer documents.", 1
         )
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
@@ -81,7 +107,7 @@ def main(command: click.Command = app) -> None:
             "and please report it.",
             70,
         )
-    sys.exit(code)
+    return code
 
 
 def _complain(message: str, code: int) -> int:
