@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedtopics.engines.log_messages import State
+from fedtopics.engines.messages import fits
 from fedtopics.engines.node import CaughtUpError, Node
 from fedtopics.engines.states import digest_of, majority, read, written
 from fedtopics.engines.values import dumps, loads
@@ -26,6 +27,10 @@ from fedtopics.methods.events import CaughtUp
 DIGEST = "decisions"  # array of a checkpoint: the digest of the decisions it holds
 INDEX, TURN = "decisions", "turns"  # numbers of a checkpoint
 RUN, SIGNED = "run.json", "signed-state"
+SIGNED_FIELDS = {
+    "state": dict[str, Any], "kept": np.ndarray, "signatures": dict[str, bytes],
+    "certificates": dict[str, bytes], "index": int, "turn": int, "digest": bytes,
+}  # fmt: skip
 
 
 class Progress(Protocol):
@@ -123,21 +128,21 @@ class ReplicatedRun(RunFolder):
             return None
         content = path.read_bytes()
         try:
-            signed = loads(content)
-            return State(int(signed["index"]), bytes(signed["digest"]), content)
-        except (FedTopicsError, LookupError, TypeError, ValueError):  # damaged: as if it had none
+            signed = _read_signed(content)
+            return State(signed["index"], signed["digest"], content)
+        except (FedTopicsError, ValueError):  # damaged: as if it had none
             return None
 
     def install(self, content: bytes, node: Node) -> bool:
         """Take a state that most have signed, in place of decisions; False if it is none."""
         try:
-            signed = loads(content)
+            signed = _read_signed(content)
             state, kept = read(signed["state"]), signed["kept"].tobytes()
             node.introduction.learn(signed["certificates"])  # who is new has seen nobody's
             digest, names = digest_of(state, kept), signed["signatures"]
             known = node.introduction.has_signed_state
             fits = [n in node.members and known(n, digest, said) for n, said in names.items()]
-        except (FedTopicsError, KeyError, TypeError, ValueError, AttributeError):
+        except (FedTopicsError, ValueError):
             return False
         if self.folder is None or not all(fits) or len(fits) < majority(node):
             return False
@@ -149,6 +154,16 @@ class ReplicatedRun(RunFolder):
         self.event(CaughtUp(state.round))
         node.go_on_from(CaughtUpError("A state has come in place of decisions."))
         return True
+
+
+def _read_signed(content: bytes) -> dict[str, Any]:
+    """Read a state that most have signed; a ValueError or FedTopicsError if it is none."""
+    signed: dict[str, Any] = loads(content)
+    if not (isinstance(signed, dict) and signed.keys() == SIGNED_FIELDS.keys()) or not all(
+        fits(signed[name], of) for name, of in SIGNED_FIELDS.items()
+    ):
+        raise ValueError
+    return signed
 
 
 def run_of(folder: Path) -> bytes | None:

@@ -290,6 +290,7 @@ class GrpcTransport:
             self._earlier[1] += stream.received
             self._put_in(link.name, Closed(link.fault))
             await asyncio.gather(*tasks, return_exceptions=True)
+            await stream.settle(GOODBYE)
 
     async def _read(self, link: _Link, frame: wire.Frame | None) -> None:
         stream = link.stream
