@@ -50,7 +50,7 @@ def real_messages() -> list[Message]:
     study = {"method": {"name": "lda", "n_components": 4}, "clients": ["a", "b", "c"], "seed": 0}
     return [
         messages.Offer("0.1.0", 3, "lda", 1, study, "f00d", "", b"run", 1.7e9, bytes(16)),
-        messages.Accept("a", "f00d", b"process1", 2, OCTETS[-1], bytes(72)),
+        messages.Accept("b", "f00d", b"process1", 2, OCTETS[-1], bytes(72)),
         messages.Declined("a"),
         messages.Welcome("@server", OCTETS[-1]),
         messages.Refusal("Its policy forbids it.", False),

@@ -155,7 +155,8 @@ HEARERS: list[tuple[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = [
 def port_of_a_study(streams: Iterable[list[bytes]]) -> int:
     """Send frames to the port of a server, beside its study; return over how many connections.
 
-    An error if the study is harmed: it does not come to its totals, or something was raised.
+    An error if the study is harmed: it does not come to its totals, or something was raised. No
+    frame says that it is of one of the study's two clients: without certificates, it would be.
     """
     errors: list[str] = []
     before = threading.excepthook

@@ -81,8 +81,10 @@ def create(path: Path, content: bytes, public: bool = False) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+    except BaseException as error:
         path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # writing to it says no name
         raise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -12,6 +13,7 @@ import click
 from fedtopics.errors import FedTopicsError
 from fedtopics.extras import VERSION
 
+NO_MEMORY = "There is too little memory for this; end other programs, or give fewer documents."
 INTERRUPTED = "Interrupted; type it again to go on, with --resume for run, continue and server."
 
 # Where each command is, in the order of the help. A module is loaded when its command is called.
@@ -93,15 +95,15 @@ def _ran(command: click.Command) -> int:
     except (KeyboardInterrupt, click.exceptions.Abort):
         code = _complain(INTERRUPTED, 128 + signal.SIGINT)
     except MemoryError:
-        code = _complain(
-            "There is too little memory for this; end other programs, or give fewer documents.", 1
-        )
+        code = _complain(NO_MEMORY, 1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         code = _complain(f"{error.strerror or type(error).__name__}{where}.", 1)
     except Exception as error:
         if os.environ.get("FEDTOPICS_DEBUG"):
             raise
+        if "can't allocate memory" in str(error):  # torch's, which is a RuntimeError
+            return _complain(NO_MEMORY, 1)
         code = _complain(
             f"A defect of fedtopics: {type(error).__name__}. Set FEDTOPICS_DEBUG=1 to see where, "
             "and please report it.",
@@ -111,5 +113,6 @@ def _ran(command: click.Command) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    sys.stderr.write(f"fedtopics: {message}\n")
+    with suppress(OSError):  # its disk may be the full one
+        sys.stderr.write(f"fedtopics: {message}\n")
     return code
