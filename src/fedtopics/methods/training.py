@@ -221,7 +221,7 @@ class Program(ABC, Generic[Settings, State]):
             if self.saves_every_round:
                 self._save(run, status, state)
         else:
-            status, state = TrainingStatus.resumed(saved), self._loaded(agreement, saved)
+            status, state = TrainingStatus.resumed(saved), _loaded(self, agreement, saved)
         last = status.round if status.stopped else self.last_round
         ends = partial(self._ends, agreement, run, status)
         state = iterate(agreement, self, state, run.rounds(status.round, last), ends)
@@ -233,15 +233,6 @@ class Program(ABC, Generic[Settings, State]):
         if missing := report.get("missing"):
             run.event(LeftOut(status.round + 1, missing))
         return model
-
-    def _loaded(self, agreement: Agreement, saved: Checkpoint) -> State:
-        try:
-            return self.load(agreement, saved.arrays)
-        except (LookupError, RuntimeError, TypeError, ValueError):
-            raise RunError(
-                f"The checkpoint of round {saved.round} has another state than this study's; "
-                "delete it to resume from the one before, or begin a new run."
-            ) from None
 
     def _ends(
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: Step[State],
@@ -299,3 +290,13 @@ class Program(ABC, Generic[Settings, State]):
         saved = self.save(state)
         if saved is not None:
             run.checkpoint(status.checkpoint(saved))
+
+
+def _loaded(program: Program[Any, State], agreement: Agreement, saved: Checkpoint) -> State:
+    try:
+        return program.load(agreement, saved.arrays)
+    except (LookupError, RuntimeError, TypeError, ValueError):
+        raise RunError(
+            f"The checkpoint of round {saved.round} has another state than this study's; delete it "
+            "to resume from the one before, or begin a new run."
+        ) from None

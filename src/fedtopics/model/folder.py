@@ -134,34 +134,41 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         for owner, values in tensors.items()
         if owner.startswith("shared/")
     }
-    shares = {name: np.array(share) for name, share in config["shares"].items()}
-    coherence = {name: np.array(score) for name, score in config["coherence"].items()}
-    reading = Reading(**config["reading"])
-    by_topic = [*shares.values(), *coherence.values()]
-    numbers = (inference.settings.n_components,)
-    with torch.device("meta"):  # without memory, of which a config could ask for any amount
-        expected = _shapes(inference.initial_weights(0))
-    if (
-        _shapes(weights) != expected
-        or word_sums.dtype != torch.float64
-        or any((array.shape, array.dtype.kind) != (numbers, "f") for array in by_topic)
-        or not reading.fits(*word_sums.shape)
-        or not _is_topics(inference.beta(weights, shared), word_sums.shape)
-    ):
-        raise unfit
-    return {
+    fields: dict[str, Any] = {
         "inference": inference,
         "weights": weights,
         "shared": shared,
         "vocabulary": vocabulary,
         "text": TextRules(**config["text"]),
-        "shares": shares,
+        "shares": {name: np.array(share) for name, share in config["shares"].items()},
         "documents": {name: int(number) for name, number in config["documents"].items()},
         "word_sums": word_sums.numpy(),
-        "reading": reading,
-        "coherence": coherence,
+        "reading": Reading(**config["reading"]),
+        "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
         "info": dict(config["info"]),
     }
+    if not _fit(**fields):
+        raise unfit
+    return fields
+
+
+def _fit(
+    inference: Inference, weights: Tensors, shared: Any, shares: Any, word_sums: Any,
+    coherence: Any, reading: Reading, **_: Any,
+) -> bool:  # fmt: skip
+    """Whether the numbers of a model are of the kinds and sizes that its settings say."""
+    with torch.device("meta"):  # without memory, of which a config could ask for any amount
+        expected = _shapes(inference.initial_weights(0))
+    by_topic = [*shares.values(), *coherence.values()]
+    if (
+        _shapes(weights) != expected
+        or word_sums.dtype != np.float64
+        or any((array.shape, array.dtype.kind) != (word_sums.shape[:1], "f") for array in by_topic)
+        or not reading.fits(*word_sums.shape)
+    ):
+        return False
+    beta = inference.beta(weights, shared)
+    return beta.shape == word_sums.shape and bool(torch.isfinite(beta).all())
 
 
 def read_labels(path: Path, n_topics: int) -> dict[int, str]:
@@ -252,10 +259,6 @@ def _inference(config: Any, n_words: int) -> Inference:
 
 def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
-
-
-def _is_topics(beta: torch.Tensor, shape: tuple[int, ...]) -> bool:
-    return beta.shape == shape and bool(torch.isfinite(beta).all())
 
 
 def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
