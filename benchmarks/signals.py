@@ -288,7 +288,7 @@ def main() -> None:
     quick = parser_of(__doc__).parse_args().quick
     states = [(state, name) for state in STATES for name in SIGNALS]
     if quick:
-        states = [(state, name) for state, name in states if state.where == "trains"][1::2]
+        states = [(state, name) for state, name in states if state.where == "trains"][1::3]
     lines = ["| who | where it is | signal | what was wrong |", "| --- | --- | --- | --- |"]
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:

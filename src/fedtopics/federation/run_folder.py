@@ -127,9 +127,12 @@ class RunFolder:
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep what was agreed once, as JSON, with a digest of it and of the study."""
+        self.publish(name, {**content, DIGEST: self._digest(content)})
+
+    def publish(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write something for people and programs to read, as JSON."""
         if self.folder is not None:
-            kept = {**content, DIGEST: self._digest(content)}
-            write_durably(self.folder / f"{name}.json", json.dumps(kept).encode())
+            write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
 
     def _digest(self, content: Mapping[str, Any]) -> str:
         return hashlib.sha256(f"{self._study} {json.dumps(content)}".encode()).hexdigest()

@@ -247,7 +247,7 @@ class Program(ABC, Generic[Settings, State]):
             advice = f"lower {rates}" if rates else "look for values that are no numbers"
             raise StudyError(f"The loss of round {round_} is not finite; {advice}.")
         for name, content in step.files.items():
-            run.keep(name, content)
+            run.publish(name, content)
         run.event(RoundEnded(round_, step.facts, report))
         self._validate(agreement, run, status, step.state)
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
