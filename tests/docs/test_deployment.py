@@ -123,4 +123,4 @@ def test_every_exit_code_is_explained() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.FedTopicsError)}
     section = DEPLOYMENT.partition("## Exit codes")[2].partition("\n## ")[0]
-    assert codes | {0, 70, 130} == {int(n) for n in re.findall(r"^\| (\d+) \|", section, re.M)}
+    assert codes | {0, 70, 130, 143} == {int(n) for n in re.findall(r"^\| (\d+) \|", section, re.M)}

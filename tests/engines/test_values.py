@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.structures import DEEPEST, LARGEST, MOST_FIELDS
 from fedtopics.engines.values import (
     ALIGNMENT,
     DTYPES,
@@ -210,9 +211,13 @@ EXAMPLE = {
 }
 
 
+def written(structure: wire.Value | bytes) -> bytes:
+    return structure if isinstance(structure, bytes) else structure.SerializeToString()
+
+
 def broken(structure: wire.Value | bytes, data: bytes = b"", largest: int = 1 << 20) -> str:
     """Say what happens with a structure and the data that follow it."""
-    raw = structure if isinstance(structure, bytes) else structure.SerializeToString()
+    raw = written(structure)
     buffer = memoryview(raw + bytes(-len(raw) % ALIGNMENT) + data)
     with pytest.raises(FederationError) as error:
         unpack(wire.Body(structure=len(raw), data=len(data)), buffer, largest)
@@ -227,8 +232,28 @@ def rows(dtype: str, shape: Sequence[int], present: bytes = b"") -> wire.Value:
     return wire.Value(rows=wire.Tensor(dtype=dtype, shape=shape, present=present))
 
 
-def counts(names: list[str], dtype: str, shape: Sequence[int]) -> wire.Value:
-    return wire.Value(named=wire.Named(names=names, values=tensor(dtype, shape).tensor))
+def texts(n_lengths: int, size: int, of: str = "uint32") -> wire.Texts:
+    """A list of so many texts, whose characters have so many bytes."""
+    lengths, characters = tensor(of, [n_lengths]), tensor("uint8", [size])
+    return wire.Texts(lengths=lengths.tensor, characters=characters.tensor)
+
+
+def counts(n_names: int, dtype: str, shape: Sequence[int]) -> wire.Value:
+    """Counts of words without a letter."""
+    names, values = texts(n_names, 0), tensor(dtype, shape).tensor
+    return wire.Value(named=wire.Named(names=names, values=values))
+
+
+def within_lists(depth: int) -> wire.Value:
+    value = wire.Value(integer=1)
+    for _ in range(depth):
+        value = wire.Value(list=wire.List(values=[value]))
+    return value
+
+
+def beside(*parts: bytes) -> bytes:
+    """Arrays as they follow a structure."""
+    return b"".join(part + bytes(-len(part) % ALIGNMENT) for part in parts)
 
 
 DAMAGED: dict[str, tuple[wire.Value | bytes, bytes]] = {
@@ -257,10 +282,28 @@ DAMAGED: dict[str, tuple[wire.Value | bytes, bytes]] = {
     "a hundred dimensions": (tensor("float64", [1] * 100), bytes(8)),
     "zero rows, a terabyte": (tensor("float64", [8, 2**34], b"\0"), b""),
     "zero rows without end": (tensor("float64", [2**60, 2**60], b"\0"), b""),
-    "counts of more words": (counts(["a", "b"], "int64", [1, 1]), bytes(8)),
-    "counts of fewer words": (counts([], "int64", [1, 1]), bytes(8)),
-    "counts that are no whole numbers": (counts(["a"], "float64", [1, 1]), bytes(8)),
-    "counts in a row": (counts(["a"], "int64", [1]), bytes(8)),
+    "counts of more words": (counts(2, "int64", [1, 1]), bytes(128)),
+    "counts of fewer words": (counts(0, "int64", [1, 1]), bytes(64)),
+    "counts that are no whole numbers": (counts(1, "float64", [1, 1]), bytes(128)),
+    "counts in a row": (counts(1, "int64", [1]), bytes(128)),
+    "texts that end early": (wire.Value(texts=texts(2, 3)), beside(b"\1\0\0\0\1\0\0\0", b"oak")),
+    "texts that go on": (wire.Value(texts=texts(1, 3)), beside(b"\4\0\0\0", b"oak")),
+    "texts that wrap": (wire.Value(texts=texts(2, 3)), beside(b"\xff" * 4 + bytes(4), b"oak")),
+    "texts that are no UTF-8": (wire.Value(texts=texts(1, 1)), beside(b"\1\0\0\0", b"\xff")),
+    "texts of signed lengths": (
+        wire.Value(texts=texts(2, 3, "int32")), beside(b"\4\0\0\0\xff\xff\xff\xff", b"oak")
+    ),
+    "texts without lengths": (wire.Value(texts=wire.Texts()), b""),
+    "more texts than there is room for": (wire.Value(texts=texts(1 << 16, 0)), bytes(1 << 18)),
+    "too many values": (wire.Value(list=wire.List(values=[wire.Value()] * MOST_FIELDS)), b""),
+    "too many values, again and again": (b"\x32\x02\x0a\x00" * MOST_FIELDS, b""),
+    "too many lengths": (tensor("uint8", [1] * (MOST_FIELDS + 1)), bytes(8)),
+    "lists in lists": (within_lists(DEEPEST // 2), b""),
+    "a group": (b"\x0b\x0c", b""),
+    "a field without an end": (b"\x32\xff\xff\xff\xff\x0f", b""),
+    "a number without an end": (b"\x18" + b"\xff" * 12, b""),
+    "sixteen million letters": (wire.Value(text="x" * LARGEST), b""),
+    "rows of no column without end": (tensor("uint8", [2**20, 0], bytes(2**17)), b""),
     "bitmap of no rows": (tensor("float32", [], b"\1"), bytes(4)),
     "bitmap too short": (tensor("float32", [9, 1], b"\1"), bytes(8)),
     "bitmap too long": (tensor("float32", [8, 1], b"\1\0"), bytes(8)),
@@ -282,10 +325,32 @@ DAMAGED: dict[str, tuple[wire.Value | bytes, bytes]] = {
 def test_damaged_bodies(case: str) -> None:
     tracemalloc.start()
     try:
+        before = sum(map(len, map(written, DAMAGED[case])))  # a structure is copied once
         assert broken(*DAMAGED[case]) == "A message has a damaged body."
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+        assert tracemalloc.get_traced_memory()[1] < (4 << 20) + 3 * before
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [None] * (MOST_FIELDS // 2 - 1),
+        {f"{i}": {"signature": b"x" * 72, "certificate": b"x" * 1200} for i in range(1500)},
+    ],
+)
+def test_structures_up_to_the_limit_are_read(value: Any) -> None:
+    assert_same(there_and_back(value), value)
+
+
+def test_lists_of_many_texts_are_read() -> None:
+    words = [f"wörd{i}" for i in range(200_000)]
+    counts = np.ones((len(words), 2), np.int64)
+    back = there_and_back({"words": words, "named": Named(words, counts)})
+    assert back["words"] == back["named"].names == words
+    packed = pack(words)
+    with pytest.raises(FederationError):
+        unpack(packed.header, joined(packed), 64 * len(words))
 
 
 def test_arrays_up_to_the_limit_are_read() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedtopics.engines import adder
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, RunError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
@@ -102,6 +102,28 @@ def test_a_server_that_begins_anew_is_joined_anyway(tmp_path: Path) -> None:
         assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "model"), model)
     assert [event["round"] for event in events.of("round")] == list(range(1, 10))
     assert_same_bits(model, expected(plan, subjects(SIZES)))
+
+
+def test_what_a_run_kept_is_looked_at_before_anybody_is_waited_for(tmp_path: Path) -> None:
+    plan = planned(max_rounds=4)
+    federated(plan, subjects(SIZES), tmp_path)
+    run = tmp_path / "server"
+    agreement, checkpoint = run / "agreement.json", run / "checkpoints" / "00000004.safetensors"
+    said = json.loads(agreement.read_text())
+    damages = {
+        agreement: [b"{}", json.dumps(said | {"total": 7}).encode(), b'{"words": ["oak"]}'],
+        checkpoint: [b"", checkpoint.read_bytes()[:-1], bytes(200)],
+        run / "run.json": [b"{}", b'{"run": 7}', b"["],
+    }
+    for file, contents in damages.items():
+        whole = file.read_bytes()
+        for content in contents:
+            file.write_bytes(content)
+            events = Notes()
+            with pytest.raises(RunError, match=file.name):
+                serve(plan, None, f"{HOST}:0", run, resume=True, on_event=events.append)
+            assert not events.of("listening")
+        file.write_bytes(whole)
 
 
 def test_a_client_of_another_study_is_sent_away(tmp_path: Path) -> None:

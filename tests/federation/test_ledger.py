@@ -171,11 +171,13 @@ def test_summary(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"function": "echo"}', "3"])
-def test_damaged_ledger(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", [b"{", b"[]", b'{"function": "echo"}', b"3", b"\xff\xfe", b"[" * 100_000]
+)
+def test_damaged_ledger(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "ledger.jsonl"
     door(Echo(documents=1), path=path).call("echo", {})
-    path.write_text(path.read_text() + damage + "\n")
+    path.write_bytes(path.read_bytes() + damage + b"\n")
     with pytest.raises(RunError, match=r"Line 2 of the ledger .*ledger\.jsonl is damaged"):
         summarise_ledger(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import time
@@ -11,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import Finished, RoundEnded, VocabularyAgreed
 from fedtopics.model.topic_model import TopicModel
+from tests.helpers.damage import damages
 from tests.helpers.models import made
 
 ARRAYS = {
@@ -269,8 +272,12 @@ def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b'{"words": ["oa', b"\xff\xfe", b"[]", b"null", b"3"]
-)
+    "content",
+    [
+        b"", b"{", b'{"words": ["oa', b"\xff\xfe", b"[]", b"null", b"3", b"{}", b'{"sha256": ""}',
+        b'{"words": ["oak"]}', b'{"words": ["oak"], "sha256": 7}', b"[" * 100_000,
+    ],
+)  # fmt: skip
 def test_damaged_agreements(tmp_path: Path, content: bytes) -> None:
     finished(tmp_path, 1)
     (tmp_path / "agreement.json").write_bytes(content)
@@ -278,6 +285,56 @@ def test_damaged_agreements(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(RunError, match=r"agreement\.json is damaged; begin a new run\.$"):
         run.recall("agreement")
     run.close()
+
+
+def test_an_agreement_of_another_study_or_changed_by_hand(tmp_path: Path) -> None:
+    file = finished(tmp_path / "a", 1).parents[1] / "agreement.json"
+    for study, words in (("study2", ["oak"]), ("study1", ["elm"])):
+        run = RunFolder(tmp_path / study, study)
+        run.keep("agreement", {"words": ["oak"]})
+        run.close()
+        kept = json.loads((tmp_path / study / "agreement.json").read_text())
+        file.write_text(json.dumps(kept | {"words": words}))
+        again = RunFolder(tmp_path / "a", "study1", resume=True)
+        with pytest.raises(RunError, match=r"agreement\.json is damaged"):
+            again.recall("agreement")
+        again.close()
+
+
+def rewritten(path: Path, **meta: str) -> None:
+    """Change what a checkpoint says of itself, and its digest with it."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    before = json.loads(data[8 : 8 + size])["__metadata__"]
+    data = save(load(data), metadata=before | meta)
+    path.write_bytes(data)
+    path.with_suffix(".sha256").write_text(hashlib.sha256(data).hexdigest())
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"study": "study2"}, {"round": "3"}, {"round": "x"}, {"numbers": "[]"}, {"numbers": "{"},
+        {"numbers": '{"loss": "x"}'}, {"numbers": '{"loss": [1]}'},
+    ],
+)  # fmt: skip
+def test_a_checkpoint_that_says_something_else(tmp_path: Path, meta: dict[str, str]) -> None:
+    path = finished(tmp_path, 1, 2)
+    rewritten(path, **meta)
+    with pytest.raises(RunError, match=r"00000002\.safetensors is damaged, or of another study;"):
+        restored(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".sha256"])
+def test_a_checkpoint_with_any_flipped_byte_or_cut_anywhere(tmp_path: Path, suffix: str) -> None:
+    path = finished(tmp_path, 1, 2).with_suffix(suffix)
+    whole = path.read_bytes()
+    for damaged in damages(whole, 150):
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match="is damaged, or of another study; delete it and"):
+            restored(tmp_path)
+    path.write_bytes(whole)
+    assert restored(tmp_path) is not None
 
 
 # Full disks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from fedtopics.engines.values import Packed, aligned, body_size
 
@@ -33,3 +34,13 @@ def mutate(raw: bytearray, header: list[int], rng: random.Random) -> None:
         raw[place:place] = raw[place:end]
     else:
         header[rng.randrange(2)] = rng.choice([0, 1, len(raw), rng.randrange(1 << 20), HUGE >> 1])
+
+
+def damages(whole: bytes, number: int) -> Iterator[bytes]:
+    """Cut off, and flip a bit of, so many copies of a file: at its ends, and at places between."""
+    rng = random.Random(len(whole))  # noqa: S311
+    ends = {0, 1, 7, 8, 9, len(whole) - 1, len(whole) // 2}
+    places = sorted(ends | {rng.randrange(len(whole)) for _ in range(number)})
+    for place in (place for place in places if place < len(whole)):
+        yield whole[:place]
+        yield whole[:place] + bytes([whole[place] ^ 1 << rng.randrange(8)]) + whole[place + 1 :]

@@ -76,7 +76,7 @@ class Partner:
         """End it at once, without a word."""
         until(lambda: self.transport is not None)
         self.transport.stop()
-        self.transport._inbox.put(("", Closed("killed")))
+        self.transport._put_in("", Closed("killed"))
         self._work.error()
 
 

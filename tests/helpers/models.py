@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,13 @@ from fedtopics.text.vocabulary import TextRules, Vocabulary
 
 WORDS = ("oak", "elm", "flu", "tea", "__init__")
 BETA = np.array([[4, 3, 1, 1, 1], [1, 1, 2, 2, 4], [2, 2, 2, 2, 2]]) / 10
+
+
+def edit_config(folder: Path, **changes: Any) -> None:
+    """Change a model's config, in a folder of before there was a digest of it."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({key: c for key, c in config.items() if key != "digest"} | changes))
 
 
 def made(**changes: Any) -> TopicModel:

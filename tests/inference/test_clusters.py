@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from tests.helpers.clusters import (
     trained,
 )
 from tests.helpers.federation import assert_same
+from tests.helpers.models import edit_config
 
 COUNTS = sparse.csr_array(np.array([[1, 0, 2], [0, 0, 0], [0, 3, 0]], np.float32))
 WORD_WEIGHTS = np.array([1.0, 2.0, 0.5])
@@ -248,10 +250,10 @@ def test_documents_of_which_nothing_is_known() -> None:
 def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
     model = trained(planned("kmeans"), {"a": blobs(100)})
     model.save_pretrained(tmp_path)
-    config = (tmp_path / "config.json").read_text()
-    (tmp_path / "config.json").write_text(config.replace('"n_components": 5', '"n_components": 6'))
+    settings = json.loads((tmp_path / "config.json").read_text())["settings"]
+    edit_config(tmp_path, settings=settings | {"n_components": 6})
     with pytest.raises(ModelError, match="are not those of the model"):
         TopicModel.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text(config.replace('"centres"', '"discriminants"'))
+    edit_config(tmp_path, settings=settings, inference="discriminants")
     with pytest.raises(ModelError):
         TopicModel.from_pretrained(tmp_path)

@@ -37,6 +37,7 @@ from tests.helpers.flower_federation import (
     write_documents,
 )
 from tests.helpers.ledgers import left
+from tests.helpers.private import open_to_others
 
 REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
 if importlib.util.find_spec("flwr") is None and not REQUIRED:
@@ -92,6 +93,8 @@ def test_resident_processes_end_with_the_bits_of_one(
             tmp_path / "local/clients" / name / "ledger.jsonl"
         )
         assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
+        assert open_to_others(folder) == []
+    assert open_to_others(tmp_path / "run") == []
 
 
 def carried(grid: Any) -> CarriedTransport:

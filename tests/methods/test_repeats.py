@@ -22,6 +22,7 @@ from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, subjects, tokens_of
 from tests.helpers.grpc_federation import federated
 from tests.helpers.methods import METHODS
+from tests.helpers.models import edit_config
 
 SIGNATURE = [f"common{i}" for i in (7, 3, 11, 5, 2, 13, 19, 17, 0)]
 RARE = "quetzalcoatl"
@@ -114,9 +115,9 @@ def test_new_documents_are_not_capped(tmp_path: Path) -> None:
 
 def test_a_folder_of_before_counts_all(tmp_path: Path) -> None:
     learnt(planned(), signed(SIZES)).save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    del config["text"]["repeats"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    text = json.loads((tmp_path / "config.json").read_text())["text"]
+    del text["repeats"]
+    edit_config(tmp_path, text=text)
     assert TopicModel.from_pretrained(tmp_path).text.repeats == "keep"
 
 

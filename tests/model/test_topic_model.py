@@ -22,6 +22,7 @@ from fedtopics.model.folder import FORMAT
 from fedtopics.model.shown_words import READINGS, Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from tests.helpers.models import edit_config
 
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
 BOATS = ["ketch", "sloop", "yawl", "brig", "cutter", "dory", "barque", "schooner"]
@@ -59,7 +60,9 @@ def saved(model: TopicModel, tmp_path: Path) -> Path:
 
 
 def edit(path: Path, **changes: Any) -> None:
+    """Change a file of a model's folder of before there was a digest of it."""
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    edit_config(path.parent, **(changes if path.name == "config.json" else {}))
 
 
 # Reading
@@ -384,6 +387,10 @@ def test_damaged_config(saved: Path, content: str) -> None:
         {"settings": {"n_components": 1}},
         {"shares": None},
         {"text": {"stop_words": "klingon"}},
+        {"settings": {"n_components": 10**15}},
+        {"settings": {"n_components": 10**30}},
+        {"precision": "load"},
+        {"info": [1]},
     ],
 )
 def test_config_that_does_not_fit(saved: Path, change: dict[str, Any]) -> None:

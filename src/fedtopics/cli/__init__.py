@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -11,6 +13,9 @@ import click
 from fedtopics.errors import FedTopicsError
 from fedtopics.extras import VERSION
 from fedtopics.harmless import visible
+
+NO_MEMORY = "There is too little memory for this; end other programs, or give fewer documents."
+INTERRUPTED = "Interrupted; type it again to go on, with --resume for run, continue and server."
 
 # Where each command is, in the order of the help. A module is loaded when its command is called.
 COMMANDS = {
@@ -56,8 +61,27 @@ def app() -> None:
     """Find the topics in text that may not be pooled."""
 
 
+class TerminatedError(BaseException):
+    """The system, or a service manager, asks the process to end: as Ctrl-C, with another code."""
+
+
 def main(command: click.Command = app) -> None:
     """Run the command line; turn every error into one line and an exit code."""
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = _ran(command)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    sys.exit(code)
+
+
+def _terminated(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: what is open is being closed
+    raise TerminatedError
+
+
+def _ran(command: click.Command) -> int:
+    code: int
     try:
         code = command(standalone_mode=False) or 0
     except FedTopicsError as error:
@@ -67,24 +91,29 @@ def main(command: click.Command = app) -> None:
         code = error.exit_code
     except click.ClickException as error:
         code = _complain(error.format_message(), error.exit_code)
+    except TerminatedError:
+        code = _complain(INTERRUPTED, 128 + signal.SIGTERM)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        code = _complain(
-            "Interrupted; type it again to go on, with --resume for run, continue and server.", 130
-        )
+        code = _complain(INTERRUPTED, 128 + signal.SIGINT)
+    except MemoryError:
+        code = _complain(NO_MEMORY, 1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         code = _complain(f"{error.strerror or type(error).__name__}{where}.", 1)
     except Exception as error:
         if os.environ.get("FEDTOPICS_DEBUG"):
             raise
+        if "can't allocate memory" in str(error):  # torch's, which is a RuntimeError
+            return _complain(NO_MEMORY, 1)
         code = _complain(
             f"A defect of fedtopics: {type(error).__name__}. Set FEDTOPICS_DEBUG=1 to see where, "
             "and please report it.",
             70,
         )
-    sys.exit(code)
+    return code
 
 
 def _complain(message: str, code: int) -> int:
-    sys.stderr.write(f"fedtopics: {visible(message)}\n")
+    with suppress(OSError):  # its disk may be the full one
+        sys.stderr.write(f"fedtopics: {visible(message)}\n")
     return code

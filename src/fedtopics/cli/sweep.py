@@ -12,6 +12,7 @@ from rich.table import Table
 from fedtopics.cli import options
 from fedtopics.cli.display import RoundProgress, console, print_json, say
 from fedtopics.cli.options import FOLDER
+from fedtopics.files import write_durably
 from fedtopics.harmless import file_name
 
 
@@ -63,10 +64,10 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
     good, reasons = recommend(summary)
     result = {"scores": summary, "recommended": good, "reasons": reasons}
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
-    (folder / "sweep.json").write_text(text, encoding="utf-8")
+    write_durably(folder / "sweep.json", text.encode())
     if figures.available():
         chart = figures.scores_by_topics(summary, {c.name: c.title for c in SHOWN})
-        (folder / "sweep.svg").write_text(figures.svg(chart), encoding="utf-8")
+        write_durably(folder / "sweep.svg", figures.svg(chart).encode())
     if as_json:
         print_json(result)
         return

@@ -20,6 +20,7 @@ from zlib import crc32
 
 from fedtopics.engines.log import Entry, Log, chained
 from fedtopics.errors import RunError
+from fedtopics.files import make_folder, open_private
 
 MAGIC = b"fedtlog1"
 HEAD = struct.Struct(">8sQQQQ?16s32s32s")  # then: view, normal, committed, index, ...
@@ -69,7 +70,7 @@ class DiskLog(Log):
         self._recent: dict[int, Entry] = {}
         self._file: BufferedWriter | None = None
         self._boot = NO_BOOT if sync else _boot()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         paths = sorted(folder.glob("*.log"))
         self.doubtful = not paths  # there may have been some
         for place, path in enumerate(paths):
@@ -147,7 +148,7 @@ class DiskLog(Log):
         head = HEAD.pack(MAGIC, *values, self._origin, self._digests[-1])
         path = self._path(number)
         path.unlink(missing_ok=True)
-        self._file = path.open("xb")
+        self._file = open_private(path, "xb")
         self._write(head, CHECK.pack(crc32(head)))
         if self._sync:
             folder = os.open(self._folder, os.O_RDONLY)

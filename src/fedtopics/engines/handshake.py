@@ -12,7 +12,7 @@ from fedtopics.engines.messages import Accept, Offer, Welcome
 from fedtopics.errors import FedTopicsError
 from fedtopics.harmless import sentence
 
-WIRE_VERSION = 2  # of wire.proto and messages.py
+WIRE_VERSION = 3  # of wire.proto and messages.py
 Versions = tuple[str, Mapping[str, int]]
 """Of fedtopics, and of the methods it has."""
 

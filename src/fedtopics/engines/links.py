@@ -147,7 +147,8 @@ class Links:
             self.news(StatusChange("refused", accept.name, objection))
             self.refuse(link, objection, again=twin)
             return
-        if member.link:
+        if member.link:  # whoever is there, if somebody is, has to notice
+            self._transport.close(member.link)
             self.leave(member.link)
         restarted = bool(member.process) and member.process != accept.process
         member.link, member.process, member.least = link, accept.process, accept.least

@@ -9,8 +9,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from queue import Empty
 
 from fedtopics.engines.decisions import TICK
 from fedtopics.engines.handshake import Introduction
@@ -136,11 +134,9 @@ class Node(Voice):
             self._adder = replica.adder
             self._repeat()
         if self._is_peer and replica.adder not in (None, self.own):
-            with suppress(Empty):  # all that counts is said again to the next one who adds
-                while True:
-                    _, what = self.inbox.get_nowait()
-                    if isinstance(what, StatusChange):
-                        self.notify(what)
+            while (came := self._next_heard())[0]:  # what counts is said again to who adds next
+                if isinstance(came[1], StatusChange):
+                    self.notify(came[1])
 
     def _look_for_majority(self, replica: Replica) -> None:
         """Say who adds, or that nothing can be decided as too few of equals are linked."""

@@ -19,7 +19,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
 from fedtopics.errors import FederationError
-from fedtopics.files import write_durably
+from fedtopics.files import make_folder, write_durably
 
 IDLE = 1800.0  # seconds without a message, after which it ends: others may compute that long
 LOOK = 0.05  # seconds between two attempts to reach it
@@ -34,7 +34,7 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
     """
     connection = _connect(folder)
     if connection is None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
         while (connection := _connect(folder)) is None:
             if process.poll() is not None:
@@ -70,7 +70,7 @@ def answer_messages(
 
     with Listener(("127.0.0.1", 0), authkey=key) as listener:
         content = {"port": listener.address[1], "process": os.getpid(), "key": key.hex()}
-        write_durably(note, json.dumps(content).encode(), private=True)
+        write_durably(note, json.dumps(content).encode())
         while True:
             timer = threading.Timer(idle(), leave)
             timer.daemon = True

@@ -11,7 +11,6 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +22,7 @@ from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import StatusChange
 
 EVERY = 50  # rounds between two comparisons
+WRITTEN = {"round": int, "arrays": dict[str, np.ndarray], "numbers": dict[str, int | float]}
 SAID = {"digest": bytes, "signature": bytes}
 PATIENCE = 10.0  # seconds that the adder waits for the states of those who are there
 TOLERANCE = 1e-4  # of an array's largest number, by which the same state may differ
@@ -112,11 +112,15 @@ def written(state: Checkpoint) -> dict[str, Any]:
     return {"round": state.round, "arrays": arrays, "numbers": dict(state.numbers)}
 
 
-def read(plain: Mapping[str, Any]) -> Checkpoint:
-    """Undo `written`; a KeyError or TypeError if it is none."""
-    arrays = {str(name): np.array(array) for name, array in plain["arrays"].items()}
-    numbers = {str(name): float(number) for name, number in plain["numbers"].items()}
-    return Checkpoint(int(plain["round"]), arrays, numbers)
+def read(plain: Any) -> Checkpoint:
+    """Undo `written`; a ValueError if it is none."""
+    if not (fits(plain, dict[str, Any]) and plain.keys() == WRITTEN.keys()) or not all(
+        fits(plain[name], of) for name, of in WRITTEN.items()
+    ):
+        raise ValueError
+    arrays = {name: np.array(array) for name, array in plain["arrays"].items()}
+    numbers = {name: float(number) for name, number in plain["numbers"].items()}
+    return Checkpoint(plain["round"], arrays, numbers)
 
 
 def is_near(mine: Checkpoint, theirs: Checkpoint) -> bool:

@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.structures import read_structure
 from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import Named, Rows
 
 ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
 SMALL = 1 << 16  # bytes
 SPARSE_FROM = 1 << 14  # bytes of a matrix from which on its zero rows are looked for
+TEXT = 64  # bytes that a text of a list takes, beside its characters
 DTYPES = {
     name: np.dtype(name)
     for name in (
@@ -105,11 +108,11 @@ def loads(content: Piece, largest: int = 1 << 31) -> Any:
 def unpack(body: wire.Body, buffer: memoryview, largest: int = 1 << 31) -> Any:
     """Turn bytes into plain data; arrays are views of the buffer, which is `aligned`.
 
-    All arrays together, with their zero rows, have at most `largest` bytes. A `FederationError` if
-    the bytes are not what `pack` makes.
+    All arrays together, with their zero rows, and texts have at most `largest` bytes. A
+    `FederationError` if the bytes are not what `pack` makes, or the structure is too large.
     """
     try:
-        structure = wire.Value.FromString(bytes(buffer[: body.structure]))
+        structure = read_structure(bytes(buffer[: body.structure]))
         reader = _Reader(buffer[_padded(body.structure) :], largest)
         value = reader.value(structure)
         if reader.place != len(reader.data):  # data that no tensor names
@@ -159,15 +162,22 @@ def _structure(value: Any, arrays: list[NDArray[Any]]) -> wire.Value:
         present[value.index] = True
         return wire.Value(rows=_part(value.values, present, arrays))
     if isinstance(value, Named):
-        return wire.Value(named=wire.Named(names=value.names, values=_tensor(value.values, arrays)))
+        names, values = _texts(value.names, arrays), _tensor(value.values, arrays)
+        return wire.Value(named=wire.Named(names=names, values=values))
     if isinstance(value, Mapping):
         entries = [wire.Entry(name=n, value=_structure(v, arrays)) for n, v in value.items()]
         return wire.Value(map=wire.Map(entries=entries))
     if isinstance(value, Sequence) and not isinstance(value, bytearray):
         if value and all(isinstance(entry, str) for entry in value):
-            return wire.Value(texts=wire.Texts(values=value))
+            return wire.Value(texts=_texts(value, arrays))
         return wire.Value(list=wire.List(values=[_structure(entry, arrays) for entry in value]))
     raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+def _texts(texts: Sequence[str], arrays: list[NDArray[Any]]) -> wire.Texts:
+    lengths = np.fromiter(map(len, texts), np.uint32, len(texts))
+    characters = np.frombuffer("".join(texts).encode(), np.uint8)
+    return wire.Texts(lengths=_tensor(lengths, arrays), characters=_tensor(characters, arrays))
 
 
 def _tensor(array: NDArray[Any], arrays: list[NDArray[Any]]) -> wire.Tensor:
@@ -210,7 +220,7 @@ class _Reader:
         if kind == "list":
             return [self.value(entry) for entry in structure.list.values]
         if kind == "texts":
-            return list(structure.texts.values)
+            return self._texts(structure.texts)
         if kind == "map":
             entries = {entry.name: self.value(entry.value) for entry in structure.map.entries}
             if len(entries) < len(structure.map.entries):
@@ -225,22 +235,38 @@ class _Reader:
                 raise ValueError
             return Rows(np.flatnonzero(present), rows, len(present))
         if kind == "named":
-            names, values = list(structure.named.names), self._rows(structure.named.values)
+            names, values = self._texts(structure.named.names), self._rows(structure.named.values)
             return _named(names, *values)
         if kind in (None, "nothing"):
             return None
         return getattr(structure, kind)
+
+    def _texts(self, texts: wire.Texts) -> list[str]:
+        lengths, sparse = self._rows(texts.lengths)
+        characters, also_sparse = self._rows(texts.characters)
+        if sparse is not None or also_sparse is not None or lengths.dtype != np.uint32:
+            raise ValueError
+        self._room -= TEXT * lengths.size + 3 * characters.nbytes  # a character has up to 4 bytes
+        if self._room < 0 or lengths.ndim != 1 or characters.dtype != np.uint8:
+            raise ValueError
+        joined = characters.tobytes().decode()
+        ends = [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
+        if ends[-1] != len(joined):
+            raise ValueError
+        return [joined[start:end] for start, end in pairwise(ends)]
 
     def _rows(
         self, tensor: wire.Tensor, some: bool = False
     ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         shape = tuple(int(length) for length in tensor.shape)
         dtype = DTYPES[tensor.dtype]
-        self._room -= math.prod(shape) * dtype.itemsize
+        sparse = bool(tensor.present) or some
+        index = 8 * shape[0] if sparse else 0  # bytes of the places of all rows
+        self._room -= max(math.prod(shape) * dtype.itemsize, index)
         if self._room < 0:
             raise ValueError
         present = None
-        if tensor.present or some:
+        if sparse:
             if len(tensor.present) != -(-shape[0] // 8):
                 raise ValueError
             bits = np.frombuffer(tensor.present, np.uint8)

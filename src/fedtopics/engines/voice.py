@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from queue import Empty
 from typing import Any
@@ -24,6 +25,7 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.events import Event, StatusChange
 
 LAST = 1 << 62  # a decision that is never made
+UNHEARD = 32  # messages of one participant that wait until who adds has time
 
 
 class Voice(Decisions):
@@ -38,6 +40,7 @@ class Voice(Decisions):
         self._said: tuple[Message, int, Message | None] | None = None
         self._replied = "", ""  # to whom the last reply went, and over which link
         self._has_model = False
+        self._unheard: Counter[str] = Counter()  # messages by participant
 
     def say(
         self, message: Message, index: int, when_granted: Message | None = None, quiet: bool = False
@@ -101,10 +104,24 @@ class Voice(Decisions):
         self.check()
         if self._open_replica.view != self._view:
             raise OvertakenError
+        return self._next_heard(min(max(0.0, seconds), LOOK))
+
+    def _next_heard(self, seconds: float = 0.0) -> tuple[str, Any]:
         try:
-            return self.inbox.get(timeout=min(max(0.0, seconds), LOOK))
+            name, what = self.inbox.get(timeout=seconds)
         except Empty:
             return "", None
+        if isinstance(what, Message):
+            with self._changed:
+                self._unheard[name] -= 1
+        return name, what
+
+    def _is_heard(self, name: str, what: Message) -> None:
+        """Let who adds hear a message, when it has time."""
+        if self._unheard[name] >= UNHEARD:
+            raise FederationError("This client says more than it is asked for.")
+        self._unheard[name] += 1
+        self.inbox.put((name, what))
 
     def disagreement(self, round_: int, what: str) -> FederationError:
         """Say, here and to the adder, that this participant stops; return the error."""
@@ -130,14 +147,14 @@ class Voice(Decisions):
             if member.turn == 0:
                 self._links.news(StatusChange("ready", name))
             member.turn = what.turn
-            self.inbox.put((name, what))
+            self._is_heard(name, what)
         elif isinstance(what, Done):
             member.done = True
         elif isinstance(what, (Reply, Announced, Failure)):
             if isinstance(what, Failure) and what.leaves:
                 reason = FAILURES.get(what.reason, "it ends")
                 self._links.news(StatusChange("declined", name, reason))
-            self.inbox.put((name, what))
+            self._is_heard(name, what)
 
     def _repeat(self, first: bool = False) -> None:
         """Say to the adder what it has to hear; nobody has to tell oneself.

@@ -73,18 +73,20 @@ class List(_message.Message):
     def __init__(self, values: _Optional[_Iterable[_Union[Value, _Mapping]]] = ...) -> None: ...
 
 class Texts(_message.Message):
-    __slots__ = ("values",)
-    VALUES_FIELD_NUMBER: _ClassVar[int]
-    values: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
+    __slots__ = ("lengths", "characters")
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    CHARACTERS_FIELD_NUMBER: _ClassVar[int]
+    lengths: Tensor
+    characters: Tensor
+    def __init__(self, lengths: _Optional[_Union[Tensor, _Mapping]] = ..., characters: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class Named(_message.Message):
     __slots__ = ("names", "values")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
-    names: _containers.RepeatedScalarFieldContainer[str]
+    names: Texts
     values: Tensor
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., values: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+    def __init__(self, names: _Optional[_Union[Texts, _Mapping]] = ..., values: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class Map(_message.Message):
     __slots__ = ("entries",)

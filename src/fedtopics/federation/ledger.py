@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from fedtopics.errors import RunError
-from fedtopics.files import cut_half_line
+from fedtopics.files import cut_half_line, make_folder, open_private
 from fedtopics.methods.aggregation import Named, Payload, Rows, SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.text.vocabulary import fingerprint
@@ -57,8 +57,8 @@ class Ledger:
             if path.exists():
                 cut_half_line(path)
                 _read_ledger(path, self._recall)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8")
+            make_folder(path.parent)
+            self._file = open_private(path, "a", encoding="utf-8")
 
     @property
     def is_kept(self) -> bool:
@@ -140,11 +140,11 @@ def find_ledgers(folder: Path) -> dict[str, Path]:
 
 def client_of(path: Path) -> str:
     """Return whose ledger it is, by its first reply, or its folder's name where there is none."""
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for line in file:
             try:
                 return str(json.loads(line)["client"])
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, LookupError, TypeError, RecursionError):
                 continue
     return path.resolve().parent.name
 
@@ -179,11 +179,11 @@ def is_seeded(path: Path) -> bool:
 
 
 def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
                 take(json.loads(line))
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 raise RunError(f"Line {number} of the ledger {path} is damaged.") from None
 
 

@@ -26,7 +26,7 @@ from fedtopics.federation.replicated_run import ReplicatedRun, begin
 from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.server import nonce, origin
 from fedtopics.federation.study import Study
-from fedtopics.files import hold, write_durably
+from fedtopics.files import hold, make_folder, write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.events import Embedding, Event, Joined, ModelReceived, OnEvent
 from fedtopics.methods.events import Offer as Offered
@@ -207,7 +207,7 @@ class Participation:
     def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
         """Make the door to the documents for a run; return it and the folder of the run's state."""
         self.out = self._place(study)
-        self.out.mkdir(parents=True, exist_ok=True)
+        make_folder(self.out)
         if self.holds:
             self._held = self._held or hold(self.out)
         write_durably(self.out / "study.toml", study.to_toml().encode())

@@ -14,18 +14,23 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedtopics.engines.log_messages import State
+from fedtopics.engines.messages import fits
 from fedtopics.engines.node import CaughtUpError, Node
 from fedtopics.engines.states import digest_of, majority, read, written
 from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.files import write_durably
+from fedtopics.files import make_folder, write_durably
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import CaughtUp
 
 DIGEST = "decisions"  # array of a checkpoint: the digest of the decisions it holds
 INDEX, TURN = "decisions", "turns"  # numbers of a checkpoint
 RUN, SIGNED = "run.json", "signed-state"
+SIGNED_FIELDS = {
+    "state": dict[str, Any], "kept": np.ndarray, "signatures": dict[str, bytes],
+    "certificates": dict[str, bytes], "index": int, "turn": int, "digest": bytes,
+}  # fmt: skip
 
 
 class Progress(Protocol):
@@ -60,12 +65,18 @@ class ReplicatedRun(RunFolder):
     _signed = 0  # index of the last state that most have signed
 
     def position(self) -> Position:
-        """Return where a resumed run goes on."""
+        """Return where a resumed run goes on; a RunError if what it has kept is of no use."""
         saved = super().restore()
         if saved is None:
             return Position()
-        digest = saved.arrays[DIGEST].tobytes()
-        return Position(int(saved.numbers[INDEX]), int(saved.numbers[TURN]), digest)
+        self.recall("agreement")
+        try:
+            digest, numbers = saved.arrays[DIGEST].tobytes(), saved.numbers
+            return Position(int(numbers[INDEX]), int(numbers[TURN]), digest)
+        except (LookupError, ValueError):
+            raise RunError(
+                f"The checkpoints in {self.folder} are of no run between machines; begin a new run."
+            ) from None
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """As of `RunFolder`, of a run that has a checkpoint."""
@@ -100,9 +111,9 @@ class ReplicatedRun(RunFolder):
         if self.folder is None or not self.progress.settled:
             return
         signed = {
-            "state": written(state), "kept": self.kept(), "signatures": self.progress.settled,
+            "state": written(state), "kept": np.frombuffer(self.kept(), np.uint8),
+            "signatures": self.progress.settled, "certificates": self.progress.certificates,
             "index": index, "turn": turn, "digest": digest.tobytes(),
-            "certificates": self.progress.certificates,
         }  # fmt: skip
         with suppress(OSError):  # the one before stays
             write_durably(self.folder / SIGNED, dumps(signed))
@@ -116,19 +127,22 @@ class ReplicatedRun(RunFolder):
         if not path.exists():
             return None
         content = path.read_bytes()
-        signed = loads(content)
-        return State(signed["index"], signed["digest"], content)
+        try:
+            signed = _read_signed(content)
+            return State(signed["index"], signed["digest"], content)
+        except (FedTopicsError, ValueError):  # damaged: as if it had none
+            return None
 
     def install(self, content: bytes, node: Node) -> bool:
         """Take a state that most have signed, in place of decisions; False if it is none."""
         try:
-            signed = loads(content)
-            state, kept = read(signed["state"]), bytes(signed["kept"])
+            signed = _read_signed(content)
+            state, kept = read(signed["state"]), signed["kept"].tobytes()
             node.introduction.learn(signed["certificates"])  # who is new has seen nobody's
             digest, names = digest_of(state, kept), signed["signatures"]
             known = node.introduction.has_signed_state
             fits = [n in node.members and known(n, digest, said) for n, said in names.items()]
-        except (FedTopicsError, KeyError, TypeError, ValueError, AttributeError):
+        except (FedTopicsError, ValueError):
             return False
         if self.folder is None or not all(fits) or len(fits) < majority(node):
             return False
@@ -142,9 +156,19 @@ class ReplicatedRun(RunFolder):
         return True
 
 
+def _read_signed(content: bytes) -> dict[str, Any]:
+    """Read a state that most have signed; a ValueError or FedTopicsError if it is none."""
+    signed: dict[str, Any] = loads(content)
+    if not (isinstance(signed, dict) and signed.keys() == SIGNED_FIELDS.keys()) or not all(
+        fits(signed[name], of) for name, of in SIGNED_FIELDS.items()
+    ):
+        raise ValueError
+    return signed
+
+
 def run_of(folder: Path) -> bytes | None:
     """Return which run a folder is of."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         return bytes.fromhex(json.loads((folder / RUN).read_text(encoding="utf-8"))["run"])
     return None
 
@@ -169,6 +193,6 @@ def begin(folder: Path, run: bytes | None = None) -> bytes:
         for name in ("checkpoints", "log"):
             shutil.rmtree(folder / name, ignore_errors=True)
     chosen = run or os.urandom(16)
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    make_folder(folder / "checkpoints")
     write_durably(folder / RUN, json.dumps({"run": chosen.hex()}).encode())
     return chosen

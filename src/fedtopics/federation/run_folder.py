@@ -23,7 +23,7 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.study import Study
-from fedtopics.files import cut_half_line, write_durably
+from fedtopics.files import cut_half_line, make_folder, open_private, write_durably
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import (
     CheckpointFailed,
@@ -39,6 +39,7 @@ from fedtopics.methods.events import (
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 
+DIGEST = "sha256"  # in what is kept
 KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
 
@@ -90,14 +91,14 @@ class RunFolder:
             raise RunError(
                 f"There is a run in {folder} already; go on with --resume, or name another folder."
             )
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        make_folder(folder / "checkpoints")
         if not self._resume:
             events.unlink(missing_ok=True)
             self.event(Started(self._study))
             return
         started = self._check_study(events)
         cut_half_line(events)
-        self._events = events.open("ab", buffering=0)
+        self._events = open_private(events, "ab", buffering=0)
         self.event(Resumed(self._study, started))
 
     def _check_study(self, events: Path) -> float:
@@ -106,7 +107,7 @@ class RunFolder:
             with events.open(encoding="utf-8") as file:
                 line = json.loads(file.readline())
             first, started = line["study"], float(line["time"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
         if first != self._study:
             raise RunError(
@@ -125,17 +126,24 @@ class RunFolder:
             self.event(Continued(**start.origin))
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep what was agreed once, as JSON."""
+        """Keep what was agreed once, as JSON, with a digest of it and of the study."""
+        self.publish(name, {**content, DIGEST: self._digest(content)})
+
+    def publish(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write something for people and programs to read, as JSON."""
         if self.folder is not None:
             write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
+
+    def _digest(self, content: Mapping[str, Any]) -> str:
+        return hashlib.sha256(f"{self._study} {json.dumps(content)}".encode()).hexdigest()
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return what was kept if the run is resumed, else None; RunError if it is damaged."""
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             content = json.loads((self.folder / f"{name}.json").read_bytes())
-            if isinstance(content, dict):
+            if isinstance(content, dict) and content.pop(DIGEST, "") == self._digest(content):
                 return content
         raise RunError(f"{self.folder / name}.json is damaged; begin a new run.")
 
@@ -152,7 +160,7 @@ class RunFolder:
     def open_events(self) -> None:
         """Let the folder hold a run."""
         if self.folder is not None and self._events is None:
-            self._events = (self.folder / "events.jsonl").open("ab", buffering=0)
+            self._events = open_private(self.folder / "events.jsonl", "ab", buffering=0)
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: every so many, or after a minute."""
@@ -196,11 +204,14 @@ class RunFolder:
             arrays = load(data)
             size = int.from_bytes(data[:8], "little")
             meta = json.loads(data[8 : 8 + size])["__metadata__"]
-            return Checkpoint(int(meta["round"]), arrays, json.loads(meta["numbers"]))
-        except (OSError, ValueError, KeyError, SafetensorError):
+            numbers = {name: float(x) for name, x in json.loads(meta["numbers"]).items()}
+            if (int(meta["round"]), meta["study"]) != (int(path.stem), self._study):
+                raise ValueError
+            return Checkpoint(int(path.stem), arrays, numbers)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError):
             raise RunError(
-                f"The checkpoint {path} is damaged; delete it and its .sha256 file to resume from "
-                "the one before, or begin a new run."
+                f"The checkpoint {path} is damaged, or of another study; delete it and its .sha256 "
+                "file to resume from the one before, or begin a new run."
             ) from None
 
     def save(self, model: TopicModel) -> TopicModel:

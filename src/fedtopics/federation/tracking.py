@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from fedtopics.extras import require
+from fedtopics.files import make_folder
 from fedtopics.harmless import sentence
 from fedtopics.methods.events import OnEvent
 
@@ -259,7 +260,7 @@ class MLflow(Tracker):
         where: dict[str, Any] = {}
         if self._uri is not None and self._uri.startswith("sqlite:///"):
             folder = Path(self._uri.removeprefix("sqlite:///")).parent
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             where = {"artifact_location": (folder / "artifacts").absolute().as_uri()}
         self._client = MlflowClient(tracking_uri=self._uri)
         title = self._experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedtopics"

@@ -24,6 +24,7 @@ from fedtopics.federation.participant import Participation
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_file import explain
+from fedtopics.files import make_folder, write_durably
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
     JobContext,
@@ -186,8 +187,8 @@ def _fail(folder: Path, sentence: str) -> None:
     """Leave a sentence for people: in the log, and in a file that is easy to find."""
     logger.error("%s", sentence)
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / FAILURE).write_text(sentence + "\n", encoding="utf-8")
+        make_folder(folder)
+        write_durably(folder / FAILURE, f"{sentence}\n".encode())
 
 
 def make_study_job(

@@ -18,6 +18,7 @@ from fedtopics.cli.options import FOLDER
 from fedtopics.cli.report import show_run
 from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
 from fedtopics.extras import require
+from fedtopics.files import copy_folder, make_folder, write_durably
 from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
@@ -167,8 +168,8 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
     with tempfile.TemporaryDirectory() as workspace:
         results = Path(workspace)
         job = make_study_job(plan, name, results, resume)
-        folder.mkdir(parents=True, exist_ok=True)
-        note.write_text(json.dumps({"run": name}) + "\n", encoding="utf-8")
+        make_folder(folder)
+        write_durably(note, (json.dumps({"run": name}) + "\n").encode())
         try:
             ended = submit(job, kit, results)
         except FedTopicsError:
@@ -182,7 +183,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
             )
         (folder / FAILURE).unlink(missing_ok=True)
         for brought in results.glob(f"*/workspace/{BROUGHT}"):
-            shutil.copytree(brought, folder, dirs_exist_ok=True)
+            copy_folder(brought, folder)
     if not (folder / "events.jsonl").exists():  # training had not begun: nothing to go on with
         note.unlink()
     if ended != "FINISHED:COMPLETED":

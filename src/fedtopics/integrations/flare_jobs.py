@@ -133,7 +133,7 @@ def allow(folder: Path) -> Path:
         raise RunError(
             f"{folder} is no folder of a FLARE site or server: {source} cannot be read."
         ) from None
-    write_durably(file, (json.dumps(resources, indent=2) + "\n").encode())
+    write_durably(file, (json.dumps(resources, indent=2) + "\n").encode(), public=True)
     return file
 
 

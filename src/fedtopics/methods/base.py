@@ -131,6 +131,9 @@ class Run(Protocol):
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Store what was agreed once, as JSON."""
 
+    def publish(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write something for people and programs to read, as JSON."""
+
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return what `keep` stored, in a run that is resumed."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from fedtopics.files import write_durably
+from fedtopics.files import make_folder, write_durably
 from fedtopics.inference.points import move_together
 
 Clustering = tuple[int, int, int]
@@ -58,6 +58,6 @@ class ReleasedLabels:
     def store(self) -> None:
         """Write the labels to disk, before the reply leaves."""
         if self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._file.parent)
             named = {"-".join(map(str, key)): labels for key, labels in self._labels.items()}
-            write_durably(self._file, save(named), private=True)
+            write_durably(self._file, save(named))

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedtopics.errors import RunError
-from fedtopics.files import write_durably
+from fedtopics.files import make_folder, write_durably
 
 LENGTH = 32  # bytes
 
@@ -47,8 +47,8 @@ class Secret:
         Raise RunError if the file holds something else.
         """
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, os.urandom(LENGTH), private=True)
+            make_folder(path.parent)
+            write_durably(path, os.urandom(LENGTH))
         key = path.read_bytes()
         if len(key) != LENGTH:
             raise RunError(

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import RunError, StudyError
 from fedtopics.methods.agreement import Agreement, reach_agreement
 from fedtopics.methods.base import Checkpoint, Clients, Run
 from fedtopics.methods.events import (
@@ -221,7 +221,7 @@ class Program(ABC, Generic[Settings, State]):
             if self.saves_every_round:
                 self._save(run, status, state)
         else:
-            status, state = TrainingStatus.resumed(saved), self.load(agreement, saved.arrays)
+            status, state = TrainingStatus.resumed(saved), _loaded(self, agreement, saved)
         last = status.round if status.stopped else self.last_round
         ends = partial(self._ends, agreement, run, status)
         state = iterate(agreement, self, state, run.rounds(status.round, last), ends)
@@ -247,7 +247,7 @@ class Program(ABC, Generic[Settings, State]):
             advice = f"lower {rates}" if rates else "look for values that are no numbers"
             raise StudyError(f"The loss of round {round_} is not finite; {advice}.")
         for name, content in step.files.items():
-            run.keep(name, content)
+            run.publish(name, content)
         run.event(RoundEnded(round_, step.facts, report))
         self._validate(agreement, run, status, step.state)
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
@@ -290,3 +290,13 @@ class Program(ABC, Generic[Settings, State]):
         saved = self.save(state)
         if saved is not None:
             run.checkpoint(status.checkpoint(saved))
+
+
+def _loaded(program: Program[Any, State], agreement: Agreement, saved: Checkpoint) -> State:
+    try:
+        return program.load(agreement, saved.arrays)
+    except (LookupError, RuntimeError, TypeError, ValueError):
+        raise RunError(
+            f"The checkpoint of round {saved.round} has another state than this study's; delete it "
+            "to resume from the one before, or begin a new run."
+        ) from None

@@ -20,6 +20,7 @@ from safetensors.torch import load, save
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.files import make_folder, write_durably
 from fedtopics.harmless import as_json, is_flooded, is_seen, sentence, visible
 from fedtopics.inference import Inference, find
 from fedtopics.model.card import card
@@ -34,9 +35,16 @@ FORMAT = 3
 LONGEST_LABEL = 200  # characters
 
 
+# What reading another folder than `write_model` wrote can raise; RuntimeError is torch's.
+_DAMAGES = (
+    LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError,
+    SafetensorError, OSError,
+)  # fmt: skip
+
+
 def write_model(model: Topics, folder: Path) -> None:
     """Write a model's files; the folder is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     tensors = {f"weights/{n}": t.contiguous() for n, t in model.weights.items()}
     for stage, values in model.shared.items():
         tensors |= {f"shared/{stage}/{n}": t.contiguous() for n, t in values.items()}
@@ -59,12 +67,12 @@ def write_model(model: Topics, folder: Path) -> None:
         "coherence": {name: score.tolist() for name, score in model.coherence.items()},
         "info": dict(model.info),
     }
-    (folder / "model.safetensors").write_bytes(data)
-    files = {"config": config, "vocabulary": model.vocabulary.plain()}
-    for name, content in (files | {"topics": model.get_topic_info()}).items():
-        text = as_json(content, indent=1) + "\n"
-        (folder / f"{name}.json").write_text(text, encoding="utf-8")
-    (folder / "README.md").write_text(card(model), encoding="utf-8")
+    words = model.vocabulary.plain()
+    write_durably(folder / "model.safetensors", data)
+    _write(folder / "config.json", {**config, "digest": _digest(config, words)})
+    _write(folder / "vocabulary.json", words)
+    _write(folder / "topics.json", model.get_topic_info())
+    write_durably(folder / "README.md", card(model).encode())
 
 
 def model_folder(place: str | Path) -> Path:
@@ -92,7 +100,7 @@ def read_model(folder: Path) -> dict[str, Any]:
         fields = _fields(config, _read(folder / "vocabulary.json"), folder)
     except ModelError:
         raise
-    except (LookupError, TypeError, AttributeError, ValueError, SafetensorError, OSError):
+    except _DAMAGES:
         raise ModelError(
             f"The model in {folder} is damaged or incomplete; copy it again."
         ) from None
@@ -103,8 +111,7 @@ def read_model(folder: Path) -> dict[str, Any]:
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     try:
         _check_texts(config)
-        vocabulary = Vocabulary.of(words)
-        inference = _inference(config, len(vocabulary))
+        vocabulary, digest = Vocabulary.of(words), config.pop("digest", None)
     except StudyError as error:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     if vocabulary.fingerprint != config["vocabulary"]:
@@ -112,41 +119,60 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
             f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "
             f"its vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
         )
+    if digest not in (None, _digest(config, words)):  # models before had none
+        raise ValueError
     tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
     weights, word_sums = tensors["weights"], tensors["words"]["sums"]
+    unfit = ModelError(
+        f"The numbers in {folder} are not those of the model that its config.json describes; copy "
+        "the whole folder again."
+    )
+    if word_sums.shape != (config["settings"]["n_components"], len(vocabulary)):
+        raise unfit
+    try:
+        inference = _inference(config, len(vocabulary))
+    except StudyError as error:
+        raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     shared = {
         owner.removeprefix("shared/"): values
         for owner, values in tensors.items()
         if owner.startswith("shared/")
     }
-    shares = {name: np.array(share) for name, share in config["shares"].items()}
-    coherence = {name: np.array(score) for name, score in config["coherence"].items()}
-    reading = Reading(**config["reading"])
-    by_topic = [*shares.values(), *coherence.values()]
-    numbers = (inference.settings.n_components,)
-    if (
-        _shapes(weights) != _shapes(inference.initial_weights(0))
-        or word_sums.shape != (*numbers, len(vocabulary))
-        or any((array.shape, array.dtype.kind) != (numbers, "f") for array in by_topic)
-        or not reading.fits(*word_sums.shape)
-    ):
-        raise ModelError(
-            f"The numbers in {folder} are not those of the model that its config.json "
-            "describes; copy the whole folder again."
-        )
-    return {
+    fields: dict[str, Any] = {
         "inference": inference,
         "weights": weights,
         "shared": shared,
         "vocabulary": vocabulary,
         "text": TextRules(**config["text"]),
-        "shares": shares,
-        "documents": dict(config["documents"]),
+        "shares": {name: np.array(share) for name, share in config["shares"].items()},
+        "documents": {name: int(number) for name, number in config["documents"].items()},
         "word_sums": word_sums.numpy(),
-        "reading": reading,
-        "coherence": coherence,
-        "info": config["info"],
+        "reading": Reading(**config["reading"]),
+        "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
+        "info": dict(config["info"]),
     }
+    if not _fit(**fields):
+        raise unfit
+    return fields
+
+
+def _fit(
+    inference: Inference, weights: Tensors, shared: Any, shares: Any, word_sums: Any,
+    coherence: Any, reading: Reading, **_: Any,
+) -> bool:  # fmt: skip
+    """Whether the numbers of a model are of the kinds and sizes that its settings say."""
+    with torch.device("meta"):  # without memory, of which a config could ask for any amount
+        expected = _shapes(inference.initial_weights(0))
+    by_topic = [*shares.values(), *coherence.values()]
+    if (
+        _shapes(weights) != expected
+        or word_sums.dtype != np.float64
+        or any((array.shape, array.dtype.kind) != (word_sums.shape[:1], "f") for array in by_topic)
+        or not reading.fits(*word_sums.shape)
+    ):
+        return False
+    beta = inference.beta(weights, shared)
+    return beta.shape == word_sums.shape and bool(torch.isfinite(beta).all())
 
 
 def read_labels(path: Path, n_topics: int) -> dict[int, str]:
@@ -254,8 +280,11 @@ def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
 def _inference(config: Any, n_words: int) -> Inference:
     kind = find(config["inference"])
     settings: Any = kind.settings_type(**config["settings"])
+    precision = getattr(torch, config["precision"])
+    if not isinstance(precision, torch.dtype):
+        raise TypeError
     if issubclass(kind, NeuralTopicModel):
-        return kind(n_words, settings, getattr(torch, config["precision"]))
+        return kind(n_words, settings, precision)
     return kind(n_words, settings)
 
 
@@ -273,6 +302,14 @@ def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
         owner, _, last = name.rpartition("/")
         tensors.setdefault(owner, {})[last] = tensor
     return tensors
+
+
+def _digest(config: Any, words: Any) -> str:
+    return hashlib.sha256(json.dumps([config, words], sort_keys=True).encode()).hexdigest()
+
+
+def _write(path: Path, content: Any) -> None:
+    write_durably(path, (as_json(content, indent=1) + "\n").encode())
 
 
 def _read(path: Path) -> Any:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
+from fedtopics.files import open_private
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
 from fedtopics.model import card, exports, figures
@@ -156,7 +157,8 @@ class TopicModel(Topics):
         words = counts.sum(1).astype("int64")
         columns = {"id": corpus.ids, "known_words": words, "topic": main_topic}
         columns |= {f"theta_{k}": theta[:, k] for k in range(self.n_topics)}
-        pq.write_table(pa.table(columns), path)
+        with open_private(Path(path), "wb") as file:
+            pq.write_table(pa.table(columns), file)
         return int((~seen).sum())
 
     def _theta(

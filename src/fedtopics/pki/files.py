@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from fedtopics.errors import IdentityError
-from fedtopics.files import create, write_durably
+from fedtopics.files import create, make_folder, write_durably
 
 
 def read(path: Path) -> bytes:
@@ -52,9 +52,9 @@ def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     """Write a private key (PKCS #8, PEM) that only its owner can read; never over another."""
     form, secrecy = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     pem = key.private_bytes(serialization.Encoding.PEM, form, secrecy)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     try:
-        create(path, pem, private=True)
+        create(path, pem)
     except FileExistsError:
         raise IdentityError(
             f"There is a private key {path} already, and it is not overwritten; take another "
@@ -64,8 +64,8 @@ def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 
 def write_public(path: Path, content: bytes) -> None:
     """Write a public file, over an older one if there is one: all of it or nothing."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_durably(path, content)
+    make_folder(path.parent)
+    write_durably(path, content, public=True)
 
 
 def fingerprint(key: PublicKeyTypes) -> str:

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedtopics.errors import InputError
+from fedtopics.files import make_folder, write_durably
 from fedtopics.harmless import for_markdown, visible
 from fedtopics.model import figures
 from fedtopics.model.exports import as_csv
@@ -54,9 +55,9 @@ def write_report(summary: Summary, path: str | Path) -> Path:
             f"{page} would be the Markdown beside the report; name the HTML file, such as "
             f"{page.with_suffix('.html')}."
         )
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(html(summary), encoding="utf-8")
-    page.with_suffix(".md").write_text(markdown(summary), encoding="utf-8")
+    make_folder(page.parent)
+    write_durably(page, html(summary).encode())
+    write_durably(page.with_suffix(".md"), markdown(summary).encode())
     return page
 
 

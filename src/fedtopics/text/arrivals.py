@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtopics.errors import DataError, RunError
-from fedtopics.files import cut_half_line
+from fedtopics.files import cut_half_line, make_folder, open_private
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 
@@ -161,8 +161,8 @@ class Arrivals:
 
     def _use(self, round_: int, keys: list[Key]) -> None:
         if self._state is not None:
-            self._state.parent.mkdir(parents=True, exist_ok=True)
-            with self._state.open("a", encoding="utf-8") as file:
+            make_folder(self._state.parent)
+            with open_private(self._state, "a", encoding="utf-8") as file:
                 file.write(json.dumps({"round": round_, "documents": keys}) + "\n")
         self._used |= dict.fromkeys(keys, round_)
 

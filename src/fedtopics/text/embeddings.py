@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.errors import DataError, StudyError
+from fedtopics.files import make_folder, open_private
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.encoders import PACKAGED, Encoder, Vectors, same_model, sentence_encoder
 
@@ -196,8 +197,8 @@ class _Cache:
             return
         self._path = folder / f"embeddings-{hashlib.sha256(model.encode()).hexdigest()[:32]}.sqlite"
         with self._or_without():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self._path, os.O_RDONLY | os.O_CREAT, 0o600))
+            make_folder(folder)
+            open_private(self._path, "ab").close()
             self._database = sqlite3.connect(self._path, timeout=PATIENCE)
             self._database.execute(
                 "CREATE TABLE IF NOT EXISTS embeddings (digest BLOB PRIMARY KEY, vector BLOB)"

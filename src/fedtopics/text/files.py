@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +18,8 @@ from fedtopics.extras import Registry
 from fedtopics.text.columns import is_list
 
 BLOCK = 64 << 20  # bytes that Arrow parses at once: the longest row of a file
+UNPACKED, TIMES = 256 << 20, 100  # bytes that any file may unpack to, and how often its size
+PIECE = 1 << 20  # bytes
 FILES = 4096  # of a folder, in one Arrow array
 FOLDER = "folder"
 
@@ -33,18 +38,36 @@ def read_table(path: Path) -> pa.Table:
             f"{path} is of an unknown kind {kind or '(no suffix)'}; "
             f"give one of {known}, or a folder of .txt files."
         )
+    if path.suffix == ".gz":
+        _check_unpacked(path)
     try:
         table = FORMATS.find(kind)(path)
         table.validate(full=True)  # not every reader looks whether strings are UTF-8
         return table
     except FedTopicsError:
         raise
+    except MemoryError:
+        raise DataError(
+            f"{path} needs more memory than there is once it is read; give a part of its rows."
+        ) from None
     except Exception:  # of a registered reader: almost any kind
         # The reader's message may quote a row: it is not passed on.
         raise DataError(
             f"{path} cannot be read as {kind}; it must be UTF-8 text, or Parquet, with the same "
             "columns in each row and, for CSV, a header and quotes around texts with commas."
         ) from None
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse what unpacks to so many times its size that it can be no text: it fills the memory."""
+    most = max(UNPACKED, TIMES * path.stat().st_size)
+    with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
+        while file.read(PIECE):
+            if file.tell() > most:
+                raise DataError(
+                    f"{path} unpacks to more than {TIMES} times its size, as no text does; look "
+                    "what is in it, and give the unpacked file."
+                )
 
 
 def _read_folder(path: Path) -> pa.Table:

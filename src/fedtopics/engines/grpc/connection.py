@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
+from contextlib import suppress
 
 import grpc
 
@@ -25,6 +26,22 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise FederationError(f"{address!r} is no address; write HOST:PORT, as in localhost:7557.")
     return host, int(port)
+
+
+def places_of(address: str) -> list[str]:
+    """Return all places of this machine that an address to listen on means, as HOST:PORT.
+
+    There is one for each family that the machine has: a name can be an IPv4 and an IPv6 address,
+    and whoever listens on one alone leaves the other to any process. None for another machine's.
+    """
+    host, port = split_address(address)
+    found: dict[str, None] = {}
+    with suppress(OSError):
+        for family, kind, _, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with suppress(OSError), socket.socket(family, kind) as trial:
+                trial.bind((place[0], 0))
+                found[join_address(str(place[0]), port)] = None
+    return list(found)
 
 
 def join_address(host: str, port: int) -> str:

@@ -28,6 +28,8 @@ OPTIONS = [
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
     ("grpc.enable_retries", 0),
+    ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a few bytes could become many
+    ("grpc.server_handshake_timeout_ms", 20_000),  # of TLS, for sockets that say nothing
     # Without the probe a stream holds half a megabyte that nobody has read yet, with it many.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 512 << 10),
@@ -58,6 +60,7 @@ class Stream:
         self._write = write
         self._echo = echo
         self._lock = asyncio.Lock()
+        self._writing: asyncio.Future[None] | None = None
         self.sent = 0
         self.received = 0
         self.last_received = time.monotonic()
@@ -66,11 +69,18 @@ class Stream:
         """Send a message: a frame and the chunks of its body."""
         async with self._lock:
             for raw in (frame.SerializeToString(), *chunks):
+                self._writing = asyncio.ensure_future(self._write(raw))
+                self._writing.add_done_callback(_looked_at)
                 try:
-                    await self._write(raw)
+                    await asyncio.shield(self._writing)
                 except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                     raise DisconnectedError from None
                 self.sent += len(raw)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what is being sent, when nobody sends any more: gRPC ends no stream before."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=seconds)
 
     async def next(self) -> wire.Frame:
         """Wait for a frame that is no heartbeat.
@@ -119,6 +129,12 @@ class Stream:
     async def _beat(self) -> None:
         if self._echo:
             await self.send(wire.Frame(heartbeat=wire.Heartbeat()))
+
+
+def _looked_at(done: asyncio.Future[None]) -> None:
+    """Look at an exception that nobody waits for any more, so that it is not printed."""
+    if not done.cancelled():
+        done.exception()
 
 
 def chunk_size(n_clients: int) -> int:

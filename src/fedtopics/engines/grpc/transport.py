@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 
 from fedtopics.engines import wire_pb2 as wire
+from fedtopics.engines.grpc.connection import join_address, places_of, split_address
 from fedtopics.engines.grpc.frames import (
     HEARTBEAT,
     OPTIONS,
@@ -38,6 +39,10 @@ from fedtopics.methods.events import Event, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the first message of the other side
 GOODBYE = 2.0  # seconds for the other side to read the last message
+STREAMS = 8  # of one name: connections that are about to be found dead, and the next one
+QUICK = 1 << 12  # bytes of a body that is read at once; larger ones are while others are served
+UNREAD = 32 << 20  # bytes of messages of one link that wait to be taken
+PAUSE = 0.01  # seconds between two looks whether they are
 SWITCH = 5e-4  # seconds that a busy thread may keep others waiting who hand a message on
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two attempts to connect
 # Bytes by glibc's numbers of its options: M_MMAP_THRESHOLD (larger blocks go back at once) and
@@ -74,6 +79,9 @@ class Address:
 class _Link:
     name: str
     stream: Stream
+    who: str = ""  # by its certificate
+    came: int = 0  # bytes of messages
+    taken: int = 0  # of these
     outbox: asyncio.Queue[Outgoing | None] = field(default_factory=asyncio.Queue)
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     fault: str = ""  # of the other side, which ends the link
@@ -96,7 +104,7 @@ class GrpcTransport:
         self._chunk = chunk_size(max(1, others))
         self._notify = notify
         self._largest = largest
-        self._inbox: SimpleQueue[Arrived] = SimpleQueue()
+        self._inbox: SimpleQueue[tuple[Arrived, int]] = SimpleQueue()  # with bytes
         self._links: dict[str, _Link] = {}
         self._numbers = count(1)
         self._last: tuple[Message | None, Outgoing | None] = (None, None)
@@ -136,12 +144,15 @@ class GrpcTransport:
 
     def receive(self, seconds: float) -> Sequence[Arrived]:
         """Return what came."""
-        arrived = []
+        came = []
         with suppress(Empty):
-            arrived.append(self._inbox.get(timeout=seconds))
+            came.append(self._inbox.get(timeout=seconds))
             while True:
-                arrived.append(self._inbox.get_nowait())
-        return arrived
+                came.append(self._inbox.get_nowait())
+        for (name, _), size in came:
+            if (link := self._links.get(name)) is not None:
+                link.taken += size
+        return [arrived for arrived, _ in came]
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes sent and received."""
@@ -150,6 +161,9 @@ class GrpcTransport:
         return sent + sum(s.sent for s in streams), received + sum(s.received for s in streams)
 
     # In the loop's thread
+
+    def _put_in(self, link: str, what: Message | Opened | Closed, size: int = 0) -> None:
+        self._inbox.put(((link, what), size))
 
     def _put(self, link: str, message: Outgoing | None) -> None:
         if link in self._links:
@@ -182,12 +196,15 @@ class GrpcTransport:
             (grpc.method_handlers_generic_handler(SERVICE, {"Join": handler}),)
         )
         try:
-            if at.credentials is None:
-                self.port = self._grpc.add_insecure_port(at.address)
-            else:
-                self.port = self._grpc.add_secure_port(at.address, at.credentials)
+            for place in places_of(at.address):
+                host, port = split_address(place)
+                place = join_address(host, port or self.port)  # 0: the free one of the first
+                if at.credentials is None:
+                    self.port = self._grpc.add_insecure_port(place)
+                else:
+                    self.port = self._grpc.add_secure_port(place, at.credentials)
             await self._grpc.start()
-        except RuntimeError:
+        except RuntimeError:  # one of them is not free
             self.port = 0
         if not self.port:
             raise FederationError(
@@ -199,6 +216,8 @@ class GrpcTransport:
         """Live with a stream that somebody opened."""
         names = context.auth_context().get("x509_common_name", [b""])
         vouched = bytes(names[0]).decode("utf-8", "replace")
+        if vouched and sum(link.who == vouched for link in self._links.values()) >= STREAMS:
+            return
         stream = Stream(context.read, context.write)
         await self._live(stream, Opened(offers=True, name=vouched))
 
@@ -213,7 +232,7 @@ class GrpcTransport:
             try:
                 reason = await asyncio.to_thread(address.diagnose) or reason
             except FedTopicsError as error:
-                self._inbox.put(("", Closed(str(error))))
+                self._put_in("", Closed(str(error)))
                 return
             if time.monotonic() - before > address.longest_pause:
                 pause = FIRST_PAUSE  # it had been connected
@@ -249,9 +268,9 @@ class GrpcTransport:
 
         `end` says that no more is written: then the other side reads all, and ends the stream.
         """
-        link = _Link(f"{next(self._numbers)}", stream)
+        link = _Link(f"{next(self._numbers)}", stream, opened.name)
         self._links[link.name] = link
-        self._inbox.put((link.name, opened))
+        self._put_in(link.name, opened)
         tasks = [
             asyncio.ensure_future(work)
             for work in (self._read(link, first), _write(link, self._chunk), _beat(stream))
@@ -269,8 +288,9 @@ class GrpcTransport:
             del self._links[link.name]
             self._earlier[0] += stream.sent
             self._earlier[1] += stream.received
-            self._inbox.put((link.name, Closed(link.fault)))
+            self._put_in(link.name, Closed(link.fault))
             await asyncio.gather(*tasks, return_exceptions=True)
+            await stream.settle(GOODBYE)
 
     async def _read(self, link: _Link, frame: wire.Frame | None) -> None:
         stream = link.stream
@@ -282,7 +302,16 @@ class GrpcTransport:
                     await self._turn_down(link, size)
                     return
                 buffer = await stream.body(message.body)
-                self._inbox.put((link.name, read_message(message, buffer, self._largest)))
+                arrived = (
+                    read_message(message, buffer, self._largest)
+                    if size <= QUICK
+                    else await asyncio.to_thread(read_message, message, buffer, self._largest)
+                )
+                size += QUICK  # what a small one takes as well
+                link.came += size
+                self._put_in(link.name, arrived, size)
+                while link.came - link.taken > UNREAD:  # its sender waits then as well
+                    await asyncio.sleep(PAUSE)
         except (DisconnectedError, FederationError):
             return  # whoever sends what cannot be read is as good as gone
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from fedtopics.errors import StudyError
-from fedtopics.files import write_durably
+from fedtopics.files import make_folder, write_durably
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.aggregation import optimizer_state, restore_optimizer
 from fedtopics.methods.fstc.pseudo_labels import (
@@ -232,9 +232,9 @@ class Trainer:
             **prefixed("mixture", self._mixture.state()),
             "labels": self._labels,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         content = save({name: t.detach().contiguous() for name, t in tensors.items()})
-        write_durably(path, content, private=True)
+        write_durably(path, content)
 
     @torch.no_grad()
     def restore(self, path: Path, round_: int) -> None:

@@ -1,0 +1,142 @@
+"""Machines that are too small, and people who interrupt: one sentence, and files that are whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pytest
+
+from fedtopics import cli
+
+STUDY = """
+checkpoint_every = 2
+[method]
+name = "lda"
+n_components = 3
+max_rounds = 6
+[vocabulary]
+min_document_frequency = 1
+[clients.north]
+data = "north.jsonl"
+[clients.south]
+data = "south.jsonl"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("north", "south"):
+        texts = (f"{name}{i % 7} oak{i % 5} elm{i % 3}" for i in range(60))
+        lines = (json.dumps({"text": text}) + "\n" for text in texts)
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    (tmp_path / "study.toml").write_text(STUDY)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fedtopics(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["fedtopics", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(str(ended.value.code))
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Let the system refuse to write more to a file, as it does when a disk is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [0, 200, 2500])
+def test_a_disk_without_room_is_one_sentence_and_the_run_goes_on_later(
+    size: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with files_of_at_most(size):
+        code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run")
+    assert code == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("fedtopics: File too large")
+    assert not list(folder.rglob("*.tmp"))
+    for path in (folder / "run").rglob("*.jsonl"):
+        whole = path.read_text().rpartition("\n")[0]
+        assert all(json.loads(line) for line in whole.splitlines())
+    again = ["--resume"] if (folder / "run/events.jsonl").exists() else []
+    code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run", *again)
+    said = capsys.readouterr().err
+    if code == 2:  # what failed before training is simply tried again
+        assert "no run in" in said
+        code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run")
+    assert code == 0
+    assert (folder / "run/model/config.json").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/sys").exists(), reason="no file system that nobody writes to")
+def test_a_folder_that_nobody_can_write_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in ("/proc/fedtopics", "north.jsonl/run"):
+        assert fedtopics(monkeypatch, "run", "study.toml", "--out", place) in (1, 2)
+        (said,) = capsys.readouterr().err.splitlines()
+        assert said.startswith("fedtopics: ")
+        assert place.partition("/run")[0] in said
+
+
+def test_too_little_memory(folder: Path) -> None:
+    """By `ulimit -v`, once all is loaded: a network that does not fit."""
+    network = 'name = "gfedntm"\nhidden = [20000, 20000]'
+    (folder / "study.toml").write_text(STUDY.replace('name = "lda"', network))
+    code = (
+        "import resource, sys\n"
+        "import fedtopics, fedtopics.federation.simulation, fedtopics.methods.gfedntm.method\n"
+        "from fedtopics.cli import main\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20), resource.RLIM_INFINITY))\n"
+        "sys.argv = ['fedtopics', 'run', 'study.toml', '--out', 'run']\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, f"fedtopics: {cli.NO_MEMORY}\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_is_one_sentence(
+    number: int, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    closed = []
+
+    @click.command()
+    def waiting() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            signal.pause()
+        finally:
+            closed.append(True)
+
+    with pytest.raises(SystemExit) as ended:
+        sys.argv[1:], rest = [], sys.argv[1:]
+        try:
+            cli.main(waiting)
+        finally:
+            sys.argv[1:] = rest
+    assert ended.value.code == code
+    assert closed == [True]
+    assert capsys.readouterr().err.strip() == f"fedtopics: {cli.INTERRUPTED}"
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,110 @@
+"""Files made to break who reads them: one clear sentence, in bounded time and memory."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedtopics.errors import DataError
+from fedtopics.text import files
+from fedtopics.text.corpus import Corpus
+
+
+def sentence(path: Path) -> str:
+    with pytest.raises(DataError) as error:
+        Corpus.read(path)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", ["bomb.csv.gz", "bomb.jsonl.gz", "bomb.tsv.gz"])
+def test_what_unpacks_to_a_thousand_times_its_size(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "UNPACKED", 1 << 20)
+    path = tmp_path / name
+    with gzip.open(path, "wb") as file:
+        file.write(b"text\n" + b"a\n" * (4 << 20))
+    assert f"{path} unpacks to more than 100 times its size" in sentence(path)
+
+
+def test_small_and_ordinary_files_are_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "texts.csv.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b"text\n" + b"oak tree\n" * 50_000)  # compresses well, and is small
+    assert len(Corpus.read(path)) == 50_000
+    monkeypatch.setattr(files, "UNPACKED", 0)
+    assert "100 times" in sentence(path)
+
+
+def test_a_file_that_only_says_it_is_packed(tmp_path: Path) -> None:
+    path = tmp_path / "texts.csv.gz"
+    path.write_bytes(b"text\noak\n")
+    assert "cannot be read as .csv" in sentence(path)
+    with gzip.open(path, "wb") as file:
+        file.write(b"text\n" + b"oak tree\n" * 5000)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "cannot be read as .csv" in sentence(path)
+
+
+def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path) -> Any:
+        raise pa.ArrowMemoryError("malloc of size 3 failed")
+
+    monkeypatch.setattr(files.FORMATS, "find", lambda kind: full)
+    path = tmp_path / "texts.parquet"
+    path.write_bytes(b"")
+    assert "needs more memory than there is" in sentence(path)
+
+
+def test_a_parquet_with_any_damage_is_read_or_refused(tmp_path: Path) -> None:
+    path, rng = tmp_path / "texts.parquet", random.Random(0)  # noqa: S311
+    pq.write_table(pa.table({"text": ["oak tree", "elm"] * 50, "id": range(100)}), path)
+    whole, refused = path.read_bytes(), 0
+    for place in range(120):
+        raw = bytearray(whole)
+        if place % 3:
+            for _ in range(rng.randint(1, 3)):
+                raw[rng.randrange(len(raw))] = rng.randrange(256)
+        else:
+            del raw[rng.randrange(len(raw)) :]
+        path.write_bytes(raw)
+        try:
+            list(Corpus.read(path).batches())
+        except DataError:
+            refused += 1
+    assert refused > 80
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("deep.jsonl", b'{"text":' + b"[" * 50_000),
+        ("deep.jsonl", b'{"text":' + b'{"a":' * 50_000),
+        ("number.jsonl", b'{"text": 1e999999}\n'),
+        ("twice.jsonl", b'{"text": "a", "text": "b"}\n'),
+        ("kinds.jsonl", b'{"text": "a"}\n{"text": [1]}\n'),
+        ("half.csv", b"text,id\noak,1\nelm\n"),
+        ("words.csv", b"text,id\n\xff\xfe,1\n"),
+        ("wide.csv", b"text" + b",x" * 5000 + b"\noak\n"),
+    ],
+)
+def test_files_that_break_readers(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert str(tmp_path / name) in sentence(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "content", [b'text\n"' + b"a\n" * 200_000, b"text\n" + bytes(5000) + b"\n"]
+)
+def test_a_quote_without_an_end_and_bytes_of_zero_are_text(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_bytes(content)
+    assert len(Corpus.read(tmp_path / "odd.csv")) == 1
