@@ -58,7 +58,7 @@ class Half:
         return called
 
 
-def door(name: str, half: Half, ledger: Path | None = None, policy: Policy = POLICY) -> Door:
+def door(name: str, half: Any, ledger: Path | None = None, policy: Policy = POLICY) -> Door:
     return Door(name, half, policy, Ledger("tiny", "f00d", ledger))
 
 
