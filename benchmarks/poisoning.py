@@ -136,7 +136,7 @@ ATTACKS: dict[str, Attack] = {
     "a little": lambda honest, rng: little(honest, 1.5),
     "mimic": lambda honest, rng: honest[0],
     "infinity": lambda honest, rng: np.full(honest.shape[1], LARGEST),
-    "gaussian": lambda honest, rng: rng.standard_normal(honest.shape[1]),
+    "gaussian": lambda honest, rng: np.asarray(rng.standard_normal(honest.shape[1])),
 }
 OPTIMAL = {"optimal inner product": turned, "optimal little": little}
 WORDS = "words exchanged"  # what documents say, not replies
