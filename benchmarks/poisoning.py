@@ -57,6 +57,7 @@ GROUPS = (
 )  # fmt: skip
 DOCUMENTS = 1200  # of all clients
 SEEDS = 3  # where nobody lies; else one
+CLOSE = 0.03  # of purity and of NPMI
 N_TOPICS = 10
 SHOWN = 10
 LARGEST, MOST = 1e30, 1e12  # where there is no bound; of what there are squares of
@@ -85,9 +86,10 @@ study, by ByzFL's attacks; what they say fits each field's bounds, and squares f
 squares of. Scores are of the honest clients' documents: purity of their main topics by newsgroup; \
 NPMI of ten words of these, a document; TSS to the documents' main topics when nobody lies and \
 replies are added up, a document. First, differences in purity and NPMI: where nobody lies, from \
-adding up; where somebody does, from adding up the honest clients' replies alone ("liars are \
-away"), of nine attacks the median and the worst. A study that ends with an error has a purity of \
-0 and an NPMI of -1. Command: `make bench-poisoning DATA=folder`."""
+adding up, on average; where somebody does, from adding up the honest clients' replies alone \
+("liars are away"), over nine attacks, both splits and both numbers of liars: the median, the \
+worst, and how many lose no more than {CLOSE} of either. A study that ends with an error has a \
+purity of 0 and an NPMI of -1. Command: `make bench-poisoning DATA=folder`."""
 Vectors = NDArray[np.float64]  # (n_clients, n_numbers): what a document adds, on average
 
 
@@ -397,17 +399,22 @@ def read(data: Path | None) -> Corpus:
 
 def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield what each rule costs where nobody lies, and loses where somebody does."""
-    yield "| method | documents | liars | rule | nobody lies | lies, median | lies, worst |"
-    yield "| --- | --- | --- | --- | ---: | ---: | ---: |"
-    for method, split, liars, rule in product(METHODS, SPLITS, LIARS, RULES):
-        place = {"method": method, "split": split, "liars": liars}
-        these = [row for row in rows if place.items() <= row.items()]
-        found = [row for row in these if row["rule"] == rule]
-        honest = against(NOBODY, these, [row for row in found if row["attack"] == NOBODY])
-        lied = against(AWAY, these, [row for row in found if row["attack"] not in (NOBODY, AWAY)])
-        usual, worst = of_all(lied, statistics.median), of_all(lied, min)
-        cells = [method, split, liars, rule, of_all(honest, statistics.mean), usual, worst]
-        yield f"| {' | '.join(cells)} |"
+    splits = " | ".join(f"nobody lies, {split}" for split in SPLITS)
+    yield f"| method | rule | {splits} | lies, median | lies, worst | within {CLOSE} |"
+    yield "| --- | --- |" + " ---: |" * (len(SPLITS) + 3)
+    for method, rule in product(METHODS, RULES):
+        honest: dict[str, list[list[float]]] = {split: [] for split in SPLITS}
+        lied: list[list[float]] = []
+        for split, liars in product(SPLITS, LIARS):
+            place = {"method": method, "split": split, "liars": liars}.items()
+            these = [row for row in rows if place <= row.items()]
+            found = [row for row in these if row["rule"] == rule]
+            honest[split] += against(NOBODY, these, [r for r in found if r["attack"] == NOBODY])
+            lies = [row for row in found if row["attack"] not in (NOBODY, AWAY)]
+            lied += against(AWAY, these, lies)
+        cells = [method, rule, *(of_all(cost, statistics.mean) for cost in honest.values())]
+        cells += [of_all(lied, statistics.median), of_all(lied, min)]
+        yield f"| {' | '.join(cells)} | {sum(min(lost) >= -CLOSE for lost in lied)}/{len(lied)} |"
 
 
 def against(
