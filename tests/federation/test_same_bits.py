@@ -10,7 +10,8 @@ import pytest
 
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.methods.robust import Rule
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clustered import CLUSTERED
 from tests.helpers.clusters import blobs, spread
@@ -41,8 +42,12 @@ LDA: dict[str, dict[str, Any]] = {
 }
 
 
-def events_of(plan: Study, corpora: Any, folder: Path, authority: Path | None = None) -> None:
+def events_of(
+    plan: Study, corpora: Any, folder: Path, authority: Path | None = None, robust: Rule = "clip"
+) -> None:
     """Hold a study over gRPC against the same in one process: models, ledgers, rounds."""
+    rules = FederationSettings(robust=robust)
+    plan = plan.model_copy(update={"federation": rules})
     before = Notes()
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     here = train(plan, corpora, out=folder / "local", policies=policies, on_event=before.append)
@@ -82,11 +87,10 @@ def test_lda(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", ["none", "median", "centred-clip"])
-def test_rules_of_sums(rule: str, tmp_path: Path) -> None:
+def test_rules_of_sums(rule: Rule, tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 4, "max_rounds": 3, **LDA["batch"]}
-    limits = {"min_document_frequency": 1}
-    plan = Study.make(method=method, vocabulary=limits, federation={"robust": rule})
-    events_of(plan, subjects(SIZES), tmp_path)
+    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1})
+    events_of(plan, subjects(SIZES), tmp_path, robust=rule)
 
 
 def test_flda(tmp_path: Path) -> None:

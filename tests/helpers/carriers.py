@@ -36,7 +36,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def planned(case: str, **federation: Any) -> Study:
-    method = METHODS[case]
+    method, federation = METHODS[case], {"robust": "none"} | federation
     if "name" not in method:
         return study(**method).model_copy(
             update={"federation": Study.make(federation=federation).federation}

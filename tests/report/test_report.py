@@ -136,6 +136,20 @@ def test_a_label_is_shown(tmp_path: Path) -> None:
     assert ">0 Trees | shrubs</text>" in page.html, "in the figure"
 
 
+def test_who_moved_the_model_too_far_is_named() -> None:
+    clipped = [
+        {"event": "clipped", "client": "west", "round": number, "times": times}
+        for number, times in ((3, 41.2), (9, 90.4))
+    ]
+    run = RunFacts("run", events=[{"event": "round", "round": 1, "seconds": 1.0}, *clipped])
+    said = (
+        "west moved the model up to 90 times as far a document as the others, from round 3 on, "
+        "and counted for less."
+    )
+    summary = summarise(made(), run)
+    assert html(summary).count(said) == markdown(summary).count(said) == 1
+
+
 def test_a_score_that_is_none_is_left_out(tmp_path: Path) -> None:
     page = reported_model(made(), tmp_path)  # of topic 1 there is no NPMI
     assert [row["coherence_npmi"] for row in page.csv] == ["", "0.5", "-0.25"]

@@ -183,7 +183,7 @@ def rules(study: Study) -> Rules:
     """Return when rounds of a study count."""
     network = study.federation
     waits = network.deadline, network.gather, network.wait
-    return Rules(study.min_clients, *waits, network.robust)
+    return Rules(study.min_clients, *waits, network.robust or "clip")
 
 
 def nonce() -> int:

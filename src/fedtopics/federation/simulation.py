@@ -64,8 +64,7 @@ def train(
         are carried over word by word. See docs/models-live-on.md.
     at_once : bool
         Compute sums over all clients' minibatches at once, where the method can: about as fast as
-        one process. They are the same up to rounding; as there are no replies, no ledger, no `out`,
-        and none that would be clipped.
+        one process. They are the same up to rounding; as there are no replies, no ledger, no `out`.
 
     Raises
     ------
@@ -77,8 +76,8 @@ def train(
         raise RunError("There is no folder of a run to resume; name it with out.")
     if at_once and out is not None:
         raise RunError("The ledgers in out hold replies, at_once has sums; leave one of them out.")
-    if at_once and study.federation.robust not in ("none", "clip"):
-        raise RunError("Replies vote by robust, at_once has none; leave one of them out.")
+    if at_once and study.federation.robust not in (None, "none"):
+        raise RunError("robust is about replies, at_once has sums; leave one of them out.")
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
     policies = study.policies() if policies is None else policies
     rules = {name: policies.get(name, Policy()) for name in documents}
@@ -120,7 +119,7 @@ class _Simulation:
             doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
             turns = max(door.turn for door in doors.values())
             at_once = AtOnce(doors).sum if self.at_once else None
-            robust = Robust(study.federation.robust, run.event)
+            robust = Robust(study.federation.robust or "none", run.event)
             model = half.train(LocalClients(doors, turns, at_once, robust, run.event), run)
             model = run.save(model if start is None else start.credited(model))
             run.event(Finished())

@@ -59,11 +59,11 @@ class FederationSettings(BaseModel):
     wait: float = Field(
         3600.0, ge=0, description="seconds that a round waits for min_clients before the run ends"
     )
-    robust: Rule = Field(
-        "clip",
-        description='what replies come to: their sum ("none"), or the sum of replies of which none '
-        'moves it much further a document than others do ("clip"); votes ("trimmed-mean", '
-        '"median", "centred-clip") lose what few clients write about',
+    robust: Rule | None = Field(
+        None,
+        description='what replies come to: their sum ("none"), one that none moves much further '
+        'than others do, for its documents ("clip"), or votes ("trimmed-mean", "median", '
+        '"centred-clip"); by default "clip", and in one process "none"',
     )
     pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")

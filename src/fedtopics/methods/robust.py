@@ -179,7 +179,7 @@ class _Bounded:
 def weight(times: float) -> float:
     """Return how much of a reply counts that goes so many times as far as usual.
 
-    It moves the sum by FAR, and by less and less if it is absurd: so far go only lies and mistakes.
+    It moves the sum by FAR; from ABSURD on, which few honest ones are, by less and less.
     """
     return min(1.0, FAR / times) * min(1.0, ABSURD / times) if times else 1.0
 
@@ -205,7 +205,7 @@ def _scaled(value: Any, factor: float) -> Any:
     if isinstance(value, Rows):
         return replace(value, values=_scaled(value.values, factor))
     if isinstance(value, float):
-        return value * factor
+        return value * factor if factor else 0.0
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         return value * value.dtype.type(factor) if factor else np.zeros_like(value)
     return value
