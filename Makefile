@@ -77,9 +77,11 @@ faults-quick: .venv/ready
 bench-quick: .venv/ready
 	$(BIN)/python benchmarks/all_quick.py
 
-# Documents per second in training, beside contextualized-topic-models and the bare products.
+# Documents per second in training, beside contextualized-topic-models and the bare products;
+# DATA=folder adds ten clients of m10 to those of one process.
 bench: .venv/ready .venv-peers/contextualized-topic-models
-	$(BIN)/python benchmarks/training.py --peer $(CURDIR)/$(PEERS)/python
+	$(BIN)/python benchmarks/training.py --peer $(CURDIR)/$(PEERS)/python \
+	  $(if $(DATA),--data $(DATA))
 
 # The environment of the quality benchmark's peers; benchmarks/peers.py runs one of them. Those
 # that do not install are named in .venv-peers/failed.

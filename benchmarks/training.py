@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 WORDS = (2_000, 5_000, 20_000)
 BATCHES = (64, 256)
 SIZES = tuple(product(WORDS, BATCHES))
+WAYS = ("one process", "at once", "each client", "ledgers")
 
 
 class Contestant:
@@ -40,9 +41,9 @@ class Contestant:
             env=os.environ | {"OMP_NUM_THREADS": "2"},
         )
 
-    def run(self, name: str, *numbers: int) -> float:
+    def run(self, name: str, *arguments: int | str) -> float:
         stdin, stdout = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
-        stdin.write(json.dumps([name, *numbers]) + "\n")
+        stdin.write(json.dumps([name, *arguments]) + "\n")
         stdin.flush()
         return float(json.loads(stdout.readline()))
 
@@ -113,21 +114,27 @@ def combined(topics: int, repeats: int, peer_python: str) -> list[str]:
     return lines
 
 
-def federated(topics: int, repeats: int) -> list[str]:
-    """Five clients with synchronised normalisation against one process, the same total batch."""
+def federated(topics: int, repeats: int, data: Path | None) -> list[str]:
+    """Clients with synchronised normalisation against one process, the same total batch."""
     us = Contestant(sys.executable)
     lines = [
-        "| words | total batch | one process | five at once | time | five clients | time "
-        "| with ledgers | time |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| documents | words | total batch | clients | one process | at once | time | each client "
+        "| time | with ledgers | time |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    names = ("ours", "five_at_once", "five_clients", "five_ledgers")
-    for n_words, batch in product(WORDS, BATCHES):
-        rounds = [[us.run(n, topics, n_words, 5 * batch) for n in names] for _ in range(repeats)]
-        one, *fives = (statistics.median(column) for column in zip(*rounds, strict=True))
-        longer = [statistics.median(row[0] / row[i] for row in rounds) for i in (1, 2, 3)]
-        cells = " | ".join(f"{f:,.0f} | {t:.2f}" for f, t in zip(fives, longer, strict=True))
-        lines.append(f"| {n_words:,} | {5 * batch:,} | {one:,.0f} | {cells} |")
+    jobs: list[tuple[str, tuple[int | str, ...]]] = [
+        (f"synthetic | {n_words:,} | {5 * batch:,} | 5", ("federate", topics, n_words, 5 * batch))
+        for n_words, batch in SIZES
+    ]
+    if data is not None:
+        path = str((data / "m10.parquet").resolve())
+        jobs.append(("m10, a subject a client | 1,696 | 256 | 10", ("nodes", path)))
+    for label, (name, *arguments) in jobs:
+        turns = [[us.run(str(name), way, *arguments) for way in WAYS] for _ in range(repeats)]
+        one, *several = (statistics.median(column) for column in zip(*turns, strict=True))
+        longer = [statistics.median(row[0] / row[i] for row in turns) for i in (1, 2, 3)]
+        cells = " | ".join(f"{f:,.0f} | {t:.2f}" for f, t in zip(several, longer, strict=True))
+        lines.append(f"| {label} | {one:,.0f} | {cells} |")
         sys.stderr.write(lines[-1] + "\n")
     us.close()
     return lines
@@ -144,6 +151,7 @@ def write(name: str, lines: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--peer", help="Python of an environment with the peer; none skips it")
+    parser.add_argument("--data", type=Path, help="folder of m10.parquet; none leaves it out")
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="see that it runs; no peer, no file")
@@ -167,10 +175,10 @@ def main() -> None:
         title = "Documents per second in training, beside contextualized-topic-models 2.6.1"
         write(f"training-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
     title = (
-        "Documents per second of one process and of five clients (`sync`) with the same total "
-        "batch, and how many times as long the five take"
+        "Documents per second of one process and of several clients (`sync`) with the same total "
+        "batch, and how many times as long these take"
     )
-    table = federated(arguments.topics, arguments.repeats)
+    table = federated(arguments.topics, arguments.repeats, arguments.data)
     write(f"federated-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
 
 

@@ -84,7 +84,6 @@ class Batch:
 
     bag: sparse.csr_array  # (n, n_words)
     words: NDArray[np.int64]  # (U,), their columns in the vocabulary, ascending
-    places: Tensor  # row * n_words + column of each non-zero count
     values: Tensor  # the non-zero counts
     lengths: Tensor  # (n,), words of each document
     noise: Noise | None = None
@@ -100,7 +99,6 @@ class Batch:
         encoder_input: EncoderInput = "counts",
     ) -> Batch:
         """Make a batch of rows of a bag of words (n, n_words), and of embeddings (n, dimension)."""
-        n, n_words = bag.shape
         values = torch.from_numpy(bag.data).to(dtype)
         lengths = torch.from_numpy(bag.sum(1)).to(dtype)
         seen = values
@@ -110,12 +108,10 @@ class Batch:
             each = torch.from_numpy(np.diff(bag.indptr))
             seen = USUAL_LENGTH * values / lengths.repeat_interleave(each)
         bag = sparse.csr_array((seen.numpy(), bag.indices, bag.indptr), bag.shape)
-        present = np.zeros(n_words, bool)
+        present = np.zeros(bag.shape[1], bool)
         present[bag.indices] = True
-        row = np.repeat(np.arange(n), np.diff(bag.indptr))
-        places = torch.from_numpy(row * n_words + bag.indices)
         vectors = None if embedding is None else torch.from_numpy(embedding).to(dtype)
-        return cls(bag, np.flatnonzero(present), places, values, lengths, noise, vectors)
+        return cls(bag, np.flatnonzero(present), values, lengths, noise, vectors)
 
     def __len__(self) -> int:
         return len(self.lengths)
