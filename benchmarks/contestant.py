@@ -94,7 +94,8 @@ def timed(way: str, study: Any, clients: Any, policies: Any) -> float:
         at_once = way == "at once"
         train(study, clients, policies=policies, on_event=note, out=out, at_once=at_once)
     rounds = rounds[MINIBATCHES:]
-    return sum(e["documents"] for e in rounds) / sum(e["seconds"] for e in rounds)
+    documents, seconds = (sum(event[key] for event in rounds) for key in ("documents", "seconds"))
+    return float(documents / seconds)
 
 
 def peer(n_topics: int, n_words: int, batch: int) -> float:
