@@ -1,6 +1,6 @@
 """Documents per second in training: ours, contextualized-topic-models, and the bare products.
 
-Same documents, network, batch size, optimiser (Adam) and threads (two). The contestants take
+Same documents, network, batch size, optimiser (Adam) and threads. The contestants take
 turns in long-lived processes, several times round, so that a machine whose speed drifts drifts
 for all of them; the table shows medians. Results go to ``benchmarks/results/training.md``.
 
@@ -31,14 +31,16 @@ WAYS = ("one process", "at once", "each client", "ledgers")
 class Contestant:
     """A process that answers jobs with documents per second."""
 
+    busy = False
+
     def __init__(self, python: str) -> None:
         self._process = subprocess.Popen(
-            [python, "contestant.py"],
+            [python, "contestant.py", *["--busy"] * self.busy],
             cwd=HERE,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "2"},
+            env=os.environ | {"OMP_NUM_THREADS": "1" if self.busy else "2"},
         )
 
     def run(self, name: str, *arguments: int | str) -> float:
@@ -155,12 +157,17 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="see that it runs; no peer, no file")
+    parser.add_argument(
+        "--busy", action="store_true", help="count processor seconds of one thread: others compute"
+    )
     arguments = parser.parse_args()
+    Contestant.busy = arguments.busy
     if arguments.quick:
         sys.stdout.write("\n".join(measure(arguments.topics, 1, None, [(500, 64)])) + "\n")
         return
+    seconds = "one thread, processor seconds" if arguments.busy else "two threads"
     setting = (
-        f"{arguments.topics} topics, hidden layers of 100 and 100, two threads, medians of "
+        f"{arguments.topics} topics, hidden layers of 100 and 100, {seconds}, medians of "
         f"{arguments.repeats} turns; torch {version('torch')}. Command: `make bench`."
     )
     if arguments.peer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from scipy import sparse
 from torch import Tensor
 
+from fedtopics.networks import loops
 from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
@@ -72,6 +73,17 @@ class Noise:
     normal: Tensor  # (n, n_topics)
     keep_hidden: Tensor  # (n, n_hidden): 1 / (1 - dropout), or 0
     keep_theta: Tensor  # (n, n_topics), likewise
+
+
+def rows_of(parts: Sequence[tuple[sparse.csr_array, NDArray[np.int64]]]) -> sparse.csr_array:
+    """Return rows of bags of words, one below the other, sooner than scipy does."""
+    taken = [
+        loops.take(*map(np.asarray, (bag.indptr, bag.indices, bag.data)), rows)
+        for bag, rows in parts
+    ]
+    words, counts, lengths = map(np.concatenate, zip(*taken, strict=True))
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return sparse.csr_array((counts, words, ends), (len(lengths), parts[0][0].shape[1]))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,22 @@ def _exp32(x: Any) -> Any:
 
 
 @compiled
+def take(ends: Any, words: Any, counts: Any, rows: Any) -> Any:
+    """Return words and counts of some rows of a CSR array, and how many each row has."""
+    lengths = ends[rows + 1] - ends[rows]
+    total = lengths.sum()
+    taken_words, taken_counts = np.empty(total, words.dtype), np.empty(total, counts.dtype)
+    first = 0
+    for number in range(len(rows)):
+        start = ends[rows[number]]
+        for place in range(lengths[number]):
+            taken_words[first + place] = words[start + place]
+            taken_counts[first + place] = counts[start + place]
+        first += lengths[number]
+    return taken_words, taken_counts, lengths
+
+
+@compiled
 def reconstruct(
     logits: Any, largest: Any, ends: Any, words: Any, counts: Any, lengths: Any
 ) -> float:
