@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks import Batch
+from fedtopics.networks import Batch, NetworkSettings, ProdLDA, rows_of
 from fedtopics.networks.kernels import Reconstruction
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
@@ -55,3 +55,25 @@ def test_a_weight_that_is_no_number_shows_in_the_loss() -> None:
     tensors[2][5] = np.nan
     loss = both(tensors, batch)[0][0]
     assert torch.isnan(loss)
+
+
+def test_rows_of_several_bags_are_those_below_each_other() -> None:
+    rng = np.random.default_rng(0)
+    bags = [sparse.csr_array(rng.poisson(0.4, (n, WORDS)).astype(np.float32)) for n in (5, 9)]
+    rows = [np.array([4, 0, 4]), np.array([8, 2])]
+    found = rows_of(list(zip(bags, rows, strict=True)))
+    expected = np.vstack([bag.toarray()[own] for bag, own in zip(bags, rows, strict=True)])
+    np.testing.assert_array_equal(found.toarray(), expected)
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_noise_of_several_is_what_each_draws(dropout: float) -> None:
+    settings = NetworkSettings(n_components=TOPICS, dropout=dropout, dropout_theta=0.1)
+    network = ProdLDA(WORDS, settings)
+    both = network.draw((np.random.default_rng(1), 2), (np.random.default_rng(2), 3))
+    alone = [network.draw((np.random.default_rng(seed), n)) for seed, n in ((1, 2), (2, 3))]
+    for name, drawn in vars(both).items():
+        assert torch.equal(drawn, torch.cat([getattr(each, name) for each in alone]))
+    kept = both.keep_hidden.unique().tolist()
+    assert kept == pytest.approx([1.0] if dropout == 0 else [0.0, 1 / 0.7])
