@@ -62,10 +62,10 @@ def federate(way: str, n_topics: int, n_words: int, batch: int, network: str = "
 
 
 def nodes(way: str, path: str) -> float:
-    """Train ProdLDA as by default on a file of tokens; each of its nodes is a client."""
+    """Train ProdLDA on a file of tokens; each of its nodes is a client. All name all words."""
     import pyarrow.parquet as pq
 
-    from fedtopics import Corpus, Study
+    from fedtopics import Corpus, Policy, Study
 
     table = pq.read_table(path)
     node = table["node"].to_numpy()
@@ -73,7 +73,8 @@ def nodes(way: str, path: str) -> float:
     if way == "one process":
         parts = [node == node]
     clients = {f"client{i}": Corpus.of(table["tokens"].filter(p)) for i, p in enumerate(parts)}
-    return timed(way, Study.make(method=ROUNDS), clients, {})
+    study = Study.make(method=ROUNDS, vocabulary={"min_document_frequency": 1})
+    return timed(way, study, clients, dict.fromkeys(clients, Policy(min_document_frequency=1)))
 
 
 def timed(way: str, study: Any, clients: Any, policies: Any) -> float:
