@@ -81,9 +81,11 @@ fuzz: .venv/ready
 bench-quick: .venv/ready
 	$(BIN)/python benchmarks/all_quick.py
 
-# Documents per second in training, beside contextualized-topic-models and the bare products.
+# Documents per second in training, beside contextualized-topic-models and the bare products;
+# DATA=folder adds ten clients of m10; BUSY=--busy counts processor seconds.
 bench: .venv/ready .venv-peers/contextualized-topic-models
-	$(BIN)/python benchmarks/training.py --peer $(CURDIR)/$(PEERS)/python
+	$(BIN)/python benchmarks/training.py --peer $(CURDIR)/$(PEERS)/python \
+	  $(if $(DATA),--data $(DATA)) $(BUSY)
 
 # The environment of the quality benchmark's peers; benchmarks/peers.py runs one of them. Those
 # that do not install are named in .venv-peers/failed.

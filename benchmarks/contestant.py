@@ -23,46 +23,24 @@ from documents import bag_of_words, embedded, tokenised
 
 HIDDEN = 100
 MINIBATCHES = 20
+ROUNDS = {"max_rounds": 3 * MINIBATCHES, "coherence": "nothing"}
 
 
 def ours(n_topics: int, n_words: int, batch: int) -> float:
     """Train ProdLDA in one process, through everything that training passes."""
-    return federate(1, n_topics, n_words, batch)
+    return federate("one process", n_topics, n_words, batch)
 
 
 def combined(n_topics: int, n_words: int, batch: int) -> float:
     """Train CombinedTM in one process."""
-    return federate(1, n_topics, n_words, batch, network="combinedtm")
+    return federate("one process", n_topics, n_words, batch, "combinedtm")
 
 
-def five_clients(n_topics: int, n_words: int, batch: int) -> float:
-    """Train federated ProdLDA: five clients that share the batch."""
-    return federate(5, n_topics, n_words, batch)
+def federate(way: str, n_topics: int, n_words: int, batch: int, network: str = "prodlda") -> float:
+    """Train on synthetic documents in one of the ways of `timed`; five clients share the batch."""
+    from fedtopics import Corpus, Policy, Study
 
-
-def five_at_once(n_topics: int, n_words: int, batch: int) -> float:
-    """The same, its sums computed over all five minibatches at once."""
-    return federate(5, n_topics, n_words, batch, at_once=True)
-
-
-def five_ledgers(n_topics: int, n_words: int, batch: int) -> float:
-    """The same with a run folder: a ledger a client, every reply digested."""
-    with tempfile.TemporaryDirectory() as folder:
-        return federate(5, n_topics, n_words, batch, Path(folder) / "run")
-
-
-def federate(
-    n_clients: int,
-    n_topics: int,
-    n_words: int,
-    batch: int,
-    out: Path | None = None,
-    network: str = "prodlda",
-    at_once: bool = False,
-) -> float:
-    """Train with this many clients that share the batch."""
-    from fedtopics import Corpus, Policy, Study, train
-
+    n_clients = 1 if way == "one process" else 5
     bag = bag_of_words(batch * MINIBATCHES, n_words)
     embeddings = embedded(bag.shape[0])
     clients = {
@@ -71,29 +49,54 @@ def federate(
         )
         for i in range(n_clients)
     }
-    study = Study.make(
-        method={
-            "network": network,
-            "n_components": n_topics,
-            "hidden": [HIDDEN, HIDDEN],
-            "batch_size": batch,
-            "max_rounds": 3 * MINIBATCHES,
-            "coherence": "nothing",
-        },
-        vocabulary={"min_document_frequency": 1, "max_words": n_words, "max_document_share": 1},
-        checkpoint_every=10 * MINIBATCHES,
-    )
-    times: list[float] = []
+    method = ROUNDS | {
+        "network": network,
+        "n_components": n_topics,
+        "hidden": [HIDDEN, HIDDEN],
+        "batch_size": batch,
+    }
+    vocabulary = {"min_document_frequency": 1, "max_words": n_words, "max_document_share": 1}
+    study = Study.make(method=method, vocabulary=vocabulary, checkpoint_every=10 * MINIBATCHES)
+    policies = dict.fromkeys(clients, Policy(min_documents=1, min_document_frequency=1))
+    return timed(way, study, clients, policies)
+
+
+def nodes(way: str, path: str) -> float:
+    """Train ProdLDA on a file of tokens; each of its nodes is a client. All name all words."""
+    import pyarrow.parquet as pq
+
+    from fedtopics import Corpus, Policy, Study
+
+    table = pq.read_table(path)
+    node = table["node"].to_numpy()
+    parts = [node == name for name in sorted(set(node))]
+    if way == "one process":
+        parts = [node == node]
+    clients = {f"client{i}": Corpus.of(table["tokens"].filter(p)) for i, p in enumerate(parts)}
+    study = Study.make(method=ROUNDS, vocabulary={"min_document_frequency": 1})
+    return timed(way, study, clients, dict.fromkeys(clients, Policy(min_document_frequency=1)))
+
+
+def timed(way: str, study: Any, clients: Any, policies: Any) -> float:
+    """Train, in this process; "at once" computes sums over all minibatches, "ledgers" has a folder.
+
+    Returns documents per second, without the rounds of the first pass.
+    """
+    from fedtopics import train
+
+    rounds: list[dict[str, Any]] = []
 
     def note(event: dict[str, Any]) -> None:
-        if event["event"] == "vocabulary" and event["words"] != n_words:
-            raise RuntimeError(f"{event['words']} words instead of {n_words}")
         if event["event"] == "round":
-            times.append(event["seconds"])
+            rounds.append(event)
 
-    policies = dict.fromkeys(clients, Policy(min_documents=1, min_document_frequency=1))
-    train(study, clients, policies=policies, on_event=note, out=out, at_once=at_once)
-    return batch * 2 * MINIBATCHES / sum(times[MINIBATCHES:])
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run" if way == "ledgers" else None
+        at_once = way == "at once"
+        train(study, clients, policies=policies, on_event=note, out=out, at_once=at_once)
+    rounds = rounds[MINIBATCHES:]
+    documents, seconds = (sum(event[key] for event in rounds) for key in ("documents", "seconds"))
+    return float(documents / seconds)
 
 
 def peer(n_topics: int, n_words: int, batch: int) -> float:
@@ -166,19 +169,18 @@ def decoder_floor(n_topics: int, n_words: int, batch: int) -> float:
 
 
 def main() -> None:
-    """Answer each line of numbers with documents per second."""
-    contestants: dict[str, Callable[[int, int, int], float]] = {
+    """Answer each line, a name and arguments, with documents per second."""
+    contestants: dict[str, Callable[..., float]] = {
         f.__name__: f
-        for f in (
-            ours, combined, five_clients, five_at_once, five_ledgers, peer,
-            peer_combined, floor, decoder_floor,
-        )
-    }  # fmt: skip
+        for f in (ours, combined, federate, nodes, peer, peer_combined, floor, decoder_floor)
+    }
+    if "--busy" in sys.argv:  # with one thread, what others compute beside it counts less
+        time.perf_counter = time.process_time
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # the peer's are as many as ours
     for line in sys.stdin:
-        name, *numbers = json.loads(line)
+        name, *arguments = json.loads(line)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            speed = contestants[name](*numbers)
+            speed = contestants[name](*arguments)
         sys.stdout.write(json.dumps(speed) + "\n")
         sys.stdout.flush()
 

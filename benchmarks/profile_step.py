@@ -13,8 +13,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from documents import bag_of_words
-from fedtopics.methods.aggregation import ServerOptimizer
-from fedtopics.networks import NetworkSettings, ProdLDA, batch_weights
+from fedtopics.methods.aggregation import Rows, ServerOptimizer
+from fedtopics.networks import NetworkSettings, ProdLDA, batch_weights, rows_of
 from fedtopics.networks.passes import autograd_leaves, gradients, run_through
 
 STEPS = 100
@@ -33,8 +33,8 @@ def step(
 ) -> None:
     """Take one training step; the parts are marked for the profiler."""
     with record_function("minibatch"):
-        rows = bag[rng.choice(bag.shape[0], batch_size, replace=False)]
-        batch = network.batch(rows, network.draw(rng, batch_size))
+        rows = rng.choice(bag.shape[0], batch_size, replace=False)
+        batch = network.batch(rows_of([(bag, rows)]), network.draw((rng, batch_size)))
     with record_function("first layer"):
         used = autograd_leaves(batch_weights(network, optimizer.weights, batch))
     with record_function("forward"):
@@ -42,11 +42,11 @@ def step(
     with record_function("backward"):
         found = gradients([loss], None, [used])[0]
     with record_function("first layer's gradient"):
-        words = torch.zeros_like(optimizer.weights["encoder_words"])
-        words[torch.from_numpy(batch.words)] = batch.spread(found["encoder_words"])
+        words = batch.spread(found.pop("encoder_words")).numpy()
     with record_function("Adam"):
-        found["encoder_words"] = words
-        optimizer.step({n: g.numpy() for n, g in found.items()}, batch_size)
+        dense = {name: gradient.numpy() for name, gradient in found.items()}
+        first = Rows(batch.words, words, network.n_words)
+        optimizer.step(dense | {"encoder_words": first}, batch_size)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Documents per second in training: ours, contextualized-topic-models, and the bare products.
 
-Same documents, network, batch size, optimiser (Adam) and threads (two). The contestants take
+Same documents, network, batch size, optimiser (Adam) and threads. The contestants take
 turns in long-lived processes, several times round, so that a machine whose speed drifts drifts
 for all of them; the table shows medians. Results go to ``benchmarks/results/training.md``.
 
@@ -25,24 +25,27 @@ HERE = Path(__file__).parent
 WORDS = (2_000, 5_000, 20_000)
 BATCHES = (64, 256)
 SIZES = tuple(product(WORDS, BATCHES))
+WAYS = ("one process", "at once", "each client", "ledgers")
 
 
 class Contestant:
     """A process that answers jobs with documents per second."""
 
+    busy = False
+
     def __init__(self, python: str) -> None:
         self._process = subprocess.Popen(
-            [python, "contestant.py"],
+            [python, "contestant.py", *["--busy"] * self.busy],
             cwd=HERE,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "2"},
+            env=os.environ | {"OMP_NUM_THREADS": "1" if self.busy else "2"},
         )
 
-    def run(self, name: str, *numbers: int) -> float:
+    def run(self, name: str, *arguments: int | str) -> float:
         stdin, stdout = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
-        stdin.write(json.dumps([name, *numbers]) + "\n")
+        stdin.write(json.dumps([name, *arguments]) + "\n")
         stdin.flush()
         return float(json.loads(stdout.readline()))
 
@@ -113,21 +116,27 @@ def combined(topics: int, repeats: int, peer_python: str) -> list[str]:
     return lines
 
 
-def federated(topics: int, repeats: int) -> list[str]:
-    """Five clients with synchronised normalisation against one process, the same total batch."""
+def federated(topics: int, repeats: int, data: Path | None) -> list[str]:
+    """Clients with synchronised normalisation against one process, the same total batch."""
     us = Contestant(sys.executable)
     lines = [
-        "| words | total batch | one process | five at once | time | five clients | time "
-        "| with ledgers | time |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| documents | words | total batch | clients | one process | at once | time | each client "
+        "| time | with ledgers | time |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    names = ("ours", "five_at_once", "five_clients", "five_ledgers")
-    for n_words, batch in product(WORDS, BATCHES):
-        rounds = [[us.run(n, topics, n_words, 5 * batch) for n in names] for _ in range(repeats)]
-        one, *fives = (statistics.median(column) for column in zip(*rounds, strict=True))
-        longer = [statistics.median(row[0] / row[i] for row in rounds) for i in (1, 2, 3)]
-        cells = " | ".join(f"{f:,.0f} | {t:.2f}" for f, t in zip(fives, longer, strict=True))
-        lines.append(f"| {n_words:,} | {5 * batch:,} | {one:,.0f} | {cells} |")
+    jobs: list[tuple[str, tuple[int | str, ...]]] = [
+        (f"synthetic | {n_words:,} | {5 * batch:,} | 5", ("federate", topics, n_words, 5 * batch))
+        for n_words, batch in SIZES
+    ]
+    if data is not None:
+        path = str((data / "m10.parquet").resolve())
+        jobs.append(("m10, a subject a client | 1,696 | 256 | 10", ("nodes", path)))
+    for label, (name, *arguments) in jobs:
+        turns = [[us.run(str(name), way, *arguments) for way in WAYS] for _ in range(repeats)]
+        one, *several = (statistics.median(column) for column in zip(*turns, strict=True))
+        longer = [statistics.median(row[0] / row[i] for row in turns) for i in (1, 2, 3)]
+        cells = " | ".join(f"{f:,.0f} | {t:.2f}" for f, t in zip(several, longer, strict=True))
+        lines.append(f"| {label} | {one:,.0f} | {cells} |")
         sys.stderr.write(lines[-1] + "\n")
     us.close()
     return lines
@@ -144,15 +153,21 @@ def write(name: str, lines: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--peer", help="Python of an environment with the peer; none skips it")
+    parser.add_argument("--data", type=Path, help="folder of m10.parquet; none leaves it out")
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="see that it runs; no peer, no file")
+    parser.add_argument(
+        "--busy", action="store_true", help="count processor seconds of one thread: others compute"
+    )
     arguments = parser.parse_args()
+    Contestant.busy = arguments.busy
     if arguments.quick:
         sys.stdout.write("\n".join(measure(arguments.topics, 1, None, [(500, 64)])) + "\n")
         return
+    seconds = "one thread, processor seconds" if arguments.busy else "two threads"
     setting = (
-        f"{arguments.topics} topics, hidden layers of 100 and 100, two threads, medians of "
+        f"{arguments.topics} topics, hidden layers of 100 and 100, {seconds}, medians of "
         f"{arguments.repeats} turns; torch {version('torch')}. Command: `make bench`."
     )
     if arguments.peer:
@@ -167,10 +182,10 @@ def main() -> None:
         title = "Documents per second in training, beside contextualized-topic-models 2.6.1"
         write(f"training-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
     title = (
-        "Documents per second of one process and of five clients (`sync`) with the same total "
-        "batch, and how many times as long the five take"
+        "Documents per second of one process and of several clients (`sync`) with the same total "
+        "batch, and how many times as long these take"
     )
-    table = federated(arguments.topics, arguments.repeats)
+    table = federated(arguments.topics, arguments.repeats, arguments.data)
     write(f"federated-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
 
 

@@ -100,6 +100,22 @@ def load_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], An
     return load
 
 
+def compiled(function: Callable[..., Any], fastmath: bool = True) -> Callable[..., Any]:
+    """Compile a function by numba; keep what was compiled on disk, where it can be written.
+
+    A division by zero is infinite, as in numpy: where it raises, loops are not vectorised. Without
+    `fastmath` each operation is rounded as it stands there, on any processor.
+    """
+    from numba import njit
+
+    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
+    try:
+        fast: Callable[..., Any] = njit(function, cache=True, **options)
+    except RuntimeError:  # neither the package's folder nor a home can be written
+        fast = njit(function, **options)
+    return fast
+
+
 def require(what: str, install: str, *packages: tuple[str, str]) -> None:
     """Raise FedTopicsError if a package is not installed, given as pairs of module and package.
 

@@ -58,7 +58,7 @@ def test_the_network_of_the_page_is_that_of_one_process(
 ) -> None:
     minibatches = record_minibatches(monkeypatch)
     plan = study(network=extended["ETM"].name, precision="float64")
-    model = train(plan, subjects(SIZES))
+    model = train(plan, subjects(SIZES), at_once=False)
     assert len(minibatches) == 50
     weights = ordinary(model, plan, minibatches, OrdinaryETM)
     assert weights.keys() == model.weights.keys()

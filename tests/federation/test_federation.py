@@ -109,7 +109,9 @@ def test_every_client_has_a_row_of_theta_for_every_document(
 
 def test_the_model_is_that_of_one_process(finished: tuple[Path, Outcome]) -> None:
     policies = dict.fromkeys(SIZES, Policy())
-    assert_same_bits(finished[1].model, train(planned(), with_canaries(), policies=policies))
+    assert_same_bits(
+        finished[1].model, train(planned(), with_canaries(), policies=policies, at_once=False)
+    )
 
 
 def test_the_ledgers_hold_every_reply(finished: tuple[Path, Outcome]) -> None:

@@ -42,7 +42,7 @@ def planned(settings: FederationSettings = PATIENT, every: int = 4, **method: ob
 
 
 def expected(plan: Study, corpora: Mapping[str, Any]) -> TopicModel:
-    return train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
+    return train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY), at_once=False)
 
 
 class Killing:

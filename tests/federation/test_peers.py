@@ -48,7 +48,7 @@ METHODS: list[dict[str, Any]] = [
 def test_all_have_the_bits_of_one_process(method: dict[str, Any], tmp_path: Path) -> None:
     plan = planned(**method)
     peers = begun(plan, tmp_path)
-    expected = train(plan, CORPORA, policies=OPEN)
+    expected = train(plan, CORPORA, policies=OPEN, at_once=False)
     for each in peers.values():
         assert_same_bits(each.model(), expected)
         assert {event["client"] for event in each.events.of("adds")} == {adders(plan)[0]}
@@ -63,7 +63,7 @@ def test_over_tls_with_the_first_adder_late(tmp_path: Path) -> None:
     until(lambda: bool(peers[0].events.of("adds")))
     assert not peers[0].rounds, "at its start, the study waits for all"
     peers.append(Peer(plan, first, CORPORA[first], tmp_path, identities[first]))
-    expected = train(plan, CORPORA, policies=OPEN)
+    expected = train(plan, CORPORA, policies=OPEN, at_once=False)
     for each in peers:
         assert_same_bits(each.model(), expected)
     assert "secret" in (peers[0].folder / "ledger.jsonl").read_text().splitlines()[0]
@@ -172,7 +172,7 @@ def test_all_begin_with_the_same_model(tmp_path: Path) -> None:
     first, other = (train(planned(rounds), CORPORA, policies=OPEN) for rounds in (3, 2))
     plan = planned(4)
     peers = [Peer(plan, n, c, tmp_path / "same", start=first) for n, c in CORPORA.items()]
-    expected = train(plan, CORPORA, policies=OPEN, start=first, vocabulary="keep")
+    expected = train(plan, CORPORA, policies=OPEN, start=first, vocabulary="keep", at_once=False)
     for each in peers:
         assert_same_bits(each.model(), expected)
     two = {

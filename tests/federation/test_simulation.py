@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from fedtopics.errors import DataError, InputError, PolicyError, RunError
+from fedtopics.estimators import ProdLDA
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from tests.helpers.clusters import blobs, planned, spread
-from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 
 SIZES = {"north": 40, "south": 30}
+SMALL = {"hidden": [16, 12], "dropout": 0.2, "learning_rate": 0.002, "batch_size": 64}
 
 
 def test_a_run_goes_on_with_its_own_clients_only(tmp_path: Path) -> None:
@@ -60,7 +63,7 @@ def test_sums_at_once_are_those_of_the_replies(method: dict[str, Any]) -> None:
     corpora = embedded(subjects(SIZES | {"west": 20}))
     plan = study(max_rounds=8, precision="float64", validation_share=0.2, **method)
     policies = dict.fromkeys(corpora, OPEN_POLICY)
-    each, events = train(plan, corpora, policies=policies), []
+    each, events = train(plan, corpora, policies=policies, at_once=False), []
     once = train(plan, corpora, policies=policies, at_once=True, on_event=events.append)
     for name, weight in each.weights.items():
         np.testing.assert_allclose(once.weights[name], weight, rtol=1e-6, atol=1e-9)
@@ -68,6 +71,19 @@ def test_sums_at_once_are_those_of_the_replies(method: dict[str, Any]) -> None:
     assert once.documents == each.documents
     rounds = [event for event in events if event["event"] == "round"]
     assert {len(event["clients"]) for event in rounds} == {method.get("clients_per_round", 3)}
+
+
+def test_sums_are_taken_at_once_where_no_folder_is_asked_for(tmp_path: Path) -> None:
+    plan, corpora = study(max_rounds=3), subjects(SIZES)
+    policies = dict.fromkeys(corpora, OPEN_POLICY)
+    once = train(plan, corpora, policies=policies, at_once=True)
+    each = train(plan, corpora, policies=policies, at_once=False)
+    assert_same_bits(train(plan, corpora, policies=policies), once)
+    assert_same_bits(train(plan, corpora, policies=policies, out=tmp_path), each)
+    estimator = ProdLDA(6, max_rounds=3, min_document_frequency=1, settings=SMALL)
+    assert_same_bits(estimator.fit_clients(corpora, policies=policies).model_, once)
+    beyond = [name for name, w in once.weights.items() if not torch.equal(w, each.weights[name])]
+    assert beyond  # so that this test tells the two
 
 
 def test_each_clients_policy_holds_for_sums_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +229,10 @@ def test_a_client_of_a_simulation_whose_replies_cannot_be_is_left_out(
 
     monkeypatch.setattr(Door, "call", bent)
     events: list[dict[str, Any]] = []
-    model = train(plan, corpora, policies=dict.fromkeys("abc", OPEN_POLICY), on_event=events.append)
+    model = train(
+        plan, corpora, policies=dict.fromkeys("abc", OPEN_POLICY), on_event=events.append,
+        at_once=False,
+    )  # fmt: skip
     reason = "sent a bad reply: its field 'documents' holds numbers that cannot be"
     bad = [event for event in events if event["event"] == "bad reply"]
     assert [(event["client"], event["round"]) for event in bad] == [("b", 1), ("b", 2), ("b", 3)]

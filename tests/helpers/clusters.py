@@ -81,8 +81,9 @@ def planned(name: str, **method: Any) -> Study:
 
 
 def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:
-    """The model of clients that let out everything."""
-    return train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), **how)
+    """The model of clients that let out everything, to the bit that of all engines."""
+    policies = dict.fromkeys(corpora, OPEN_POLICY)
+    return train(plan, corpora, policies=policies, **{"at_once": False, **how})
 
 
 def half(

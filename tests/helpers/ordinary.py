@@ -113,13 +113,11 @@ ORDINARY: dict[str, type[Ordinary]] = {
 }
 
 
-def dense(batch: Batch, n_words: int) -> Tensor:
-    flat = torch.zeros(len(batch) * n_words, dtype=batch.values.dtype)
-    flat[batch.places] = batch.values
-    return flat.view(len(batch), n_words)
+def dense(batch: Batch) -> Tensor:
+    return torch.from_numpy(batch.counts.toarray())
 
 
-def united(batches: list[Batch], n_words: int) -> tuple[Tensor, Noise, Tensor | None]:
+def united(batches: list[Batch]) -> tuple[Tensor, Noise, Tensor | None]:
     """The minibatches' words, noise and embeddings, one below the other."""
     noises = [batch.noise for batch in batches if batch.noise is not None]
     noise = Noise(
@@ -128,7 +126,7 @@ def united(batches: list[Batch], n_words: int) -> tuple[Tensor, Noise, Tensor | 
         torch.cat([noise.keep_theta for noise in noises]),
     )
     embeddings = [batch.embedding for batch in batches if batch.embedding is not None]
-    words = torch.cat([dense(batch, n_words) for batch in batches])
+    words = torch.cat([dense(batch) for batch in batches])
     return words, noise, torch.cat(embeddings) if embeddings else None
 
 
@@ -165,7 +163,7 @@ def ordinary(
         optimizer = torch.optim.SGD(reference.parameters(), settings.learning_rate)
     for number in sorted(minibatches):
         optimizer.zero_grad()
-        reference(*united(minibatches[number], model.inference.n_words)).backward()
+        reference(*united(minibatches[number])).backward()
         optimizer.step()
     return {name: parameter.detach() for name, parameter in reference.named_parameters()}
 

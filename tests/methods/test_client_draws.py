@@ -85,7 +85,7 @@ def test_a_round_asks_only_those_who_are_drawn(engine: str) -> None:
 @pytest.mark.parametrize("case", METHODS)
 def test_every_method_trains_with_those_who_are_drawn(case: str, tmp_path: Path) -> None:
     plan, corpora, events = planned(case), embedded(subjects(SIZES)), Notes()
-    model = train(plan, corpora, policies=POLICIES, on_event=events.append)
+    model = train(plan, corpora, policies=POLICIES, on_event=events.append, at_once=False)
     rounds = [event for event in events.of("round") if event["round"] > 0]
     draw = Draw(2, plan.seed)
     assert rounds
@@ -160,7 +160,7 @@ def test_minibatches_are_of_the_clients_of_a_round(monkeypatch: pytest.MonkeyPat
 
 def test_the_bits_are_the_same_over_the_network(tmp_path: Path) -> None:
     plan, corpora = planned("gfedntm"), subjects(SIZES)
-    here = train(plan, corpora, policies=POLICIES)
+    here = train(plan, corpora, policies=POLICIES, at_once=False)
     assert_same_bits(federated(plan, corpora, tmp_path).model, here)
 
 
@@ -175,7 +175,7 @@ def test_a_quorum_of_those_who_are_drawn() -> None:
 def test_runs_resume_with_the_same_draws(tmp_path: Path) -> None:
     plan, corpora = planned("gfedntm"), subjects(SIZES)
     plan = plan.model_copy(update={"checkpoint_every": 1})
-    whole = train(plan, corpora, policies=POLICIES)
+    whole = train(plan, corpora, policies=POLICIES, at_once=False)
 
     def stop(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] == 3:
@@ -205,7 +205,7 @@ def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> N
     except RunError:
         assert case in ("kmeans", "discriminative"), "of which several starts are left"
         return
-    assert_same_bits(resumed, train(plan, corpora, policies=POLICIES))
+    assert_same_bits(resumed, train(plan, corpora, policies=POLICIES, at_once=False))
     lines = [json.loads(line) for line in (tmp_path / "clients/c0/ledger.jsonl").open()]
     often = Counter(line["function"] for line in lines)
     once = {"vocabulary", "counted", "first_centres", "projections"} & often.keys()

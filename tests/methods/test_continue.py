@@ -225,7 +225,7 @@ def test_a_run_that_began_with_a_model_is_resumed_with_it(
 
     corpora, plan = subjects(SIZES), study(max_rounds=9).model_copy(update={"checkpoint_every": 4})
     models = [train(study(max_rounds=n), corpora) for n in (5, 6)]
-    whole = train(plan, corpora, start=models[0], vocabulary=vocabulary)
+    whole = train(plan, corpora, start=models[0], vocabulary=vocabulary, at_once=False)
     event_of_death = 12 if vocabulary == "keep" else 7
     with pytest.raises(KilledError):
         train(plan, corpora, out=tmp_path, start=models[0], vocabulary=vocabulary, on_event=kill)
@@ -545,7 +545,9 @@ def test_a_server_begins_with_a_model(vocabulary: Words, tmp_path: Path) -> None
     model = loaded(train(plan, subjects(SIZES, seed=1)), tmp_path / "before")
     outcome = federated(plan, corpora, tmp_path, start=model, vocabulary=vocabulary)
     policies: Mapping[str, Policy] = dict.fromkeys(SIZES, OPEN_POLICY)
-    alone = train(plan, corpora, policies=policies, start=model, vocabulary=vocabulary)
+    alone = train(
+        plan, corpora, policies=policies, start=model, vocabulary=vocabulary, at_once=False
+    )
     assert_same_bits(outcome.model, alone)
     assert outcome.model.info == alone.info
     assert outcome.events.of("continued")[0]["model"] == fingerprint_of(model)

@@ -102,7 +102,7 @@ def trained(**secrets: Secret) -> TopicModel:
 
 def test_a_site_without_a_secret_draws_from_the_studys_seed_and_its_name() -> None:
     plan, corpora = study(max_rounds=5), subjects({"a": 60, "b": 60})
-    simulated = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY))
+    simulated = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY), at_once=False)
     assert_same_bits(trained(), simulated)
     assert_same_bits(trained(a=Secret.from_seed(plan.seed, "a")), simulated)
     own = trained(a=Secret(bytes(32)))

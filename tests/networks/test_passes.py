@@ -93,7 +93,7 @@ def batches(cut: int) -> tuple[Batch, Batch, Batch]:
     """Twelve documents, and the same dealt out to two clients."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.8, (12, 7)).astype(float)
-    noise = network().draw(rng, 12)
+    noise = network().draw((rng, 12))
 
     def part(rows: slice) -> Batch:
         some = Noise(noise.normal[rows], noise.keep_hidden[rows], noise.keep_theta[rows])

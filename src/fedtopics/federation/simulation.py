@@ -39,7 +39,7 @@ def train(
     on_event: OnEvent | None = None,
     start: Any = None,
     vocabulary: Words = "agree",
-    at_once: bool = False,
+    at_once: bool | None = None,
 ) -> TopicModel:
     """Train a study's topic model on clients that are all in this process.
 
@@ -62,9 +62,10 @@ def train(
         Of a model to begin with. "keep": it is trained further with its own words, none leave the
         clients, and its rounds count on. "agree": the clients agree on words anew, and its topics
         are carried over word by word. See docs/models-live-on.md.
-    at_once : bool
+    at_once : bool, optional
         Compute sums over all clients' minibatches at once, where the method can: about as fast as
-        one process. They are the same up to rounding; as there are no replies, no ledger, no `out`.
+        one process. They are the same up to rounding, and there are no replies that a ledger in
+        `out` could hold: by default where there is no `out`. False: the bits of other engines.
 
     Raises
     ------
@@ -78,6 +79,8 @@ def train(
         raise RunError("The ledgers in out hold replies, at_once has sums; leave one of them out.")
     if at_once and study.federation.robust not in (None, "none"):
         raise RunError("robust is about replies, at_once has sums; leave one of them out.")
+    if at_once is None:
+        at_once = out is None and study.federation.robust in (None, "none")
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
     policies = study.policies() if policies is None else policies
     rules = {name: policies.get(name, Policy()) for name in documents}

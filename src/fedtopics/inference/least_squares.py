@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.inference.variational import compiled, in_chunks
+from fedtopics.extras import compiled
+from fedtopics.inference.variational import in_chunks
 
 SWEEPS = 20  # over a document's topics; each starts from the one before
 Floats = NDArray[np.float64]

@@ -15,25 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
+from fedtopics.extras import compiled
 from fedtopics.inference.base import Readout
 from fedtopics.threads import available
 
 CHUNK = 64  # documents that a thread takes at once
 Floats = NDArray[np.float64]
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function; keep what was compiled on disk, where it can be written."""
-    try:
-        fast: Callable[..., Any] = njit(function, nogil=True, fastmath=True, cache=True)
-    except RuntimeError:  # neither the package's folder nor a home can be written
-        fast = njit(function, nogil=True, fastmath=True)
-    return fast
 
 
 @dataclass(frozen=True)

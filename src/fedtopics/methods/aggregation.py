@@ -177,6 +177,7 @@ def _size(value: Any) -> tuple[int, ...] | None:
     return () if isinstance(value, (int, float)) else None
 
 
+BETA2, EPSILON = 0.999, 1e-8  # of Adam
 OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
 
 
@@ -191,17 +192,12 @@ class ServerOptimizer:
     def __init__(
         self, name: OptimizerName, weights: Tensors, learning_rate: float, beta1: float
     ) -> None:
-        import torch
-
         self.weights = weights
+        self._adam = name in ("adam", "fedadam")
         self._rate = learning_rate
-        parameters = list(weights.values())
-        self._torch: torch.optim.Optimizer
-        if name in ("adam", "fedadam"):
-            betas = beta1, 0.999
-            self._torch = torch.optim.Adam(parameters, learning_rate, betas, fused=True)
-        else:
-            self._torch = torch.optim.SGD(parameters, lr=learning_rate)
+        self._beta1 = beta1
+        self._steps = 0
+        self._moments: dict[str, list[torch.Tensor]] = {}  # mean and mean square of gradients
 
     def step(
         self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int, part: float = 1.0
@@ -210,29 +206,55 @@ class ServerOptimizer:
 
         `part` is a factor of the learning rate.
         """
-        import torch
+        self._steps += 1
+        take = self._adam_step if self._adam else self._plain_step
+        take(gradients, 1 / documents, self._rate * part)
 
-        self._torch.param_groups[0]["lr"] = self._rate * part
+    def _plain_step(
+        self, gradients: Mapping[str, NDArray[Any] | Rows], share: float, rate: float
+    ) -> None:
         for name, weight in self.weights.items():
             gradient = gradients[name]
-            if weight.grad is None:
-                weight.grad = torch.zeros_like(weight)
+            dense = gradient.dense() if isinstance(gradient, Rows) else gradient
+            weight.numpy()[...] -= rate * share * dense
+
+    def _adam_step(
+        self, gradients: Mapping[str, NDArray[Any] | Rows], share: float, rate: float
+    ) -> None:
+        from fedtopics.networks.loops import adam, adam_by_rows
+
+        beta1, beta2 = self._beta1, BETA2
+        first, second = (1 - beta**self._steps for beta in (beta1, beta2))
+        numbers = share, beta1, 1 - beta1, beta2, 1 - beta2, rate / first, second**-0.5, EPSILON
+        for name, weight in self.weights.items():
+            if name not in self._moments:
+                self._moments[name] = [weight.new_zeros(weight.shape) for _ in range(2)]
+            arrays = [tensor.numpy() for tensor in (weight, *self._moments[name])]
+            gradient, kind = gradients[name], arrays[0].dtype
+            typed = np.array(numbers, kind)
             if isinstance(gradient, Rows):
-                values = torch.from_numpy(gradient.values).to(weight.dtype)
-                weight.grad.zero_()
-                weight.grad[torch.from_numpy(gradient.index)] = values / documents
+                values = np.ascontiguousarray(gradient.values, kind)
+                adam_by_rows(*arrays, gradient.index, values, typed)
             else:
-                values = torch.from_numpy(gradient).to(weight.dtype)
-                torch.div(values, documents, out=weight.grad)
-        self._torch.step()
+                dense = np.ascontiguousarray(gradient, kind)
+                adam(*(array.reshape(-1) for array in (*arrays, dense)), typed)
 
     def state(self) -> Tensors:
         """Return the moments and step counts, to be stored with the weights."""
-        return optimizer_state(self._torch, self.weights)
+        import torch
+
+        state: Tensors = {}
+        for name, (mean, square) in self._moments.items():
+            steps = torch.tensor(float(self._steps))
+            state |= {f"{name}.step": steps, f"{name}.exp_avg": mean, f"{name}.exp_avg_sq": square}
+        return state
 
     def restore(self, state: Tensors) -> None:
         """Restore moments and step counts that `state` returned."""
-        restore_optimizer(self._torch, self.weights, state)
+        for name in self.weights:
+            if f"{name}.step" in state:
+                self._steps = int(state[f"{name}.step"])
+                self._moments[name] = [state[f"{name}.{k}"] for k in ("exp_avg", "exp_avg_sq")]
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> Tensors:

@@ -17,6 +17,7 @@ from fedtopics.networks.base import (
     Shared,
     Stage,
     Tensors,
+    rows_of,
     to_arrays,
     to_tensor,
     to_tensors,
@@ -40,5 +41,5 @@ find_network = NETWORKS.find
 __all__ = [
     "Adapter", "Batch", "CombinedTM", "NetworkSettings", "NeuralLDA", "NeuralTopicModel", "Noise",
     "ProdLDA", "Shared", "Stage", "Tensors", "ZeroShotTM", "batch_weights", "find_network",
-    "register", "represent", "score", "to_arrays", "to_tensor", "to_tensors",
+    "register", "represent", "rows_of", "score", "to_arrays", "to_tensor", "to_tensors",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedtopics.networks.base import Batch
+from fedtopics.networks.loops import reconstruct
 
 EPSILON = 1e-5  # added to variances, as torch's batch normalisation does
 
@@ -30,8 +31,8 @@ class Projection(torch.autograd.Function):
 class Reconstruction(torch.autograd.Function):
     """Sum over documents of -x' log softmax(theta @ topics + bias).
 
-    The gradient of the logits, n_i softmax_i - x_i, is computed where they were, in memory that is
-    used again: fresh pages for n times n_words numbers would cost more than the arithmetic.
+    The gradient of the logits is computed where they were, in memory that is used again: fresh
+    pages for n times n_words numbers would cost more than the arithmetic.
     """
 
     @staticmethod
@@ -39,21 +40,17 @@ class Reconstruction(torch.autograd.Function):
         ctx: Any, theta: Tensor, topics: Tensor, bias: Tensor, batch: Batch, memory: Tensor
     ) -> Tensor:
         logits = torch.addmm(bias, theta, topics, out=memory)
-        flat = logits.view(-1)
-        logits.sub_(logits.amax(1, keepdim=True))
-        observed = flat[batch.places] @ batch.values
-        total = logits.exp_().sum(1)
-        loss = batch.lengths @ total.log() - observed
-        logits.mul_((batch.lengths / total)[:, None])
-        flat[batch.places] -= batch.values
+        largest = logits.amax(1).numpy()
+        ends, words, counts = batch.bag.indptr, batch.bag.indices, batch.values.numpy()
+        loss = reconstruct(logits.numpy(), largest, ends, words, counts, batch.lengths.numpy())
         ctx.save_for_backward(theta, topics)
         ctx.gradient = logits
-        return loss
+        return logits.new_tensor(loss)
 
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         theta, topics = ctx.saved_tensors
-        by_theta = ctx.gradient @ topics.T * outer
+        by_theta = (topics @ ctx.gradient.T).T * outer  # a third faster than with topics.T
         return by_theta, (theta * outer).T @ ctx.gradient, ctx.gradient.sum(0) * outer, None, None
 
 

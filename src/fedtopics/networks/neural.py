@@ -148,17 +148,27 @@ class NeuralTopicModel(ABC):
             embedding = None
         return Batch.of(bag, noise, self.dtype, embedding, self.settings.encoder_input)
 
-    def draw(self, rng: np.random.Generator, n: int) -> Noise:
-        """Draw the noise of one pass over n documents."""
+    def draw(self, *parts: tuple[np.random.Generator, int]) -> Noise:
+        """Draw the noise of one pass over documents, so many by each generator."""
         settings, k = self.settings, self.settings.n_components
+        n = sum(number for _, number in parts)
+        normal = np.empty((n, k), np.float32)
+        hidden = np.ones((n, settings.hidden[1]), np.float32)
+        theta = np.ones((n, k), np.float32)
+        first = 0
+        for rng, number in parts:
+            own = slice(first, first := first + number)
+            rng.standard_normal(dtype=np.float32, out=normal[own])
+            for kept, dropout in ((hidden, settings.dropout), (theta, settings.dropout_theta)):
+                if dropout > 0:
+                    rng.random(dtype=np.float32, out=kept[own])
 
-        def mask(width: int, dropout: float) -> Tensor:
-            kept = rng.random((n, width), np.float32) < 1 - dropout
-            return torch.from_numpy(kept).to(self.dtype) / (1 - dropout)
+        def mask(drawn: NDArray[np.float32], dropout: float) -> Tensor:
+            kept = torch.from_numpy(drawn < 1 - dropout if dropout > 0 else drawn)
+            return kept.to(self.dtype) / (1 - dropout)
 
-        normal = torch.from_numpy(rng.standard_normal((n, k), np.float32)).to(self.dtype)
-        hidden = mask(settings.hidden[1], settings.dropout)
-        return Noise(normal, hidden, mask(k, settings.dropout_theta))
+        keep = mask(hidden, settings.dropout), mask(theta, settings.dropout_theta)
+        return Noise(torch.from_numpy(normal).to(self.dtype), *keep)
 
     @torch.no_grad()
     def infer(

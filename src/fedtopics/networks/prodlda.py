@@ -61,8 +61,8 @@ class ProdLDA(NeuralTopicModel):
 
     def _decoder(self, weights: Tensors, totals: Tensor, n: float) -> Tensors:
         k = self.settings.n_components
-        mean = totals[:k] / n
-        covariance = totals[k:].reshape(k, k) / n - torch.outer(mean, mean)
+        mean, products = torch.split(totals / n, [k, k * k])
+        covariance = products.reshape(k, k) - torch.outer(mean, mean)
         topics = Normalised.apply(  # type: ignore[no-untyped-call]
             covariance.to(self.dtype), weights["beta_logits"]
         )

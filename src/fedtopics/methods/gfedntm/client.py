@@ -119,10 +119,10 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
             total += float(run_through(self.network, used, batch, tensors)[0])
         return {"loss": total, "documents": len(rows)}
 
-    def drawn(self, vocabulary: str, round: int) -> Drawn:
+    def drawn(self, vocabulary: str, round: int) -> list[Drawn]:
         rows = self.minibatch(vocabulary, round)
-        noise = self.network.draw(self.secret.rng("noise", round, self.attempt), len(rows))
-        return self.bag[rows], noise, self._embedded(rows)
+        rng = self.secret.rng("noise", round, self.attempt)
+        return [Drawn(self.bag, rows, rng, self._embedded(rows))]
 
     def _embedded(self, rows: Documents) -> Vectors | None:
         return None if self._embeddings is None else self._embeddings[rows]

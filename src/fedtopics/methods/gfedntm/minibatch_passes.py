@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,27 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.methods.aggregation import Payload, Rows
-from fedtopics.methods.client import leaves
-from fedtopics.networks import Batch, NeuralTopicModel, Noise, Tensors, batch_weights
+from fedtopics.methods.client import Documents, leaves
+from fedtopics.networks import (
+    Batch,
+    NeuralTopicModel,
+    Tensors,
+    batch_weights,
+    rows_of,
+)
 from fedtopics.networks.base import to_arrays, to_tensor, to_tensors
 from fedtopics.networks.passes import ClientPass, autograd_leaves, gradients, run_through
 from fedtopics.text.encoders import Vectors
 
-Drawn = tuple[sparse.csr_array, Noise, Vectors | None]
-"""Documents of a minibatch: their bags of words, noise and embeddings."""
+
+@dataclass(frozen=True)
+class Drawn:
+    """A client's documents of a minibatch."""
+
+    bag: sparse.csr_array  # of all its documents
+    rows: Documents
+    rng: np.random.Generator  # of their noise
+    vectors: Vectors | None  # their embeddings
 
 
 class Passes(ABC):
@@ -29,8 +43,8 @@ class Passes(ABC):
     _pass: ClientPass
 
     @abstractmethod
-    def drawn(self, vocabulary: str, round: int) -> Drawn:
-        """Return the documents of a round, whose number a minibatch follows from."""
+    def drawn(self, vocabulary: str, round: int) -> list[Drawn]:
+        """Return the documents of a round, whose number a minibatch follows from, by client."""
 
     @leaves(
         "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
@@ -92,7 +106,11 @@ class Passes(ABC):
         }
 
     def _minibatch(self, vocabulary: str, number: int) -> Batch:
-        return self.network.batch(*self.drawn(vocabulary, number))
+        drawn = self.drawn(vocabulary, number)
+        bag = rows_of([(each.bag, each.rows) for each in drawn])
+        noise = self.network.draw(*((each.rng, len(each.rows)) for each in drawn))
+        vectors = [each.vectors for each in drawn if each.vectors is not None]
+        return self.network.batch(bag, noise, np.concatenate(vectors) if vectors else None)
 
     def _tensors(self, arrays: Payload) -> Tensors:
         return to_tensors(arrays, self.network.dtype)
@@ -126,10 +144,7 @@ class Together(Passes):
     def network(self) -> Any:  # type: ignore[override]
         return self._halves[0].network
 
-    def drawn(self, vocabulary: str, round: int) -> Drawn:
-        drawn = [half.drawn(vocabulary, round) for half in self._halves]
-        bags, noises, vectors = zip(*drawn, strict=True)
-        self.documents = [bag.shape[0] for bag in bags]
-        noise = Noise(*map(torch.cat, zip(*(vars(each).values() for each in noises), strict=True)))
-        seen = None if vectors[0] is None else np.concatenate(vectors)
-        return sparse.vstack(bags, format="csr"), noise, seen
+    def drawn(self, vocabulary: str, round: int) -> list[Drawn]:
+        drawn = [each for half in self._halves for each in half.drawn(vocabulary, round)]
+        self.documents = [len(each.rows) for each in drawn]
+        return drawn
