@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,41 @@ def test_junk_pushes_out_no_word_that_an_honest_client_has_often(tmp_path: Path)
                     counts[word] = counts.get(word, 0) + 1
             often = sorted(counts, key=lambda word: -counts[word])[:40]  # less than its 50 places
             assert set(often) <= words
+
+
+def times(factor: float) -> Bend:
+    """Multiply gradients."""
+
+    def bend(function: str, reply: Reply) -> Reply:
+        if function != "gradients":
+            return reply
+        weights = {
+            name: replace(array, values=multiplied(array.values, factor))
+            if isinstance(array, Rows)
+            else multiplied(array, factor)
+            for name, array in reply["weights"].items()
+        }
+        return reply | {"weights": weights}
+
+    return bend
+
+
+def multiplied(array: Any, factor: float) -> Any:
+    return np.clip(array.astype(np.float64) * factor, -1e30, 1e30).astype(array.dtype)
+
+
+@pytest.mark.parametrize("factor", [1e40, -100.0])
+def test_gradients_from_beyond_hardly_move_the_model(factor: float, tmp_path: Path) -> None:
+    """Of 1e30, Adam's second moment would be infinite; a hundred times back, topics vanish."""
+    method = {"name": "gfedntm", "network": "prodlda", "norm": "server", "max_rounds": 60}
+    method |= {"hidden": [16, 16], "learning_rate": 0.01, "batch_size": 100}
+    outcome, error, said = with_one_bent(tmp_path, times(factor), **method)
+    assert (error, said) == (None, [])
+    clipped = outcome.events.of("clipped")
+    assert {note["client"] for note in clipped} == {"west"}
+    assert max(note["times"] for note in clipped) > 30
+    losses = [note["loss"] for note in outcome.events.of("round")]
+    assert np.isfinite(losses).all()
+    assert np.mean(losses[-10:]) < 0.95 * np.mean(losses[:3])
+    for name, share in outcome.model.shares.items():
+        assert np.isfinite(share).all(), name
