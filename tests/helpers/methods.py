@@ -35,4 +35,5 @@ def planned(case: str, size: int | None = 2) -> Study:
     method = METHODS[case] | {"clients_per_round": size}
     if "name" not in method:
         return study(**method)
-    return Study.make(method=method, vocabulary={"min_document_frequency": 1})
+    limits, federation = {"min_document_frequency": 1}, {"robust": "none"}
+    return Study.make(method=method, vocabulary=limits, federation=federation)

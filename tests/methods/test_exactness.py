@@ -123,7 +123,7 @@ def test_moving_documents_between_clients_changes_nothing(
     network: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same 60 documents and their noise a round, dealt out to the clients in two ways."""
-    corpora = embedded(subjects(dict.fromkeys("abc", 40)))
+    corpora = embedded(subjects(dict.fromkeys("abc", 60)))  # one may have all of a round
     plan = study(network=network, precision="float64", max_rounds=30, coherence="nothing")
 
     def trained(owner_of: Callable[[int], np.ndarray[Any, Any]]) -> dict[str, Tensor]:

@@ -33,7 +33,6 @@ from fedtopics.networks.trained_encoder import EncoderNetwork, digest, encoder_n
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.encoders import SentenceEncoder
 from tests.helpers.models import edit_config
-from tests.helpers.sums import add_up
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sentence_transformers")
@@ -414,18 +413,15 @@ def test_another_model_of_that_name_is_refused(run: Run, tmp_path: Path) -> None
 def test_replies_are_what_the_server_expects(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, int] = {}
 
-    def call(self: Any, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
-        moment = self._next()
-        replies = {n: door.call(function, payload, moment) for n, door in self._doors.items()}
-        assert [find_fault(reply, template) for reply in replies.values()] == [""] * len(replies)
+    replies = LocalClients._replies
+
+    def watched(self: Any, function: str, template: Any, payload: Any) -> Any:
         asked[function] = asked.get(function, 0) + 1
-        return replies
+        for name, reply in replies(self, function, template, payload):
+            assert find_fault(reply, template, [name]) == ""
+            yield name, reply
 
-    def total(self: Any, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
-        return add_up(call(self, function, template, **payload))
-
-    monkeypatch.setattr(LocalClients, "call", call)
-    monkeypatch.setattr(LocalClients, "sum", total)
+    monkeypatch.setattr(LocalClients, "_replies", watched)
     study = planned(folder, average_every=2, start="kmeans")
     model = trained(study)
     assert asked["encoder"] == 1

@@ -547,7 +547,8 @@ def test_a_bad_reply_does_not_end_a_run(spoil: Any, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(FLDAClient, "local_topics", spoilt)
     model, events = trained(flda(), stream(STEADY))
-    assert [event["arrived"]["b"] for event in events] == [SIZE, 0, SIZE]
+    # What has no right type is left out before it is looked at: b is not in the round then.
+    assert [event["arrived"].get("b", 0) for event in events] == [SIZE, 0, SIZE]
     assert set(final(model)) == {"apple", "bread", "cloud"}
     assert not any(event["vanished"] for event in events)
 

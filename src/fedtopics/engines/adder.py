@@ -247,10 +247,8 @@ class Adder:
         if time.perf_counter() > turn.limit:  # who is always too late is as good as away
             raise self._too_few(attempt.round)
 
-    def lose(self, attempt: Attempt, name: str, reason: str, bad: bool) -> None:
+    def count(self, attempt: Attempt, name: str, reason: str) -> None:
         """Count a bad reply against who sent it."""
-        if not bad:
-            return
         self._bad[name] += 1
         self._notify(BadReply(name, attempt.round, reason))
         if self._bad[name] == BAD_REPLIES:
@@ -316,7 +314,7 @@ class _Exchange:
                 attempt.ends, in_time = now + deadline, False
         check_blame(self._faults, attempt.members)
         for name in self._faults:
-            self._adder.lose(attempt, name, self.lost[name], bad=True)
+            self._adder.count(attempt, name, self.lost[name])
 
     def _heard(self, name: str, what: Any) -> None:
         if isinstance(what, StatusChange):
@@ -341,9 +339,8 @@ class _Exchange:
             self._gone.pop(name, None)
             if change.reason:
                 self._lose(name, change.reason)
-        elif change.status == "declined":
+        elif change.status == "declined":  # who is refused only says that it is of that name
             self._lose(name, change.reason)
-        # Who is refused only says that it is of that name.
 
     def _read(self, name: str, reply: Reply) -> None:
         attempt = self._attempt
@@ -377,7 +374,8 @@ class _Exchange:
         self._waiting.discard(name)
         self._gone.pop(name, None)
         self._announced.pop(name, None)
-        self._adder.lose(self._attempt, name, reason, bad)
+        if bad:
+            self._adder.count(self._attempt, name, reason)
         self._add(name, None)
 
     def _add(self, name: str, reply: dict[str, Any] | None) -> None:
