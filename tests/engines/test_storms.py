@@ -128,8 +128,7 @@ def test_who_says_too_much_is_sent_away_and_may_come_back() -> None:
         heard = [what for _, what in iter(node._next_heard, ("", None))]
         assert sum(isinstance(what, Reply) for what in heard) == 32
         assert any(isinstance(what, StatusChange) and what.status == "lost" for what in heard)
-        until(lambda: node.members["b"].link)
-        hand.node.send("@server", Waiting(1))
+        hand.node.say(Waiting(1), 1)  # it is said again, once it is back
         until(lambda: node.members["b"].ready(1))
 
 
