@@ -26,6 +26,7 @@ beta1 = 0.9
 min_clients = 3  # no round without all three
 gather = 120     # seconds for all to come
 wait = 120       # seconds for one to come back
+robust = "none"  # sums alone, so that one process comes to the same bits; leave this line out
 END
   for name in networkx scipy sklearn; do
     printf '\n[clients.%s]\n' "$name"

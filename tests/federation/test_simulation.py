@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import blobs, planned, spread
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 
@@ -242,3 +245,51 @@ def test_a_client_of_a_simulation_whose_replies_cannot_be_is_left_out(
     assert [event["clients"] for event in rounds] == [["a", "c"]] * 5
     assert rounds[-1]["missing"]["b"].startswith("excluded: 3 bad replies")
     assert sorted(model.documents) == ["a", "c"]
+
+
+def lied_to(
+    monkeypatch: pytest.MonkeyPatch, lie: Callable[[str, dict[str, Any]], dict[str, Any]],
+    plan: Study, corpora: dict[str, Corpus],
+) -> tuple[TopicModel, dict[str, str]]:  # fmt: skip
+    """Train with a client d that lies; return the model, and why who was excluded."""
+    honest = Door.call
+
+    def call(self: Door, function: str, payload: Any, moment: Any) -> dict[str, Any]:
+        reply = honest(self, function, payload, moment)
+        return lie(function, reply) if self.client == "d" else reply
+
+    monkeypatch.setattr(Door, "call", call)
+    events: list[dict[str, Any]] = []
+    policies = dict.fromkeys("abcd", OPEN_POLICY)
+    model = train(plan, corpora, policies=policies, on_event=events.append, at_once=False)
+    excluded = [event for event in events if event["event"] == "excluded"]
+    return model, {event["client"]: event["reason"] for event in excluded}
+
+
+def test_squares_that_cannot_be_exclude_who_sent_them_and_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a variance below 0, what honest clients reply next would be no numbers."""
+
+    def lie(function: str, reply: dict[str, Any]) -> dict[str, Any]:
+        return reply | {"sums": -2.9 * reply["sums"]} if function == "forward" else reply
+
+    corpora = subjects(dict.fromkeys("abcd", 40))
+    model, excluded = lied_to(monkeypatch, lie, study(max_rounds=6), corpora)
+    assert list(excluded) == ["d"]
+    assert "holds squares or products that cannot be" in excluded["d"]
+    assert sorted(model.documents) == ["a", "b", "c"]
+
+
+def test_who_is_left_out_of_the_agreement_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of its words is agreed on, so that it has nothing to train with."""
+
+    def lie(function: str, reply: dict[str, Any]) -> dict[str, Any]:
+        return {"x": 1} if function == "vocabulary" else reply
+
+    corpora = subjects(dict.fromkeys("abcd", 40))
+    own = [[w for w in words if w[0] == "d"] for words in tokens_of(corpora["d"])]
+    corpora["d"] = Corpus.of(own)
+    model, excluded = lied_to(monkeypatch, lie, study(max_rounds=3), corpora)
+    assert "no document has a word of the agreed vocabulary" in excluded["d"]
+    assert sorted(model.documents) == ["a", "b", "c"]

@@ -284,3 +284,14 @@ def test_a_topic_of_no_word_is_even() -> None:
     )  # fmt: skip
     model = trained(study, {"all": Corpus.of(texts)})
     np.testing.assert_allclose(model.beta.sum(1), 1)
+
+
+def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> None:
+    """What the words had before bounds no reply about other documents."""
+    plan = nmf_study(n_components=4, max_rounds=5)
+    few, many = (subjects(dict.fromkeys("abc", n), seed=n) for n in (30, 60))
+    policies = dict.fromkeys("abc", OPEN_POLICY)
+    model = train(plan, few, policies=policies)
+    further = train(plan, many, policies=policies, start=model, vocabulary="keep")
+    assert further.vocabulary.words == model.vocabulary.words
+    assert sum(further.documents.values()) > sum(model.documents.values())

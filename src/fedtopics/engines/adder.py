@@ -312,7 +312,7 @@ class _Exchange:
                 for name in self._waiting - (ready if in_time else set()):
                     self._lose(name, f"did not answer within {deadline:g} s")
                 attempt.ends, in_time = now + deadline, False
-        check_blame(self._faults, attempt.members)
+        check_blame(self._faults, attempt.members, len(self._node.members))
         for name in self._faults:
             self._adder.count(attempt, name, self.lost[name])
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fedtopics.errors import DataError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import EVERYONE, Checkpoint, Door, Draw, Moment, T
 from fedtopics.methods.events import BadReply, Event, Excluded, RoundReport
@@ -70,8 +71,14 @@ class LocalClients:
 
     def tell(self, function: str, **payload: Any) -> None:
         """Let the halves of all clients execute a function; nothing leaves."""
-        for door in self._doors.values():
-            door.repeat(function, payload, self._moment)
+        for name in [name for name in self._doors if name not in self._excluded]:
+            try:
+                self._doors[name].repeat(function, payload, self._moment)
+            except DataError as error:
+                if name in self._asked:
+                    raise
+                self._excluded[name] = str(error)  # left out of the agreement, it has no part in it
+                self._notify(Excluded(name, self._round, str(error)))
 
     def settle(self, round_: int, state: Callable[[], Checkpoint | None]) -> None:
         """Do nothing: there is one program, with one state."""
@@ -134,7 +141,7 @@ class LocalClients:
             else:
                 yield name, reply
         if faults:
-            check_blame(faults, self._asked)
+            check_blame(faults, self._asked, len(self._doors))
             raise _BadError(faults)
 
     def _leave_out(self, faults: Mapping[str, str]) -> dict[str, str]:

@@ -13,12 +13,13 @@ from fedtopics.errors import StudyError
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
 from fedtopics.methods.events import RoundReport, VocabularyAgreed
 from fedtopics.methods.plan import Plan
-from fedtopics.methods.replies import COUNT, Announced, Template, WordCounts, counts
+from fedtopics.methods.replies import Announced, Template, WordCounts, counts
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
+SAID = Announced({}, same=True)  # in all exchanges of the agreement
 COUNTED: Template = {
-    "documents": COUNT, "training": counts(each=1), "without_known_word": counts(each=1),
+    "documents": SAID, "training": counts(each=1), "without_known_word": counts(each=1),
 }  # fmt: skip
 
 
@@ -46,7 +47,10 @@ class Agreement:
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """As `Clients.sum`, for this vocabulary; replies have a number of documents."""
         payload["vocabulary"] = self.vocabulary.fingerprint
-        return self.clients.sum(function, self._counted(template), **payload)
+        total = self.clients.sum(function, self._counted(template), **payload)
+        if payload.get("round") and not total["documents"]:
+            raise StudyError("No client counted a document in this round; look into their data.")
+        return total
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """As `Clients.call`, for this vocabulary; replies have a number of documents."""
@@ -99,7 +103,7 @@ def _agree(
 ) -> dict[str, Any]:
     # So many words of each client, its most frequent ones, are kept whatever the others name.
     places = limits.max_words // len(clients.names)
-    template = {"words": WordCounts(places), "documents": COUNT}
+    template = {"words": WordCounts(places), "documents": SAID}
     reply = clients.sum("vocabulary", template, places=places)
     words, total = reply["words"], reply["documents"]
     vocabulary = agree(words.names, words.values, total, limits)
@@ -115,7 +119,7 @@ def _agree(
 
 def _keep_words(clients: Clients, model: TopicModel, draw: Draw) -> dict[str, Any]:
     """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
-    total = clients.sum("size", {"documents": COUNT})["documents"]
+    total = clients.sum("size", {"documents": SAID})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
     length = float(model.info.get("length", usual))
     agreed = model.vocabulary.plain() | {"total": total, "length": length}

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.aggregation import Named
 from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.replies import LONGEST
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs
@@ -140,6 +141,11 @@ class TopicClient(ABC, Generic[Settings]):
         """
         self.forget()
         words, counted = self._counts.named(self._rarest)
+        if counted[:, 1].sum() > LONGEST * len(self._corpus):
+            raise DataError(
+                f"The documents of client {self.name!r} have more than {LONGEST:,} words on "
+                "average; split them."
+            )
         ones = np.ones(len(words), np.int64)
         first = np.zeros(len(words), np.int64)
         first[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1

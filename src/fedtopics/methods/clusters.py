@@ -101,7 +101,8 @@ def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
     dimension = len(origin)
     # Points have length 1. Those of most clients may cancel out, of one that differs they do not.
     points = Field((dimension,), length=1.0)
-    template: Template = {"points": points, "products": (dimension, dimension)}
+    products = Field((dimension, dimension), products=True)
+    template: Template = {"points": points, "products": products}
     reply = agreement.sum("moments", template, origin=origin, half=half)
     count = reply["documents"]
     if count == 0 or not reply["products"].any():

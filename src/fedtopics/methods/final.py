@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL, CHOOSING, SCORED
-from fedtopics.methods.replies import COUNT, Field, Template, counts, sums
+from fedtopics.methods.replies import LONGEST, Field, Template, counts, sums
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.coherence import federated_coherence, federated_npmi
@@ -50,7 +50,10 @@ def count_pairs(
     agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], half: int
 ) -> dict[str, Any]:
     """Count pairs of words in all clients' documents; see `TopicClient.pairs`."""
-    template = {str(size): {"windows": COUNT, "pairs": counts(len(pairs))} for size in windows}
+    seen = counts(each=LONGEST)
+    template = {
+        str(size): {"windows": seen, "pairs": counts(len(pairs), each=LONGEST)} for size in windows
+    }
     asked = {"words": words, "pairs": pairs, "windows": windows, "half": half}
     return agreement.sum("pairs", template, **asked)
 

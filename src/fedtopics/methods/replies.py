@@ -19,8 +19,9 @@ from fedtopics.text.words import is_word
 BAD_REPLIES = 3  # after these a client is excluded
 LIMIT = 1e30  # of numbers without a bound: a sum over a million clients is far from infinite
 MOST_COUNT = 1 << 53  # exact in float64; a sum of it over a thousand clients fits into 64 bits
+MOST_DOCUMENTS = 10**9  # of a client
 MOST_WORDS = 1 << 20  # that a client may name
-LONGEST = 100_000  # words of a client's documents, on average
+LONGEST = 1_000_000  # words of a client's documents, on average
 ROUNDING = 1e-5  # by which a sum, in float32, may be above its bound, relative to that
 
 
@@ -40,6 +41,10 @@ class Field:
         Of what a document can add, as one vector; 0 if that is not known.
     adds_up : bool
         Whether the numbers, all at least 0, add up to the reply's number of documents.
+    squares : bool
+        Whether the second half are the summed squares of what the first half sums.
+    products : bool
+        Whether it is a matrix of summed products of numbers with each other.
     dtype : {"float64", "float32", "int64"}
     rows : bool
         Whether they come as `Rows`.
@@ -51,13 +56,17 @@ class Field:
     each: float = np.inf
     length: float = 0.0
     adds_up: bool = False
+    squares: bool = False
+    products: bool = False
     dtype: str = "float64"
     rows: bool = False
 
 
 @dataclass(frozen=True)
 class Announced:
-    """A number of documents: at most as many as the reply's clients have, if they said how many.
+    """A number of documents: at most as many as the reply's clients have said that they have.
+
+    Who has not said it, as it was away, has at most as many as the largest of the others.
 
     In a round it is the `same` in all exchanges that say so.
     """
@@ -119,12 +128,16 @@ class Look:
         return ""
 
 
-def check_blame(faults: Mapping[str, str], of: Sequence[str]) -> None:
-    """Raise FederationError if most clients reply badly: no client is to blame, but the model."""
-    if len(faults) > len(of) / 2:
+def check_blame(faults: Mapping[str, str], of: Sequence[str], clients: int) -> None:
+    """Raise FederationError if most of a round's clients reply badly: the model is to blame.
+
+    Of many `clients` in the study, one alone in a round is to blame itself.
+    """
+    if len(faults) > len(of) / 2 and (len(of) > 1 or clients == 1):
         raise FederationError(
             f"Most clients send bad replies ({len(faults)} of {len(of)}; the first: "
-            f"{next(iter(faults.values()))}): the model has come apart. Lower learning_rate."
+            f"{next(iter(faults.values()))}). If the model has come apart, lower learning_rate; "
+            "else look into what the clients run."
         )
 
 
@@ -147,7 +160,8 @@ class _Check:
         if isinstance(template, WordCounts):
             return self._fault_of_words(value, template, where)
         if isinstance(template, Announced):
-            most = sum(template.sizes.get(client, MOST_COUNT) for client in self._of)
+            largest = max(template.sizes.values(), default=MOST_DOCUMENTS)
+            most = sum(template.sizes.get(client, largest) for client in self._of)
             template = Field((), most, 0, dtype="int64")
         if template is not None:
             field = template if isinstance(template, Field) else Field(tuple(template))
@@ -185,7 +199,20 @@ class _Check:
             return f"{where} holds numbers that cannot be, by what was agreed"
         if field.adds_up and abs(numbers.sum() - self._documents) > ROUNDING * self._documents:
             return f"{where} does not add up to the number of documents"
+        if not self._fits_together(numbers, field):
+            return f"{where} holds squares or products that cannot be"
         return ""
+
+    def _fits_together(self, numbers: NDArray[Any], field: Field) -> bool:
+        """Whether what is squared and multiplied could be, by the inequality of Cauchy, Schwarz."""
+        if field.squares:
+            first, squares = np.split(numbers, 2)
+            return bool((squares * self._documents >= first**2 * (1 - ROUNDING)).all())
+        if field.products:
+            diagonal = numbers.diagonal()
+            most = np.sqrt(np.outer(diagonal, diagonal).clip(0)) * (1 + ROUNDING)
+            return bool((diagonal >= 0).all() and (np.abs(numbers) <= most + ROUNDING).all())
+        return True
 
     def _fault_of_words(self, value: Any, template: WordCounts, where: str) -> str:
         if not isinstance(value, Named) or value.values.shape[1:] != (4,):
@@ -197,7 +224,7 @@ class _Check:
         fits = (documents >= 1) & (documents <= self._documents) & (occurrences >= documents)
         fits &= (occurrences <= MOST_COUNT) & (clients >= 1) & (clients <= n)
         fits &= (first >= 0) & (first <= clients)
-        fits &= occurrences.sum() <= LONGEST * self._documents
+        fits &= occurrences.sum(dtype=np.float64) <= LONGEST * self._documents
         if not fits.all() or first.sum() > n * template.places or len(fits) > n * MOST_WORDS:
             return f"{where} holds counts of words that cannot be"
         return ""

@@ -157,6 +157,7 @@ class Stage:
     name: str
     local: Callable[[Tensors, Batch, Tensors, Tensors], tuple[Tensors, Tensor]]
     finish: Callable[[Tensors, Tensor, float], Tensors]
+    squares: bool = False  # whether the vector is sums, and the sums of their terms' squares
 
 
 ALIGNMENT = 64  # bytes, of torch's memory

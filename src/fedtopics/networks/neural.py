@@ -73,7 +73,9 @@ class NeuralTopicModel(ABC):
         """The stretches before the posterior."""
         if self.settings.layer_norm:
             return ()
-        return (Stage("posterior", self._hidden, partial(_posterior_norm, self.dtype)),)
+        return (
+            Stage("posterior", self._hidden, partial(_posterior_norm, self.dtype), squares=True),
+        )
 
     @abstractmethod
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:

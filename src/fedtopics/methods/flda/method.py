@@ -44,7 +44,7 @@ from fedtopics.methods.flda.state import (
     what_happened,
 )
 from fedtopics.methods.flda.topic_lists import TOPICS, Place, group_topics, mean_topic, pack_topics
-from fedtopics.methods.replies import COUNT, Field, Template, counts, sums
+from fedtopics.methods.replies import COUNT, LONGEST, Field, Template, counts, sums
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
@@ -54,8 +54,8 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 
 LOCAL: Template = TOPICS | {
-    "seeds": Field(("topics",), least=-1, dtype="int64"), "occurrences": sums("topics"),
-    "documents": COUNT,
+    "seeds": Field(("topics",), least=-1, dtype="int64"),
+    "occurrences": sums("topics", each=LONGEST), "documents": COUNT,
 }  # fmt: skip
 NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -258,7 +258,10 @@ class FLDA(Program[FLDASettings, FLDAState]):
         """
         agreement = self._adopt(clients, topics)
         n_words, index = len(agreement.vocabulary), agreement.vocabulary.index
-        template: Template = {"containing": counts(n_words, each=1), "occurrences": counts(n_words)}
+        template: Template = {
+            "containing": counts(n_words, each=1),
+            "occurrences": counts(n_words, each=LONGEST),
+        }
         counted = agreement.sum("word_counts", template)
         pseudo_counts = np.full((n_words, len(topics)), self.settings.eta)
         remembered = np.ones(n_words)

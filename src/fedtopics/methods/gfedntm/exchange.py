@@ -40,6 +40,14 @@ def _fields(state: NetworkState, shapes: Mapping[str, tuple[int, ...]]) -> dict[
     return {name: Field(shape, dtype=dtype) for name, shape in shapes.items()}
 
 
+def _sums(state: NetworkState) -> dict[str, Field]:
+    """Return the template of the sums of each stage."""
+    sums = state.shapes.sums
+    return {
+        stage.name: Field(sums[stage.name], squares=stage.squares) for stage in state.network.stages
+    }
+
+
 def _rows(state: NetworkState, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Field]:
     """Return the template of gradients, some of which come as rows of the words there are."""
     fields = _fields(state, shapes)
@@ -65,7 +73,7 @@ def _synchronised_statistics(agreement: Agreement, state: NetworkState, round_: 
     shared: dict[str, Any] = {}
     sums = {}
     for number, stage in enumerate(network.stages):
-        summed = {"sums": shapes.sums[stage.name]}
+        summed = {"sums": _sums(state)[stage.name]}
         reply = ask("forward", summed, stage=number, shared=shared, weights=weights)
         weights = {}  # sent once
         sums[stage.name] = reply["sums"]
@@ -133,7 +141,7 @@ def _pass_once(
     **payload: Any,
 ) -> tuple[Update, Any]:  # fmt: skip
     """Ask for a whole pass over a minibatch; return the update, and gradients of what is shared."""
-    template: Template = {**fields, "sums": state.shapes.sums, "loss": Field()}
+    template: Template = {**fields, "sums": _sums(state), "loss": Field()}
     reply = agreement.sum(function, template, round=round_, **payload)
     total = reply["descent"] if "descent" in fields else reply["weights"]
     return Update(total, reply["documents"], reply["loss"], reply["sums"]), reply.get("shared")
@@ -142,7 +150,7 @@ def _pass_once(
 def first_sums(agreement: Agreement, state: NetworkState, round_: int) -> tuple[Payload, int]:
     """Return the first stage's sums over a round's minibatches, and the number of documents."""
     stage = state.network.stages[0].name
-    template: Template = {"sums": state.shapes.sums[stage]}
+    template: Template = {"sums": _sums(state)[stage]}
     weights = client_weights(state.network, state.weights)
     payload = {"stage": 0, "shared": {}, "weights": weights}
     reply = agreement.sum("forward", template, round=round_, **payload)

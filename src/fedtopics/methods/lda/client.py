@@ -29,7 +29,10 @@ class LDAClient(MinibatchClient[LDASettings]):
         return {"expected_counts": "each round", "all_expected_counts": instead}
 
     def prepare(self, length: float) -> None:
-        self._bounded = shortened(self.bag, LONGEST * length)
+        lengths = self.bag.sum(1)
+        own = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
+        # What others say of their documents shortens none here that is as usual.
+        self._bounded = shortened(self.bag, LONGEST * max(length, own))
 
     @leaves(
         "For each word that enough of the client's documents have and that occurs in the "

@@ -28,7 +28,7 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.replies import Field, Template, sums
+from fedtopics.methods.replies import LIMIT, Field, Template, sums
 from fedtopics.methods.training import Step, iterate
 from fedtopics.networks import to_tensor
 
@@ -67,15 +67,17 @@ class Factorisation:
     rarity: Numbers
     pulls: Numbers | None = None
     pull: float = 0.0
+    known_words: bool = True  # the vocabulary was counted in these documents
     stops: Mapping[str, float] = field(default_factory=dict)
 
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
         """Ask for the sums by topic."""
         # Documents have length 1, and so have their shares, at most.
-        of_words = agreement.most(agreement.vocabulary.document_frequency[:, None])
+        counted = agreement.vocabulary.document_frequency[:, None]
+        of_words = agreement.most(counted) if self.known_words else LIMIT
         k = state.topics.shape[1]
         template: Template = {
-            "sums": sums(*state.sums.shape, most=of_words), "products": sums(k, k, each=1),
+            "sums": sums(*state.sums.shape, most=of_words, each=1), "products": sums(k, k, each=1),
         }  # fmt: skip
         payload = {"rarity": self.rarity, "topics": state.topics}
         return agreement.sum("factor_sums", template, round=round_, **payload)

@@ -55,7 +55,7 @@ class NMF(Program[NMFSettings, NMFState]):
             frequency = vocabulary.document_frequency
             rarity = rarities(frequency, agreement.documents, settings.rarity)
         if not settings.seed_topics:
-            return Factorisation(rarity)
+            return Factorisation(rarity, known_words=continued is None)
         held = pulls(settings.seed_topics, vocabulary.index, settings.n_components)
         return Factorisation(rarity, held, settings.strength)
 
