@@ -33,7 +33,7 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.participant import ALONE
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.base import Clients
-from fedtopics.methods.replies import COUNT
+from fedtopics.methods.replies import COUNT, Field
 
 PROPOSAL = Proposal("0", "gfedntm", 1, {}, "benchmark")
 RUN = b"benchmark"
@@ -148,7 +148,7 @@ def echo(clients: Clients, floats: int, exchanges: int = 1) -> list[float]:
     and answer. So the first one of the round is not measured, but for a single one.
     """
     values = np.ones(floats, np.float32)
-    template = {"values": (floats,), "documents": COUNT}
+    template = {"values": Field((floats,), dtype="float32"), "documents": COUNT}
 
     def work() -> list[float]:
         times = [time.perf_counter()]

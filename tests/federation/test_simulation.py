@@ -22,7 +22,7 @@ from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import blobs, planned, spread
-from tests.helpers.federation import assert_same_bits, embedded, study, subjects
+from tests.helpers.federation import assert_same_bits, embedded, study, subjects, tokens_of
 
 SIZES = {"north": 40, "south": 30}
 SMALL = {"hidden": [16, 12], "dropout": 0.2, "learning_rate": 0.002, "batch_size": 64}
