@@ -194,7 +194,7 @@ class Stage:
         (self.folder / "study.toml").write_text(
             f"checkpoint_every = {checkpoint_every}\n"
             f"[method]\nn_components = 6\nhidden = [16, 12]\nmax_rounds = {rounds}\n"
-            f"[federation]\ndeadline = {deadline}\ngather = {gather}\nwait = 30\n"
+            f'[federation]\ndeadline = {deadline}\nrobust = "none"\ngather = {gather}\nwait = 30\n'
             f"largest_message = {megabytes}\n{clients}"
         )
         self._read_study()

@@ -151,6 +151,7 @@ def study_file(place: Path, folder: Path, case: str, further: str = "") -> Path:
     # Who is late is waited for: a round without a client gives other bits.
     least = method.get("clients_per_round", len(CLIENTS))
     lines += ["[federation]", f"min_clients = {least}", "gather = 60", "wait = 60"]
+    lines.append('robust = "none"  # sums, as in one process')
     columns = 'text = "text"\nembedding = "embedding"'
     if "documents_per_round" not in method:
         columns += '\nround = "round"'
