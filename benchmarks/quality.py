@@ -106,7 +106,7 @@ def prepare(place: Place, name: str) -> tuple[Path, Path]:
         rules = TextRules()
         rarest = 1 if tokenised else 5  # tokenised sets were pruned by those who made them
         named, counts = count_words(corpus, rules).named(rarest)
-        counted = np.c_[counts, np.ones(len(named), np.int64)]
+        counted = np.column_stack([counts, np.tile([1, 0], (len(named), 1))])
         limits = VocabularyLimits(max_document_share=1 if tokenised else 0.5)
         vocabulary = agree(named, counted, len(corpus), limits)
         split = [
