@@ -1,8 +1,7 @@
 """Secrets in shares, of which so many are needed, and messages that only one participant can read.
 
-Shamir's sharing is pycryptodome's, over the field of AES-GCM: of those on PyPI the one that many
-have read and kept for years. It makes something of any points, so each share has a digest of the
-secret, which tells nothing of 16 random bytes.
+Shamir's sharing is pycryptodome's, over the field of 2^128 elements. It makes something of any
+points, so each share has a digest of the secret, which tells nothing of 16 random bytes.
 
 References
 ----------
