@@ -1,0 +1,121 @@
+"""What a participant computes for a masked sum: masks, digest, challenge, products, keys, shares.
+
+Processor time, one thread, the median of a few turns. The targets are those for masking and
+checking together at 0.8 million numbers.
+
+    OMP_NUM_THREADS=1 python benchmarks/secure.py [--quick]
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fedtopics.secure import field, keys, masks, shares
+from fedtopics.secure.check import challenge, digest, product
+from quick import parser_of, results_of
+
+TARGETS = {(5, 800_000): 40, (50, 800_000): 140}  # milliseconds
+CASES = [(n, size) for size in (800_000, 2_000_000) for n in (5, 50)]
+CONTEXT = bytes(32)
+TURNS = 9
+
+
+class Row(NamedTuple):
+    """Milliseconds of one participant, and of who adds."""
+
+    masks: float  # of all pairs
+    own: float  # a mask of its own, where members may be lost
+    digest: float  # of its masked reply
+    challenge: float  # from the total
+    products: float  # of the challenge with its masked reply, and with the total
+    adding: float  # of all replies, at who adds
+    keys: float  # what all pairs have in common
+    split: float  # a secret, where members may be lost
+    combine: float  # its shares
+
+    @property
+    def together(self) -> float:
+        """Masking and checking: what each exchange costs a participant."""
+        return self.masks + self.digest + self.challenge + self.products
+
+
+def milliseconds(task: Callable[[], object]) -> float:
+    """Return the median processor time of a few turns, after one that does not count."""
+    task()
+    seconds = []
+    for _ in range(TURNS):
+        begun = time.process_time()
+        task()
+        seconds.append(time.process_time() - begun)
+    return 1000 * statistics.median(seconds)
+
+
+def measured(n: int, size: int) -> Row:
+    """Time each step of one exchange of n participants."""
+    rng = np.random.default_rng(0)
+    names = [f"client {number:02}" for number in range(n)]
+    own, others = names[n // 2], [name for name in names if name != names[n // 2]]
+    values = rng.integers(0, field.PRIME, size, np.uint64)
+    total = rng.integers(0, field.PRIME, size, np.uint64)
+    pair, public = keys.KeyPair(os.urandom(32)), keys.KeyPair(os.urandom(32)).public
+    seeds = {name: os.urandom(32) for name in others}
+    digests = {name: os.urandom(32) for name in names}
+    seed, secret, enough = os.urandom(32), os.urandom(shares.SECRET), shares.threshold(n)
+    parts = shares.split(secret, names, enough)
+
+    def add_all() -> None:
+        for _ in names:
+            field.add(total, values)
+
+    return Row(
+        masks=milliseconds(lambda: masks.mask(values, own, seeds)),
+        own=milliseconds(lambda: masks.add_self_mask(values, seed)),
+        digest=milliseconds(lambda: digest(values, CONTEXT)),
+        challenge=milliseconds(lambda: challenge(CONTEXT, total, digests)),
+        products=milliseconds(lambda: (product(seed, values), product(seed, total))),
+        adding=milliseconds(add_all),
+        keys=milliseconds(lambda: [pair.secret_with(public, CONTEXT) for _ in others]),
+        split=milliseconds(lambda: shares.split(secret, names, enough)),
+        combine=milliseconds(lambda: shares.combine(parts, names, enough)),
+    )
+
+
+def described(n: int, size: int, row: Row) -> str:
+    """Return a line of the table."""
+    target = TARGETS.get((n, size))
+    numbers = " | ".join(f"{number:,.1f}" for number in (*row[:5], row.together))
+    rest = " | ".join(f"{number:,.1f}" for number in row[5:])
+    return f"| {n} | {size / 1e6:g} | {numbers} | {target or ''} | {rest} |"
+
+
+HEAD = """# Masked sums: processor time
+
+`OMP_NUM_THREADS=1 python benchmarks/secure.py`: milliseconds of one participant's processor, one thread, medians of
+{turns} turns. *Together*: masking and checking, which are masks, digest, challenge and products. *Adding* is that of all
+replies, at who adds; *keys* are those of all pairs; a mask of one's own, *split* and *combine*, of one secret, are
+for exchanges in which members may be lost.
+
+| participants | million numbers | masks | own mask | digest | challenge | products | together | target | adding | keys | split | combine |
+| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+"""  # noqa: E501 - a line of the page
+
+
+def main() -> None:
+    options = parser_of(__doc__).parse_args()
+    cases = [(5, 10_000)] if options.quick else CASES
+    lines = []
+    for case in cases:
+        lines.append(described(*case, measured(*case)))
+        print(lines[-1], flush=True)
+    page = HEAD.format(turns=TURNS) + "\n".join(lines) + "\n"
+    (results_of("secure", options.quick) / "secure.md").write_text(page, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
