@@ -60,7 +60,7 @@ def test_the_python_of_a_page_runs(page: Path) -> None:
 
 def test_every_block_has_a_kind_that_is_tested() -> None:
     kinds = {block.kind for page in PAGES for block in blocks(page)}
-    assert kinds <= {"sh", "python", "toml", "text", "ini"}
+    assert kinds <= {"sh", "python", "toml", "text", "ini", "json"}
     for page in PAGES:  # none that the pattern misses
         fences = re.findall(r"^ *```", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert len(fences) == 2 * len(blocks(page)), page
