@@ -1,0 +1,1 @@
+"""Sums of replies that nobody sees one by one."""
