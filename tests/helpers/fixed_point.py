@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedtopics.methods.aggregation import Payload, Rows
-from fedtopics.methods.replies import Template, WordCounts
+from fedtopics.methods.replies import Template, WordCounts, find_fault
 from fedtopics.methods.robust import Robust
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.fixed import Layout
@@ -83,5 +83,6 @@ class _Total:
         found, factor = add_encoded(self._template, self._replies)
         assert factor == 1
         assert_close(found, expected, len(self._replies))
+        assert find_fault(found, self._template, list(self._replies)) == ""
         self._sums.encoded.add(self._function)
         return found
