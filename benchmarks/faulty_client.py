@@ -152,7 +152,7 @@ class FaultyStream(Stream):
 class FaultyParticipation(GrpcParticipation):
     """A client's part in a study, with a fault."""
 
-    def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
+    def consider(self, study: Study, run: bytes) -> tuple[Any, Path]:
         door, state = super().consider(study, run)
         door.__class__ = FaultyDoor
         return door, state

@@ -21,9 +21,10 @@ from unittest.mock import patch
 
 from fedtopics.cli.members import PeerNews
 from fedtopics.engines import exchange
-from fedtopics.engines.adder import Adder, Attempt
+from fedtopics.engines.adder import Adder
 from fedtopics.engines.grpc.transport import GrpcTransport
 from fedtopics.engines.messages import Message, Replicated
+from fedtopics.engines.place import Attempt
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation import peer
 from fedtopics.federation.door import Door
@@ -97,7 +98,7 @@ class SlowDoor(Door):
 class Peer(Participation):
     """A part in a study with a door that is slow."""
 
-    def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
+    def consider(self, study: Study, run: bytes) -> tuple[Any, Path]:
         door, state = super().consider(study, run)
         door.__class__ = SlowDoor
         return door, state

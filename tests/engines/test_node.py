@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from fedtopics.engines.adder import Adder, Asked, Attempt, Rules, _Exchange
+from fedtopics.engines.adder import Adder, Asked, Rules, _Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Unsigned
 from fedtopics.engines.messages import Accept, Message, Offer, Refusal, Reply, Waiting
 from fedtopics.engines.node import Node
+from fedtopics.engines.place import Attempt
 from fedtopics.engines.transport import Opened, first_offer
 from fedtopics.errors import FederationError, IdentityError
 from fedtopics.methods.events import StatusChange

@@ -139,6 +139,7 @@ class Liar:
         return {
             "turn": turn, "attempt": 1, "round": turn - 1, "members": self.members, "missing": {},
             "allowance": 1 << 30, "certificates": certificates,
+            "keys": dict.fromkeys(certificates, b""),
         } | other  # fmt: skip
 
     def added(

@@ -16,10 +16,11 @@ from typing import Any
 from fedtopics.engines.messages import FAILURES, Announced, Failure, Granted, Reply
 from fedtopics.engines.messages import Waiting as Waits
 from fedtopics.engines.node import Node
+from fedtopics.engines.place import Attempt
 from fedtopics.errors import FederationError
 from fedtopics.methods.base import Draw
 from fedtopics.methods.events import BadReply, Event, Excluded, Repeated, StatusChange, Waiting
-from fedtopics.methods.replies import BAD_REPLIES, Look, Template, check_blame
+from fedtopics.methods.replies import BAD_REPLIES, Template, check_blame, fewest
 from fedtopics.methods.robust import Robust, Rule
 
 IN_FLIGHT = 24 << 20  # bytes of replies that are on their way or not yet added up
@@ -46,23 +47,6 @@ class Asked:
     function: str
     template: Template | None
     one_by_one: bool  # whether all see each reply, or their sum
-
-
-@dataclass
-class Attempt:
-    """One attempt at a turn, as all participants know it."""
-
-    turn: int
-    number: int
-    round: int  # as methods count them
-    members: list[str]
-    missing: dict[str, str]  # name to why
-    allowance: int = 0  # bytes of a reply that need not be announced
-    exchanges: int = 0
-    ends: float = math.inf  # for the adder alone, like the next two
-    waiting: float = 0.0  # seconds
-    computing: float = 0.0  # seconds of the slowest clients
-    look: Look = field(default_factory=Look)
 
 
 @dataclass
@@ -127,6 +111,7 @@ class Adder:
             },
             "allowance": IN_FLIGHT // len(present),
             "certificates": self._node.introduction.certificates(present),
+            "keys": self._node.introduction.keys(present),
         }  # fmt: skip
 
     def _least(self, name: str) -> int:
@@ -224,8 +209,9 @@ class Adder:
         self._present = (self._there | set(attempt.members)) - exchange.lost.keys()
         lost = exchange.lost
         left = [name for name in attempt.members if name not in lost]
-        least = max([self._rules.min_clients, *map(self._least, left)])
-        again = bool(lost and attempt.exchanges) or len(left) < least
+        enough = fewest(asked.template)
+        least = max([self._rules.min_clients, enough, *map(self._least, left)])
+        again = bool(lost and attempt.exchanges and not enough) or len(left) < least
         entry = {"index": index, "missing": lost, "again": again, "signatures": exchange.signatures}
         if again:
             self._again(attempt, lost)

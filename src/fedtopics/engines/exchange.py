@@ -14,9 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedtopics.engines.adder import Adder, Asked, Attempt, Rules
+from fedtopics.engines.adder import Adder, Asked, Rules
+from fedtopics.engines.handshake import NO_KEYS
 from fedtopics.engines.messages import Announced, Failure, Reply, Waiting, fits
 from fedtopics.engines.node import Node
+from fedtopics.engines.place import Attempt, Place
 from fedtopics.engines.states import (
     EVERY,
     Comparison,
@@ -29,16 +31,16 @@ from fedtopics.engines.states import (
 from fedtopics.engines.values import dumps, loads, size_of
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.aggregation import Named, SharedPayload
-from fedtopics.methods.base import EVERYONE, Checkpoint, Draw, Moment, T
+from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
 from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
-from fedtopics.methods.replies import Template, find_fault
+from fedtopics.methods.replies import Template, fewest, find_fault
 
 BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
 FIELDS: dict[str, dict[str, Any]] = {
     BEGUN: {
         "turn": int, "attempt": int, "round": int, "members": list[str], "missing": dict[str, str],
-        "allowance": int, "certificates": dict[str, bytes],
+        "allowance": int, "certificates": dict[str, bytes], "keys": dict[str, bytes],
     },
     ADDED: {
         "index": int, "missing": dict[str, str], "again": bool, "signatures": dict[str, bytes],
@@ -63,11 +65,7 @@ class Door(BaseDoor, Protocol):
         """Write down what came for a call, by the digest of all decisions so far."""
 
 
-class _AgainError(Exception):
-    """A round is worked again: clients that took part in an exchange of it are lost."""
-
-
-class Exchange:
+class Exchange(Place):
     """Rounds and exchanges of one participant; `Clients` for its program.
 
     It goes on behind `index` decisions and `turn` turns, of which a checkpoint has the result.
@@ -77,29 +75,17 @@ class Exchange:
         self, node: Node, rules: Rules, notify: Callable[[Event], None], own: str = "",
         door: Door | None = None, index: int = 0, turn: int = 0,
     ) -> None:  # fmt: skip
-        self.index = index
-        self.turn = turn
+        super().__init__(node, index, turn)
         self.settled: dict[str, bytes] = {}  # who signed the state after this round, if most did
         self.certificates: dict[str, bytes] = {}  # of those
         self.kept: Callable[[], bytes] = bytes  # returns what was agreed before the first round
-        self._node = node
         self._notify = notify
         self._own = own
         self._door = door
         self._adder = Adder(node, rules, notify, own)
-        self._attempt: Attempt | None = None
         self._size = 0  # bytes of the last decision
         self._counted = False  # whether the adder knows that this participant comes along
         self._skipped: list[tuple[str, Mapping[str, Any], Moment]] = []
-
-    def digest(self) -> bytes:
-        """Return the digest of all decisions so far."""
-        return self._node.digest_before(self.index + 1)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the study's clients, sorted."""
-        return sorted(self._node.members)
 
     def tell(self, function: str, **payload: Any) -> None:
         """Execute a function of the participant's own half; nothing leaves."""
@@ -129,7 +115,7 @@ class Exchange:
             self._attempt = attempt
             try:
                 result = work()
-            except _AgainError:
+            except AgainError:
                 continue
             finally:
                 self._attempt = None
@@ -149,9 +135,9 @@ class Exchange:
             raise self._node.disagreement(number, "another round was begun than the program's")
         if members != draw.members(number, self.names, members) or not members:
             raise self._node.disagreement(number, "its members are not those of the study")
-        if certificates.keys() != set(members):
-            raise self._node.disagreement(number, "not all members have a certificate")
-        self._learn(certificates, number)
+        if certificates.keys() != set(members) or begun["keys"].keys() != set(members):
+            raise self._node.disagreement(number, "not all members have a certificate and a key")
+        self._learn(certificates, number, begun["keys"])
         self._skipped.clear()
         return Attempt(turn, attempt, number, members, begun["missing"], begun["allowance"])
 
@@ -174,7 +160,7 @@ class Exchange:
         lost, result = decided["missing"], "replies" if one_by_one else "total"
         if (
             not lost.keys() <= set(attempt.members)
-            or (lost and attempt.exchanges and not decided["again"])
+            or (lost and attempt.exchanges and not decided["again"] and not fewest(template))
             or (result in decided) == decided["again"]
         ):
             what = "others are said to be lost than can be, or there is no total"
@@ -183,7 +169,7 @@ class Exchange:
         attempt.members = [name for name in attempt.members if name not in lost]
         self._counted = own is not None and self._own in attempt.members
         if decided["again"]:
-            raise _AgainError
+            raise AgainError
         if self._own in attempt.members:
             self._guarded(lambda door: door.check_members(attempt.members))
         attempt.exchanges += 1
@@ -327,9 +313,11 @@ class Exchange:
             raise self._node.disagreement(round_, "a decision is damaged, or of another kind")
         return content
 
-    def _learn(self, certificates: Mapping[str, bytes], round_: int) -> None:
+    def _learn(
+        self, certificates: Mapping[str, bytes], round_: int, keys: Mapping[str, bytes] = NO_KEYS
+    ) -> None:
         try:
-            self._node.introduction.learn(certificates)
+            self._node.introduction.learn(certificates, keys)
         except FedTopicsError as error:
             raise self._node.disagreement(round_, str(error).rstrip(".")) from None
 
@@ -360,7 +348,8 @@ class Exchange:
 def implausible(total: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """Say why a total cannot hold one's own reply; nothing if it can.
 
-    Documents and counts only grow in a sum. Of other numbers an adder can say what it likes.
+    Documents and counts, which have a sign, only grow in a sum. Of other numbers an adder can say
+    what it likes.
     """
     for name, mine in own.items():
         found: Any = total.get(name)
@@ -375,8 +364,8 @@ def implausible(total: Mapping[str, Any], own: Mapping[str, Any]) -> str:
             rows = [place[word] for word in mine.names]
             if (found.values[rows] < mine.values).any():
                 return less
-        elif isinstance(mine, (int, np.ndarray)) and np.asarray(mine).dtype.kind in "iu":
+        elif isinstance(mine, (int, np.ndarray)) and np.asarray(mine).dtype.kind == "i":
             sums, part = np.asarray(found), np.asarray(mine)
-            if sums.shape != part.shape or sums.dtype.kind not in "iu" or (sums < part).any():
+            if sums.shape != part.shape or sums.dtype.kind != "i" or (sums < part).any():
                 return less
     return ""

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fedtopics.engines.messages import Accept, Offer, Welcome
-from fedtopics.errors import FedTopicsError
+from fedtopics.errors import FedTopicsError, IdentityError
 from fedtopics.harmless import sentence
 
-WIRE_VERSION = 3  # of wire.proto and messages.py
+WIRE_VERSION = 4  # of wire.proto and messages.py
+KEY = 32  # bytes of a public key; its signature follows
+NO_KEYS: Mapping[str, bytes] = {}
 Versions = tuple[str, Mapping[str, int]]
 """Of fedtopics, and of the methods it has."""
 
@@ -107,14 +109,16 @@ class Introduction:
     """How a participant introduces itself in a run of a study, and knows the others."""
 
     def __init__(
-        self, own: str, proposal: Proposal, run: bytes, signatures: Signatures, least: int = 1
-    ) -> None:
+        self, own: str, proposal: Proposal, run: bytes, signatures: Signatures, least: int = 1,
+        key: bytes = b"",
+    ) -> None:  # fmt: skip
         self.run = run
         self.least = least  # clients of a sum that this participant's policy asks for
         self._own = own
         self._proposal = proposal
         self._signatures = signatures
         self._process = os.urandom(8)
+        self._keys = {own: self._with_signature(key)} if key else {}  # of masks, by name
 
     def offer(self) -> Offer:
         """Write an offer, with the clock of this machine."""
@@ -147,7 +151,10 @@ class Introduction:
         """Answer an offer."""
         signature = self._signatures.sign(self._introduced(self._own, offer.challenge))
         fingerprint, certificate = self._proposal.fingerprint, self._signatures.certificate
-        return Accept(self._own, fingerprint, self._process, self.least, certificate, signature)
+        return Accept(
+            self._own, fingerprint, self._process, self.least, certificate, signature,
+            self._keys.get(self._own, b""),
+        )  # fmt: skip
 
     def unsigned(self, welcome: Welcome) -> str:
         """Say that who adds has no certificate, though this participant has one, if so."""
@@ -174,6 +181,8 @@ class Introduction:
             return str(error)
         if not self._signatures.fits(name, self._introduced(name, challenge), accept.signature):
             return f"The client {name!r} has not signed with the key of its certificate."
+        if objection := self._objection_to_key(name, accept.key):
+            return objection
         return self._signatures.ended(name)
 
     def sign_digest(self, index: int, digest: bytes) -> bytes:
@@ -198,11 +207,43 @@ class Introduction:
         signed = self._signatures
         return {n: signed.certificate if n == self._own else signed.known(n) for n in names}
 
-    def learn(self, certificates: Mapping[str, bytes]) -> None:
-        """Take others' certificates; an `IdentityError` if one is not of the own authority."""
+    def learn(self, certificates: Mapping[str, bytes], keys: Mapping[str, bytes] = NO_KEYS) -> None:
+        """Take others' certificates and the keys of their masks.
+
+        An `IdentityError` if a certificate is not of the own authority, or a key not signed.
+        """
         for name, certificate in certificates.items():
             if name != self._own:
                 self._signatures.learn(name, certificate)
+        for name, key in keys.items():
+            if objection := self._objection_to_key(name, key):
+                raise IdentityError(objection)
+
+    def keys(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the signed keys of participants' masks."""
+        return {name: self._keys.get(name, b"") for name in names}
+
+    def fits(self, name: str, content: bytes, signature: bytes) -> bool:
+        """Whether a participant has signed something; what for, the content has to say."""
+        return self._signatures.fits(name, content, signature)
+
+    def key_of(self, name: str) -> bytes:
+        """Return the public key of a participant's masks; nothing without one."""
+        return self._keys.get(name, b"")[:KEY]
+
+    def _objection_to_key(self, name: str, key: bytes) -> str:
+        """Say what is wrong with a key; take it if nothing is: another one is not taken then."""
+        known = self._keys.get(name, b"")
+        if known[:KEY] == key[:KEY]:
+            return ""
+        said = self._said(b"key of masks", name.encode(), key[:KEY])
+        if known or len(key) < KEY or not self._signatures.fits(name, said, key[KEY:]):
+            return f"The client {name!r} shows another key for its masks than it has signed."
+        self._keys[name] = key
+        return ""
+
+    def _with_signature(self, key: bytes) -> bytes:
+        return key + self._signatures.sign(self._said(b"key of masks", self._own.encode(), key))
 
     def _introduced(self, name: str, challenge: bytes) -> bytes:
         return self._said(b"introduction", name.encode(), challenge)

@@ -155,8 +155,10 @@ class Links:
         if restarted:
             member.turn = 0
         self._names[link] = member.name
-        certificate = self.introduction.certificates([self._own])[self._own]
-        self._transport.send(link, Welcome(self._own, certificate))
+        introduction = self.introduction
+        certificate = introduction.certificates([self._own])[self._own]
+        key = introduction.keys([self._own])[self._own]
+        self._transport.send(link, Welcome(self._own, certificate, key))
         self._linked(member.name)
         reason = "it was restarted" if restarted else ""
         self.news(StatusChange("joined", member.name, reason))
@@ -177,15 +179,15 @@ class Links:
         if adder not in known or (vouched and vouched != adder):
             raise FederationError("Who welcomes this participant is not of the study.")
         if adder in self.members:
-            self._learn(adder, welcome.certificate)
+            self._learn(adder, welcome)
             self.members[adder].link = link
             self.news(StatusChange("joined", adder))
         self._names[link] = adder
         self._linked(adder)
 
-    def _learn(self, name: str, certificate: bytes) -> None:
+    def _learn(self, name: str, welcome: Welcome) -> None:
         try:
-            self.introduction.learn({name: certificate})
+            self.introduction.learn({name: welcome.certificate}, {name: welcome.key})
         except IdentityError as error:
             raise FederationError(str(error)) from None
 

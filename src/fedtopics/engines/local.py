@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, FederationError
 from fedtopics.methods.aggregation import SharedPayload
-from fedtopics.methods.base import EVERYONE, Checkpoint, Door, Draw, Moment, T
+from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Door, Draw, Moment, T
 from fedtopics.methods.events import BadReply, Event, Excluded, RoundReport
 from fedtopics.methods.replies import BAD_REPLIES, Look, Template, check_blame
 from fedtopics.methods.robust import Robust
@@ -57,6 +57,29 @@ class LocalClients:
         """Names of the clients, sorted."""
         return list(self._doors)
 
+    @property
+    def members(self) -> list[str]:
+        """Who is in the round that is worked on."""
+        return list(self._asked)
+
+    @property
+    def moment(self) -> bytes:
+        """When in the run it is."""
+        return repr(astuple(self._moment)).encode()
+
+    def key_of(self, name: str) -> bytes:
+        """Return the public key of a client's masks, of a door that has one."""
+        key: bytes = getattr(self._doors[name], "key", b"")
+        return key
+
+    def fits(self, name: str, content: bytes, signature: bytes) -> bool:
+        """Believe everybody: nothing comes from elsewhere."""
+        return True
+
+    def disagreement(self, what: str) -> FederationError:
+        """Return the error that a sum is not what it should be."""
+        return FederationError(f"A sum of round {self._round} is wrong: {what}.")
+
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
@@ -100,6 +123,8 @@ class LocalClients:
                     return found, {"clients": self._asked, **left_out}
                 except _BadError as error:
                     missing |= self._leave_out(error.faults)
+                    self._begin(self._moment.attempt + 1)
+                except AgainError:
                     self._begin(self._moment.attempt + 1)
         finally:
             self._in_round, self._round = False, 0

@@ -59,6 +59,7 @@ class Accept(Message, kind="accept"):  # the answer to an offer
     least: int  # clients that its policy wants its replies to be added up with, itself counted
     certificate: bytes  # PEM; nothing without certificates
     signature: bytes  # of study, run, challenge and name
+    key: bytes = b""  # the public key of its masks, and its signature; nothing without masks
 
 
 class Declined(Message, kind="declined"):  # another one; why stays with who says it
@@ -68,6 +69,7 @@ class Declined(Message, kind="declined"):  # another one; why stays with who say
 class Welcome(Message, kind="welcome"):  # the answer to an acceptance
     adder: str  # who says it
     certificate: bytes = b""  # its own, PEM, where participants sign
+    key: bytes = b""  # as of an acceptance, of a participant
 
 
 class Refusal(Message, kind="refusal"):  # the last message to somebody: a sentence for people

@@ -73,13 +73,13 @@ class Door:
                 "documents or the client's secret have changed. Restore them."
             )
 
-    def repeat(self, function: str, payload: Payload, moment: Moment) -> None:
-        """Execute a function so that the half has the state that it leaves.
+    def repeat(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any] | None:
+        """Execute a function so that the half has the state that it leaves; return its reply.
 
         Leaves the client
             Nothing.
         """
-        self._execute(function, payload, moment)
+        return self._execute(function, payload, moment)
 
     def check_members(self, members: Sequence[str]) -> None:
         """Refuse to be added up with so few clients; see `Policy.check_members`."""

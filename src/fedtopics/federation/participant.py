@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fedtopics.engines.adder import Rules
+from fedtopics.engines.exchange import Door as AnyDoor
 from fedtopics.engines.exchange import Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
 from fedtopics.engines.links import SERVER
@@ -24,7 +25,7 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.replicated_run import ReplicatedRun, begin
 from fedtopics.federation.run_folder import has_run
-from fedtopics.federation.server import nonce, origin
+from fedtopics.federation.server import gathered, nonce, origin
 from fedtopics.federation.study import Study
 from fedtopics.files import hold, make_folder, write_durably
 from fedtopics.harmless import file_name
@@ -35,6 +36,7 @@ from fedtopics.methods.registry import versions
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.secure.door import MaskedDoor
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import check_embeddings
@@ -74,6 +76,7 @@ class Participation:
         self._embedding_model = embedding_model
         self.start = start
         self._secret_from_seed = secret_from_seed
+        self.signatures: Signatures = Unsigned()
         self._ledger: Ledger | None = None
         self._held: IO[str] | None = None
         if out is not None and out.exists() and not out.is_dir():
@@ -103,27 +106,27 @@ class Participation:
         waiting does not mend; other errors if it declines, or a reply may not leave.
         """
         unknown = Proposal("", "", 0, {}, "")
-        signed = signatures or Unsigned()
+        signed = self.signatures = signatures or Unsigned()
         introduction = Introduction(self.name, unknown, b"", signed)
         node = Node(self.name, (), transport, introduction, self.notify, keeps=False)
         node.start()
         try:
             while True:
                 try:
-                    return self._join(node, *node.offered(), signed)
+                    return self._join(node, *node.offered())
                 except NewRunError:
                     node.forget()
         finally:
             node.stop()
             self.close()
 
-    def _join(self, node: Node, link: str, offer: Offer, signatures: Signatures) -> None:
+    def _join(self, node: Node, link: str, offer: Offer) -> None:
         """Consider an offer; join, and train, or raise to decline."""
         proposal = Proposal.of(offer)
         try:
             if objection := proposal.objection((VERSION, versions()), offer.wire):
                 raise FederationError(objection)
-            study = self.look(proposal, bool(signatures.certificate))
+            study = self.look(proposal, bool(self.signatures.certificate))
             start = self._begun(proposal)
             door, state = self.consider(study, offer.run)
         except Exception:
@@ -139,15 +142,17 @@ class Participation:
                 install=lambda state: run.install(state.content, node),
             )  # fmt: skip
             least = self.policy.min_clients
-            introduction = Introduction(self.name, proposal, offer.run, signatures, least)
+            introduction = Introduction(
+                self.name, proposal, offer.run, self.signatures, least, key_of(door)
+            )
             node.join(link, offer, names, introduction, replica)
 
         self.train(study, start, (door, state), node, log, ALONE, begin)
         node.done()
 
     def train(
-        self, study: Study, start: WarmStart | None, kept: tuple[Door, Path], node: Node, log: Log,
-        rules: Rules, begin: Callable[[ReplicatedRun], None],
+        self, study: Study, start: WarmStart | None, kept: tuple[AnyDoor, Path], node: Node,
+        log: Log, rules: Rules, begin: Callable[[ReplicatedRun], None],
     ) -> None:  # fmt: skip
         """Execute the program to its end, behind the last checkpoint; `begin` takes part.
 
@@ -174,7 +179,8 @@ class Participation:
                     begin(run)
                     self.notify(Joined(study.fingerprint))
                     begun = True
-                model = study.server_half(start).train(exchange, run)
+                clients = gathered(study, exchange)
+                model = study.server_half(start).train(clients, run)
                 return self.receive(model if start is None else start.credited(model))
             except CaughtUpError:
                 node.go_on_from(None)
@@ -204,7 +210,7 @@ class Participation:
             )
         return found
 
-    def consider(self, study: Study, run: bytes) -> tuple[Door, Path]:
+    def consider(self, study: Study, run: bytes) -> tuple[AnyDoor, Path]:
         """Make the door to the documents for a run; return it and the folder of the run's state."""
         self.out = self._place(study)
         make_folder(self.out)
@@ -225,7 +231,12 @@ class Participation:
         site = Site(
             self.name, self.corpus, self.policy, self.out, self.notify, model, self._growing, secret
         )
-        return Door(self.name, study.client_half(site), self.policy, self._ledger), state
+        door = Door(self.name, study.client_half(site), self.policy, self._ledger)
+        if not study.secure:
+            return door, state
+        return MaskedDoor(
+            door, self.name, secret.derive("masked sums"), self.signatures.sign
+        ), state
 
     def look(self, proposal: Proposal, signed: bool) -> Study:
         """Say what the study asks for, and hold it against the policy; nothing leaves."""
@@ -279,6 +290,11 @@ class Participation:
         """Pass on what happened."""
         if self._on_event is not None:
             self._on_event(event.plain())
+
+
+def key_of(door: AnyDoor) -> bytes:
+    """Return the public key of a door's masks; nothing where there are none."""
+    return door.key if isinstance(door, MaskedDoor) else b""
 
 
 def _may_hold(folder: Path, study: Study) -> bool:

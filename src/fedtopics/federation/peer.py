@@ -16,13 +16,13 @@ from fedtopics.engines.grpc.connection import (
     split_address,
 )
 from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
-from fedtopics.engines.handshake import Introduction, Signatures, Unsigned
+from fedtopics.engines.handshake import Introduction, Unsigned
 from fedtopics.engines.log import Log
 from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import IdentityError, StudyError
-from fedtopics.federation.participant import Participation
+from fedtopics.federation.participant import Participation, key_of
 from fedtopics.federation.replicated_run import ReplicatedRun
 from fedtopics.federation.server import MODEL_PATIENCE, nonce, origin, proposal, rules
 from fedtopics.federation.study import Study, adders, addresses
@@ -68,10 +68,10 @@ def take_part_with_peers(
     start = _start(part, study)
     proposed, run = proposal(study, start), run_of_peers(study)
     part.look(proposed, signed=identity is not None)
+    signatures = part.signatures = Unsigned() if identity is None else Signer(identity)
     door, state = part.consider(study, run)
-    signatures: Signatures = Unsigned() if identity is None else Signer(identity)
     least = part.policy.min_clients
-    introduction = Introduction(part.name, proposed, run, signatures, least)
+    introduction = Introduction(part.name, proposed, run, signatures, least, key_of(door))
     carrier = transport or _transport(part, study, identity, listen)
     node = Node(part.name, study.clients, carrier, introduction, part.notify)
     log = DiskLog(state / "log", origin(study, run))

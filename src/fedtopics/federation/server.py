@@ -29,12 +29,14 @@ from fedtopics.extras import VERSION
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
 from fedtopics.federation.study import Study
 from fedtopics.files import hold
+from fedtopics.methods.base import Clients
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
 from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
+from fedtopics.secure.sum import SecureClients
 
 MODEL_PATIENCE = 120.0  # seconds for the clients to come to the end as well
 
@@ -126,7 +128,7 @@ def lead(
         exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
         node.start(_replica(study, log, node, run))
         opened(node, run.event)
-        return _trained(program, exchange, run, warm_start, node)
+        return _trained(program, gathered(study, exchange), run, warm_start, node)
 
 
 def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Replica:
@@ -137,11 +139,11 @@ def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Repl
 
 
 def _trained(
-    program: Trainer, exchange: Exchange, run: ReplicatedRun, start: WarmStart | None,
+    program: Trainer, clients: Clients, run: ReplicatedRun, start: WarmStart | None,
     node: Node,
 ) -> TopicModel:  # fmt: skip
     """Train; wait until all clients have the model as well."""
-    model = program.train(exchange, run)
+    model = program.train(clients, run)
     model = run.save(model if start is None else start.credited(model))
     run.event(Finished(node.wait_until_done(MODEL_PATIENCE)))
     return model
@@ -183,7 +185,15 @@ def rules(study: Study) -> Rules:
     """Return when rounds of a study count."""
     network = study.federation
     waits = network.deadline, network.gather, network.wait
-    return Rules(study.min_clients, *waits, network.robust or "clip")
+    robust = network.robust or ("none" if study.secure else "clip")
+    return Rules(study.min_clients, *waits, robust)
+
+
+def gathered(study: Study, exchange: Exchange) -> Clients:
+    """Return a study's clients as its program sees them: their sums are masked where it says so."""
+    if not study.secure:
+        return exchange
+    return SecureClients(exchange, study.registration.drawn(study.method))
 
 
 def nonce() -> int:

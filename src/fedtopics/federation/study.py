@@ -34,6 +34,7 @@ from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki.names import check_client_name
+from fedtopics.secure.sum import FEWEST
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
@@ -109,6 +110,11 @@ class Study(BaseModel):
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")
+    secure: bool = Field(
+        False,
+        description="whether replies are masked, so that who adds sees sums alone; three clients "
+        "are needed for a sum",
+    )
     text: TextRules = Field(TextRules(), description="how a text becomes words")
     vocabulary: VocabularyLimits = Field(
         VocabularyLimits(), description="which words are agreed on"
@@ -138,6 +144,16 @@ class Study(BaseModel):
             raise ValueError(
                 f"federation.min_clients = {least} is more than method.clients_per_round = {drawn}"
             )
+        if self.secure and self.clients and min(len(self.clients), drawn or FEWEST) < FEWEST:
+            raise ValueError(
+                f"with secure = true a round needs {FEWEST} clients: of two, each could subtract "
+                "its own reply from the sum"
+            )
+        if self.secure and self.federation.robust not in (None, "none"):
+            raise ValueError(
+                f'federation.robust = "{self.federation.robust}" looks at replies one by one, and '
+                "secure = true hides them; leave one of them out"
+            )
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
             raise ValueError(
                 "with n-grams, words of a document are not in its order: set coherence to "
@@ -149,14 +165,16 @@ class Study(BaseModel):
     def min_clients(self) -> int:
         """Fewest clients of a round."""
         drawn = self.method.clients_per_round or len(self.clients)
-        return self.federation.min_clients or min(drawn, len(self.clients)) // 2 + 1
+        fewest = self.federation.min_clients or min(drawn, len(self.clients)) // 2 + 1
+        return max(fewest, FEWEST) if self.secure else fewest
 
     @property
     def agreed(self) -> dict[str, Any]:
         """What server and clients must agree on, as plain data; not where the documents are."""
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
         peers = {"peers": addresses(self)} if addresses(self) else {}
-        return plain | {"clients": sorted(self.clients)} | peers
+        secure = {"secure": True} if self.secure else {}  # studies from before keep their name
+        return plain | {"clients": sorted(self.clients)} | peers | secure
 
     @classmethod
     def of_agreed(cls, plain: Mapping[str, Any]) -> Study:

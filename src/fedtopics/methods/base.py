@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.errors import FederationError
 from fedtopics.methods.events import Event, RoundReport
 from fedtopics.methods.replies import Template
 
@@ -61,7 +62,9 @@ class Door(Protocol):
     def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
         """Execute a published function, return what may leave."""
 
-    def repeat(self, function: str, payload: Mapping[str, Any], moment: Moment) -> None:
+    def repeat(
+        self, function: str, payload: Mapping[str, Any], moment: Moment
+    ) -> dict[str, Any] | None:
         """Execute a function, published or told, of which nothing leaves now."""
 
 
@@ -111,6 +114,31 @@ class Clients(Protocol):
         without that client: sums of different clients belong to no common state. So it changes
         nothing that outlives it. Returns its result, and whose replies counted, or why not.
         """
+
+
+class Gathering(Clients, Protocol):
+    """Clients as an engine has them, for what puts several exchanges together to one."""
+
+    @property
+    def members(self) -> list[str]:
+        """Who is in the round that is worked on, in the order of names."""
+
+    @property
+    def moment(self) -> bytes:
+        """What tells this moment of this run from all others, the same at all participants."""
+
+    def key_of(self, name: str) -> bytes:
+        """Return the public key of a client's masks, which it has signed; nothing without one."""
+
+    def fits(self, name: str, content: bytes, signature: bytes) -> bool:
+        """Whether a client has signed something."""
+
+    def disagreement(self, what: str) -> FederationError:
+        """Return the error to raise where others cannot have done as they should."""
+
+
+class AgainError(Exception):
+    """A round is to be worked again; all participants raise it at the same place."""
 
 
 @dataclass(frozen=True)

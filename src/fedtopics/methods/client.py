@@ -47,6 +47,12 @@ def leaves(what: str) -> Callable[[Function], Function]:
     return publish
 
 
+def drawn_anew(function: Function) -> Function:
+    """Say that a function's documents are others at each attempt at a round."""
+    function.drawn = True  # type: ignore[attr-defined]
+    return function
+
+
 class TopicClient(ABC, Generic[Settings]):
     """A client's documents, and what its program computes of them in any method.
 

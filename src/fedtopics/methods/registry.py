@@ -44,6 +44,11 @@ class Method:
         schedule = self.client.schedule(settings)
         return [Exchange(name, often, self.leaves(name)) for name, often in schedule.items()]
 
+    def drawn(self, settings: TopicSettings) -> frozenset[str]:
+        """Return which of these functions sum over other documents at each attempt at a round."""
+        names = self.client.schedule(settings)
+        return frozenset(n for n in names if getattr(getattr(self.client, n, None), "drawn", False))
+
     @property
     def functions(self) -> list[str]:
         """Names of the functions that the client's half has for studies, sorted."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import Payload, Rows, RunningSum
 from fedtopics.methods.events import Clipped, Event
-from fedtopics.methods.replies import Field, Template
+from fedtopics.methods.replies import Field, Own, Template, own_field
 
 Rule = Literal["none", "clip", "trimmed-mean", "median", "centred-clip"]
 Key = tuple[str, int]  # a function, and which exchange of a round it is called in
@@ -68,6 +68,8 @@ class Robust:
 
     def sum(self, function: str, template: Template | None, exchange: int, round_: int) -> Total:
         """Return what adds up the replies to a round's exchange, the first, second, ..."""
+        if own := own_field(template):
+            return _Own(*own)
         if self._rule == "none":
             return _Plain()
         if self._rule == "clip":
@@ -94,6 +96,20 @@ class _Plain:
 
     def total(self) -> dict[str, Any]:
         return self._sum.total()
+
+
+class _Own:
+    """What the owner of a reply's field makes of it."""
+
+    def __init__(self, name: str, field: Own) -> None:
+        self._name = name
+        self._field = field
+
+    def add(self, name: str, reply: Payload) -> None:
+        self._field.add(name, reply[self._name])
+
+    def total(self) -> dict[str, Any]:
+        return {self._name: self._field.total()}
 
 
 @dataclass(frozen=True)

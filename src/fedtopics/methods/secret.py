@@ -62,16 +62,17 @@ class Secret:
 
         One from a seed is the same in all runs: they end with the bits of a simulation.
         """
-        return self if self.seeded else Secret(self._derive("run", study, run.hex()))
+        return self if self.seeded else Secret(self.derive("run", study, run.hex()))
 
     def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
         """Return a generator for a purpose, such as the minibatch of a round and attempt."""
-        return np.random.default_rng(int.from_bytes(self._derive(purpose, *numbers)))
+        return np.random.default_rng(int.from_bytes(self.derive(purpose, *numbers)))
 
     def seed(self, purpose: str, *numbers: int) -> int:
         """Return a number from 0 to 2**63 - 1, for what takes no generator."""
-        return int.from_bytes(self._derive(purpose, *numbers)[:8]) >> 1
+        return int.from_bytes(self.derive(purpose, *numbers)[:8]) >> 1
 
-    def _derive(self, purpose: str, *context: int | str) -> bytes:
+    def derive(self, purpose: str, *context: int | str) -> bytes:
+        """Return 32 bytes that follow from the secret, for a purpose."""
         info = json.dumps([purpose, *context]).encode()
         return HKDF(SHA256(), LENGTH, salt=None, info=info).derive(self.key)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
 from fedtopics.methods.aggregation import Payload
-from fedtopics.methods.client import Documents, batches, leaves
+from fedtopics.methods.client import Documents, batches, drawn_anew, leaves
 from fedtopics.methods.gfedntm.beginning import calls_before
 from fedtopics.methods.gfedntm.minibatch_passes import Drawn, Passes, Together
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
@@ -76,6 +76,7 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         for part, (batch, shared, used) in zip(batches(rows), evaluated, strict=True):
             yield part, self.network.theta(used, shared, batch).double().numpy()
 
+    @drawn_anew
     @leaves(
         "How far the weights went down, times the number of documents; the summed loss and "
         "the sums of `forward` over the minibatches."

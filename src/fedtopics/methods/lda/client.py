@@ -11,7 +11,7 @@ from scipy import sparse
 
 from fedtopics.inference.lda import topic_weights
 from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.client import Documents, batches, leaves
+from fedtopics.methods.client import Documents, batches, drawn_anew, leaves
 from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.minibatches import MinibatchClient
 
@@ -34,6 +34,7 @@ class LDAClient(MinibatchClient[LDASettings]):
         # What others say of their documents shortens none here that is as usual.
         self._bounded = shortened(self.bag, LONGEST * max(length, own))
 
+    @drawn_anew
     @leaves(
         "For each word that enough of the client's documents have and that occurs in the "
         "minibatch, the expected number of occurrences of each topic: together, how often it "

@@ -1,0 +1,194 @@
+"""A client's door in masked sums: what the documents' door lets out leaves masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from fedtopics.engines.exchange import Door
+from fedtopics.errors import PolicyError
+from fedtopics.methods.aggregation import SharedPayload
+from fedtopics.methods.base import Moment
+from fedtopics.secure import said
+from fedtopics.secure.check import digest, product
+from fedtopics.secure.field import Residues
+from fedtopics.secure.fixed import Layout
+from fedtopics.secure.keys import KeyPair, derive
+from fedtopics.secure.masks import add_self_mask, mask
+from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
+
+Reply = dict[str, Any]
+
+
+class MaskedDoor:
+    """A client's door, and what it does in a masked sum.
+
+    Parameters
+    ----------
+    door : Door
+        That of the documents, with policy and ledger: what it lets out is masked here.
+    name : str
+        The client's.
+    secret : bytes
+        Of this client in this run; all its keys and masks follow from it.
+    sign : function
+        Signs by the key of the client's certificate.
+    told_of : function
+        Gets by how much numbers had to be made smaller, if they had to.
+    """
+
+    def __init__(
+        self, door: Door, name: str, secret: bytes, sign: Callable[[bytes], bytes],
+        told_of: Callable[[float], None] = lambda factor: None,
+    ) -> None:  # fmt: skip
+        self._door = door
+        self._name = name
+        self._secret = derive(secret, "masks")
+        self._pair = KeyPair(derive(secret, "key of masks"))
+        self._sign = sign
+        self._told_of = told_of
+        self._reply: Reply = {}
+        self._masked: Residues | None = None
+        self._opened: dict[tuple[int, str], Sequence[str]] = {}
+        self._stages: Mapping[str, Callable[..., Reply]] = {
+            said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
+            said.CHECKED: self._check, said.AGREED: self._agree, said.OPENED: self._open,
+            said.RECOVERED: self._recover,
+        }  # fmt: skip
+
+    @property
+    def key(self) -> bytes:
+        """The public key of this client's masks."""
+        return self._pair.public
+
+    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> Reply:
+        """Call a function, masked or not; see `federation.Door.call`."""
+        if function not in self._stages:
+            return self._door.call(function, payload, moment)
+        return self._staged(self._door.call, function, payload, moment)
+
+    def repeat(self, function: str, payload: Mapping[str, Any], moment: Moment) -> Reply | None:
+        """Do it again so that this client is where it was; nothing leaves."""
+        if function not in self._stages:
+            return self._door.repeat(function, payload, moment)
+        return self._staged(self._door.repeat, function, payload, moment)
+
+    def _staged(
+        self, answer: Callable[..., Any], function: str, payload: Mapping[str, Any], moment: Moment
+    ) -> Reply:
+        asked = getattr(payload, "digest", "")
+        return self._stages[function](partial(self._asked, answer, asked, moment), **payload)
+
+    def _asked(
+        self, answer: Callable[..., Any], digest: str, moment: Moment, function: str,
+        payload: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Ask the door of the documents, once for a sum."""
+        asked = SharedPayload(payload)
+        asked.digest = digest
+        self._reply = answer(function, asked, moment)
+        self._moment = moment.turn, function
+
+    # Stages of a sum
+
+    def _commit(
+        self, ask: Callable[..., None], *, context: bytes, seed: bytes, called: str,
+        payload: Mapping[str, Any], known: bool, members: Sequence[str], keys: Mapping[str, bytes],
+        layout: Layout,
+    ) -> Reply:  # fmt: skip
+        """Mask a reply; say what it is, by its digest, and what the last one was."""
+        last = self._product(seed)
+        if not known:
+            ask(called, payload)
+        values = self._encoded(layout)
+        others = [name for name in members if name != self._name]
+        mask(values, self._name, {n: self._pair.secret_with(keys[n], context) for n in others})
+        self._masked = values
+        return self._signed(said.COMMITTED, context, digest=digest(values, context), **last)
+
+    def _prepare(
+        self, ask: Callable[..., None], *, context: bytes, seed: bytes, called: str,
+        payload: Mapping[str, Any], members: Sequence[str], keys: Mapping[str, bytes],
+    ) -> Reply:  # fmt: skip
+        """Draw the masks of a sum; give each other client what can open them, if it has to."""
+        ask(called, payload)
+        self._keys, self._seeds = keys, Seeds.of(self._secret, context)
+        return self._signed(
+            said.PREPARED, context, key=self._seeds.key.public, own=committed(self._seeds.own),
+            shares=self._seeds.sealed(self._name, self._pair, keys, context),
+        )  # fmt: skip
+
+    def _add(
+        self, ask: Callable[..., None], *, context: bytes, there: Sequence[str] = (),
+        prepared: Mapping[str, Mapping[str, bytes]] | None = None, layout: Layout | None = None,
+    ) -> Reply:  # fmt: skip
+        """Give the masked reply."""
+        if prepared is None or layout is None:
+            return {"masked": {"values": self._masked}}
+        values, key = self._encoded(layout), self._seeds.key
+        others = [name for name in there if name != self._name]
+        mask(values, self._name, {n: key.secret_with(prepared[n]["key"], context) for n in others})
+        add_self_mask(values, own_seed(self._seeds.own))
+        self._masked = values
+        signed = self._signed(said.ADDED, context, digest=digest(values, context))
+        return {"masked": {"values": values, **signed}}
+
+    def _check(self, ask: Callable[..., None], *, context: bytes, seed: bytes) -> Reply:
+        """Say what the masked reply was, by its product."""
+        return self._signed(said.CHECKED, context, **self._product(seed))
+
+    def _agree(self, ask: Callable[..., None], *, context: bytes, seed: bytes) -> Reply:
+        """Say it, and by the signature that this client knows who is in the sum."""
+        return self._signed(said.AGREED, context, **self._product(seed))
+
+    def _open(
+        self, ask: Callable[..., None], *, context: bytes, seed: bytes, opening: Opening
+    ) -> Reply:
+        """Tell the own mask, and shares of what others had in common with who is lost."""
+        before = self._opened.setdefault(self._moment, list(opening.counted))
+        if before != list(opening.counted):
+            raise PolicyError(
+                f"Client {self._name!r} was in a sum of {self._moment[1]!r} over "
+                f"{', '.join(before)}, and is asked for the same one over "
+                f"{', '.join(opening.counted)}: the difference would tell what one of them sent. "
+                "Begin a new run."
+            )
+        shares = opening.shares(self._name, self._pair, self._keys)
+        return self._signed(said.OPENED, context, own=self._seeds.own, shares=shares)
+
+    def _recover(
+        self, ask: Callable[..., None], *, context: bytes, seed: bytes, opening: Opening
+    ) -> Reply:
+        """Tell shares of the own masks of who is in the sum, and was lost since."""
+        shares = opening.shares(self._name, self._pair, self._keys)
+        return self._signed(said.RECOVERED, context, shares=shares)
+
+    def _encoded(self, layout: Layout) -> Residues:
+        values, factor = layout.encode(self._reply)
+        if factor < 1:
+            self._told_of(factor)
+        return values
+
+    def _product(self, seed: bytes) -> dict[str, bytes]:
+        if not seed or self._masked is None:
+            return {}
+        return {"product": product(seed, self._masked).to_bytes(said.PRODUCT, "little")}
+
+    def _signed(self, stage: str, context: bytes, **parts: bytes) -> Reply:
+        signature = self._sign(said.statement(stage, context, parts))
+        return {"said": {**parts, "signature": signature}}
+
+    # Between machines
+
+    def check_members(self, members: Sequence[str]) -> None:
+        """Refuse to be added up with so few clients."""
+        self._door.check_members(members)
+
+    def is_past(self, moment: Moment) -> bool:
+        """Whether a later moment was answered, by this process or one before."""
+        return self._door.is_past(moment)
+
+    def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
+        """Write down what came for a call."""
+        self._door.came(function, moment, digest, size)

@@ -1,0 +1,163 @@
+"""What is said in a masked sum besides the masked replies, and how it is looked at.
+
+Everything is signed, for one purpose at one moment of one run: whoever adds passes it on, and can
+change none of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedtopics.methods.replies import Own
+from fedtopics.secure import check
+from fedtopics.secure.field import PRIME, Residues, add
+from fedtopics.secure.keys import DOMAIN, LENGTH, framed
+
+PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
+    "secure.prepare", "secure.commit", "secure.add", "secure.check", "secure.agree", "secure.open",
+    "secure.recover",
+)  # fmt: skip
+PRODUCT = 8  # bytes
+
+
+class Fits(Protocol):
+    """Whether who has a name has signed something."""
+
+    def __call__(self, name: str, content: bytes, signature: bytes, /) -> bool:
+        """Say so."""
+
+
+def context_of(moment: bytes, function: str, members: Sequence[str]) -> bytes:
+    """Return what the masks of a sum are for: who was told something else has other masks."""
+    parts = function.encode(), *(name.encode() for name in members)
+    return hashlib.sha256(framed(DOMAIN, b"context", moment, *parts)).digest()
+
+
+def statement(stage: str, context: bytes, parts: Mapping[str, bytes]) -> bytes:
+    """Return what is signed."""
+    named = (part for name in sorted(parts) for part in (name.encode(), parts[name]))
+    return framed(DOMAIN, b"said", stage.encode(), context, *named)
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """A masked total, and what was said of its parts before it was known."""
+
+    context: bytes
+    values: Residues
+    digests: Mapping[str, bytes]  # of the masked replies
+    kept: Mapping[str, Residues] = field(repr=False)  # at who adds: the masked replies
+
+    @property
+    def seed(self) -> bytes:
+        """What nobody could know before the total: the product's other factor follows from it."""
+        return check.challenge(self.context, self.values, self.digests)
+
+    def is_sum(self, products: Mapping[str, bytes]) -> bool:
+        """Whether it is the sum of what was said, by each client's product."""
+        found = sum(int.from_bytes(each, "little") for each in products.values()) % PRIME
+        return products.keys() == self.digests.keys() and found == check.product(
+            self.seed, self.values
+        )
+
+
+@dataclass(eq=False)
+class Answer(Own):
+    """A client's signed answer, of parts that have so many bytes each.
+
+    Its product is held against the masked reply by who has that: who adds.
+    """
+
+    fits: Fits
+    stage: str
+    context: bytes
+    sizes: Mapping[str, int]
+    of: Total | None = None
+    least: int = 0
+
+    def fault(self, value: Any, of: Sequence[str]) -> str:
+        """Return what is wrong with an answer, or ''."""
+        parts = dict(value) if isinstance(value, Mapping) else {}
+        signature = parts.pop("signature", None)
+        sizes = {name: len(part) for name, part in parts.items() if isinstance(part, bytes)}
+        if len(sizes) < len(parts) or sizes != self.sizes or not isinstance(signature, bytes):
+            return f"it is no answer to {self.stage}"
+        said = statement(self.stage, self.context, parts)
+        if len(of) != 1 or not self.fits(of[0], said, signature):
+            return "its signature does not fit"
+        if self.of is not None and of[0] in self.of.kept:
+            product = check.product(self.of.seed, self.of.kept[of[0]])
+            if parts["product"] != product.to_bytes(PRODUCT, "little"):
+                return "its product is not that of what it sent"
+        return ""
+
+
+@dataclass(eq=False)
+class Masked(Own):
+    """A masked reply; their sum modulo the prime.
+
+    It is what its client has said before (`digests`), or, where there is nothing to be known of the
+    others' replies yet, comes with the client's signature.
+    """
+
+    fits: Fits
+    context: bytes
+    size: int
+    digests: Mapping[str, bytes] | None = None
+    least: int = 0
+    kept: dict[str, Residues] = field(default_factory=dict, repr=False)
+    _signed: dict[str, dict[str, bytes]] = field(default_factory=dict, repr=False)
+    _sum: Residues | None = field(default=None, repr=False)
+
+    def fault(self, value: Any, of: Sequence[str]) -> str:
+        """Return what is wrong with a reply, or with a total, or ''."""
+        fields = {"values"} if self.digests is not None else {"values", "said"}
+        if not isinstance(value, Mapping) or value.keys() != fields:
+            return "it is no masked reply"
+        values = value["values"]
+        if not isinstance(values, np.ndarray) or values.dtype != np.uint64:
+            return "it holds no masked numbers"
+        if values.shape != (self.size,) or (values >= PRIME).any():
+            return "it holds other masked numbers than were asked for"
+        if len(of) > 1:
+            return self._fault_of_total(value, of)
+        digest = check.digest(values, self.context)
+        if self.digests is not None:
+            return "" if self.digests[of[0]] == digest else "it is not what the client committed to"
+        return self._unsigned(of[0], value["said"], digest)
+
+    def _fault_of_total(self, value: Mapping[str, Any], of: Sequence[str]) -> str:
+        if self.digests is not None:
+            return ""
+        said = value["said"]
+        if not isinstance(said, Mapping) or said.keys() != set(of):
+            return "it is not the sum of who is said to be in it"
+        faults = (self._unsigned(name, said[name]) for name in of)
+        return next((fault for fault in faults if fault), "")
+
+    def _unsigned(self, name: str, said: Any, digest: bytes | None = None) -> str:
+        """Say that a client has not signed a digest, of its reply where that is there, if so."""
+        answer = Answer(self.fits, ADDED, self.context, {"digest": LENGTH})
+        fault = answer.fault(said, [name])
+        if not fault and digest is not None and said["digest"] != digest:
+            return "it is not what the client has signed"
+        return fault
+
+    def add(self, name: str, value: Any) -> None:
+        """Take a client's masked reply."""
+        values = self.kept[name] = value["values"]
+        if self.digests is None:
+            self._signed[name] = value["said"]
+        if self._sum is None:
+            self._sum = values.copy()
+        else:
+            add(self._sum, values)
+
+    def total(self) -> dict[str, Any]:
+        """Return the sum, and what was signed of its parts."""
+        return {"values": self._sum} | ({} if self.digests is not None else {"said": self._signed})

@@ -1,0 +1,222 @@
+"""Masked sums: whoever adds learns what replies add up to, and nothing of one of them.
+
+A masked sum is a few exchanges of an engine, which knows nothing of it, as methods do. Where a
+client draws new documents at each attempt, its reply is hidden by masks that it shares with each
+other client and that cancel out in the sum; if a client is lost the round is worked again. Where
+the documents would be the same, a reply has a mask of its own besides, which its client tells when
+all have signed who is in the sum: who is lost meanwhile costs nothing, and no reply is added up a
+second time without another one. After Bonawitz and others, Practical Secure Aggregation for
+Privacy-Preserving Machine Learning, CCS 2017; that each total is the sum of what was sent is
+checked by all participants before anything follows from it. See docs/secure-aggregation.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from fedtopics.errors import FederationError
+from fedtopics.methods.aggregation import SharedPayload
+from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
+from fedtopics.methods.events import RoundReport
+from fedtopics.methods.replies import Template, WordCounts, find_fault
+from fedtopics.secure import said
+from fedtopics.secure.field import Residues
+from fedtopics.secure.fixed import Layout
+from fedtopics.secure.keys import LENGTH
+from fedtopics.secure.opening import SEALED, SHARE, Opening
+from fedtopics.secure.said import Answer, Masked, Total, context_of
+from fedtopics.secure.shares import SECRET, threshold
+
+FEWEST = 3  # clients in a sum: of two, each knows the other's reply
+VOIDS = 3  # totals that cannot be, of one round, until the study ends
+
+
+class SecureClients:
+    """`Clients` whose sums are masked, over an engine.
+
+    Parameters
+    ----------
+    engine : Gathering
+    drawn : collection of str
+        Functions whose documents are drawn anew at each attempt at a round.
+    """
+
+    def __init__(self, engine: Gathering, drawn: Collection[str]) -> None:
+        self._engine = engine
+        self._drawn = drawn
+        self._in_round = False
+        self._unchecked: Total | None = None
+        self._counted: list[str] | None = None  # who is in this attempt's sums
+        self._voids = 0  # in this round
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the study's clients, sorted."""
+        return self._engine.names
+
+    def call(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, dict[str, Any]]:
+        """Call a function of every client; all see each reply."""
+        return self._engine.call(function, template, **payload)
+
+    def tell(self, function: str, **payload: Any) -> None:
+        """Let each client's half execute a function."""
+        self._engine.tell(function, **payload)
+
+    def settle(self, round_: int, state: Callable[[], Checkpoint | None]) -> Checkpoint | None:
+        """Hold the state after a round against that of the others."""
+        return self._engine.settle(round_, state)
+
+    def round(
+        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
+    ) -> tuple[T, RoundReport]:
+        """Do a round's exchanges, all of them with the same clients."""
+
+        def checked() -> T:
+            self._in_round, self._unchecked, self._counted = True, None, None
+            try:
+                found = work()
+                self._check()
+                return found
+            finally:
+                self._in_round = False
+
+        self._voids = 0
+        return self._engine.round(number, checked, draw)
+
+    def sum(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
+        """Call a function of every client; return the sum of the replies, of which none is seen."""
+        if not self._in_round:
+            number = int(payload.get("round", 0))
+            return self.round(number, lambda: self.sum(function, template, **payload))[0]
+        if not is_masked(template):
+            return self._engine.sum(function, template, **payload)
+        members = self._engine.members
+        if len(members) < FEWEST:
+            raise FederationError(
+                f"A masked sum needs {FEWEST} clients, and here are {len(members)}: of two, each "
+                "could read the other's reply. Wait for more, or set secure = false in the study."
+            )
+        if self._counted not in (None, members):
+            raise AgainError
+        asked = {"called": function, "payload": SharedPayload(payload)}
+        add = self._sum_drawn if function in self._drawn else self._sum_whole
+        total, self._counted, layout = add(asked, template or {})
+        found = layout.decode(total, len(self._counted))
+        if fault := find_fault(found, template, self._counted):
+            self._void(function, fault)
+        return found
+
+    def _void(self, function: str, fault: str) -> None:
+        """Give up an attempt whose total cannot be: nothing follows from it."""
+        self._voids += 1
+        if self._voids == VOIDS:
+            raise self._engine.disagreement(
+                f"the replies to {function!r} added up to what cannot be, {VOIDS} times ({fault}); "
+                "a client sends false numbers, and masks hide which"
+            )
+        raise AgainError
+
+    # Documents that are drawn anew: masks of pairs
+
+    def _sum_drawn(
+        self, asked: Mapping[str, Any], template: Template
+    ) -> tuple[Residues, list[str], Layout]:
+        members, known = None, False
+        while members != self._engine.members:  # who is lost before anything has left is left out
+            members = list(self._engine.members)
+            layout = Layout.of(template, members)
+            context = context_of(self._engine.moment, asked["called"], members)
+            answers = self._ask(
+                said.COMMITTED, context, {"digest": LENGTH}, self._unchecked,
+                **asked, known=known, members=members, keys=self._keys(members), layout=layout,
+            )  # fmt: skip
+            self._take_products(answers)
+            known = True
+        digests = {name: answers[name]["digest"] for name in members}
+        field = Masked(self._engine.fits, context, layout.size, digests)
+        found = self._engine.sum(said.ADDED, {"masked": field}, context=context)["masked"]
+        self._unchecked = Total(context, found["values"], digests, field.kept)
+        return found["values"], members, layout
+
+    def _check(self) -> None:
+        """Check what was not checked along with a later sum."""
+        if self._unchecked is not None:
+            self._take_products(
+                self._ask(said.CHECKED, self._unchecked.context, {}, self._unchecked)
+            )
+
+    def _take_products(self, answers: Mapping[str, Mapping[str, bytes]]) -> None:
+        total, self._unchecked = self._unchecked, None
+        if total is None:
+            return
+        if not total.is_sum({name: answers[name]["product"] for name in total.digests}):
+            raise self._engine.disagreement("a total is not the sum of what the clients sent")
+
+    # The same documents at each attempt: a mask of one's own besides
+
+    def _sum_whole(
+        self, asked: Mapping[str, Any], template: Template
+    ) -> tuple[Residues, list[str], Layout]:
+        self._check()
+        members = list(self._engine.members)
+        context = context_of(self._engine.moment, asked["called"], members)
+        sizes = {"key": LENGTH, "own": LENGTH, "shares": SEALED * len(members)}
+        prepared = self._ask(
+            said.PREPARED, context, sizes, **asked, members=members, keys=self._keys(members)
+        )
+        there, least = list(self._engine.members), max(threshold(len(members)), FEWEST)
+        layout = Layout.of(template, there)
+        field = Masked(self._engine.fits, context, layout.size, least=least)
+        found = self._engine.sum(
+            said.ADDED, {"masked": field}, context=context, there=there, prepared=prepared,
+            layout=layout,
+        )["masked"]  # fmt: skip
+        counted = list(self._engine.members)
+        digests = {name: found["said"][name]["digest"] for name in counted}
+        self._unchecked = Total(context, found["values"], digests, field.kept)
+        self._take_products(self._ask(said.AGREED, context, {}, self._unchecked))
+        opening = Opening(context, members, there, counted, prepared)
+        self._open(opening, least)
+        return opening.unmasked(found["values"]), counted, layout
+
+    def _open(self, opening: Opening, least: int) -> None:
+        """Learn the masks of who is in a sum, and those that they shared with who is not."""
+        lost = opening.lost
+        sizes = {"own": SECRET, "shares": SHARE * len(lost)}
+        opened = self._ask(said.OPENED, opening.context, sizes, None, least, opening=opening)
+        opening.take_own({name: answer["own"] for name, answer in opened.items()})
+        if lost:
+            opening.recover(lost, {n: answer["shares"] for n, answer in opened.items()})
+        if silent := opening.silent:
+            sizes = {"shares": SHARE * len(silent)}
+            answers = self._ask(
+                said.RECOVERED, opening.context, sizes, None, least, opening=opening
+            )
+            opening.recover(silent, {n: answer["shares"] for n, answer in answers.items()})
+
+    def _ask(
+        self, stage: str, context: bytes, sizes: Mapping[str, int], of: Total | None = None,
+        least: int = 0, **payload: Any,
+    ) -> dict[str, dict[str, bytes]]:  # fmt: skip
+        """Ask each client for a signed answer; with a total, for its product as well."""
+        products = {"product": said.PRODUCT} if of is not None else {}
+        field = Answer(self._engine.fits, stage, context, {**sizes, **products}, of, least)
+        seed = of.seed if of is not None else b""
+        answers = self._engine.call(stage, {"said": field}, context=context, seed=seed, **payload)
+        return {name: answer["said"] for name, answer in answers.items()}
+
+    def _keys(self, members: Sequence[str]) -> dict[str, bytes]:
+        keys = {name: self._engine.key_of(name) for name in members}
+        if lacking := [name for name, key in keys.items() if not key]:
+            raise self._engine.disagreement(f"{lacking[0]!r} shows no key for its masks")
+        return keys
+
+
+def is_masked(template: Template | None) -> bool:
+    """Whether replies of a template can be masked: words of clients cannot."""
+    return not any(isinstance(each, WordCounts) for each in (template or {}).values())
