@@ -229,42 +229,6 @@ def test_what_has_no_bound_is_scaled_to_fit() -> None:
     assert add_encoded(template, dict.fromkeys(names, small))[1] == 1
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 100])
-@pytest.mark.parametrize("usual", [1e-12, 0.3, 7e9])
-def test_of_a_usual_size_two_share_a_residue(n: int, usual: float) -> None:
-    template: Template = {"map": {"x": Field((7, 3), dtype="float32", rows=True)}, "loss": Field()}
-    layout = Layout.of(template, members(n), {"map.x": usual})
-    assert layout.size == 1 + 11
-    rng = np.random.default_rng(n)
-    largest = usual * (1 - 1e-6)  # in float32 it is not above it
-    for x in (rng.uniform(-largest, largest, (n, 7, 3)), -largest, largest):
-        total = np.zeros(layout.size, np.uint64)
-        rows = np.broadcast_to(x, (n, 7, 3)).astype(np.float32)
-        for values in rows:
-            reply = {"map": {"x": Rows(np.arange(7), values, 7)}, "loss": 0.5}
-            residues, factor = layout.encode(reply)
-            assert factor == 1
-            total = (total + residues) % np.uint64(PRIME)
-        found = layout.decode(total, n)
-        assert found["loss"] == n / 2
-        summed = found["map"]["x"]
-        assert summed.values.dtype == np.float32
-        error = np.abs(summed.dense() - rows.sum(0, dtype=np.float64)).max()
-        assert error <= n * usual * (n * 2.0**-28 + 2.0**-24)
-
-
-def test_what_is_larger_than_usual_is_scaled() -> None:
-    template: Template = {"x": Field((2,)), "n": counts(2, each=1)}
-    layout = Layout.of(template, members(5), {"x": 2.0, "n": 2.0})
-    residues, factor = layout.encode({"x": np.array([-100.0, 50.0]), "n": np.array([9, 8])})
-    found = layout.decode(residues, 1)
-    assert 2 <= -found["x"][0] <= 4  # up to the next power of two
-    assert found["x"] == pytest.approx(factor * np.array([-100, 50]), rel=1e-7)
-    assert found["n"].tolist() == [9, 8]
-    zeros = Layout.of(template, members(5), {"x": 0.0})  # it was zero throughout
-    assert zeros.size == 4 == layout.size + 1
-
-
 FIELDS: dict[str, tuple[Field, Any]] = {
     "an integer": (counts(3, each=1), np.array([0, 31, 0])),
     "below zero": (counts(3), np.array([0, -1, 0])),

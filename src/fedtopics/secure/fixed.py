@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,17 +36,10 @@ class Layout:
     _parts: Mapping[str, Any]  # by field: a `_Part`, or a map for a map
 
     @classmethod
-    def of(
-        cls,
-        template: Template | None,
-        members: Sequence[str],
-        usual: Mapping[str, float] = MappingProxyType({}),
-    ) -> Layout:
+    def of(cls, template: Template | None, members: Sequence[str]) -> Layout:
         """Return that of the replies of some clients.
 
-        `usual`, by field ("weights.beta_logits"), is how large a client's numbers are at most,
-        usually: where there is no bound two of them then share a residue, and what is larger is
-        scaled down. StudyError if there is no template, or one of words, or without shapes.
+        StudyError if there is no template, or one of words, or of numbers without a known shape.
         """
         said = template.get("documents") if isinstance(template, Mapping) else None
         documents = _most(said if isinstance(said, Announced) else Announced({}), members)
@@ -62,7 +54,7 @@ class Layout:
                     "be masked, as it has no numbers of a known shape; choose another method, or "
                     "set secure = false."
                 )
-            return _Part.of(name, field, start, documents, len(members), usual.get(name, 0.0))
+            return _Part.of(name, field, start, documents, len(members))
 
         parts, size = _placed(template, "", 0, part)
         return cls(size, parts)
@@ -113,9 +105,7 @@ class _Part:
     lanes: int
 
     @classmethod
-    def of(
-        cls, name: str, field: Field, start: int, documents: int, members: int, usual: float
-    ) -> _Part:
+    def of(cls, name: str, field: Field, start: int, documents: int, members: int) -> _Part:
         """Derive it from the most documents of a client, and the number of clients in a sum."""
         low, high = _bounds(field, documents)
         share, fraction = LARGEST // members, FRACTION
@@ -123,15 +113,10 @@ class _Part:
             low, high, fraction = max(low, -share), min(high, share), 0
         elif (most := max(-low, high)) < np.inf:
             fraction = min(FRACTION, math.frexp(share / max(most, 1.0))[1] - 1)
-        elif usual:
-            share = ((1 << BITS // 2) - 1) // (2 * members)
-            fraction = math.frexp(share / usual)[1] - 1
         unit, lowest, bits = 2.0**fraction, 0, BITS
         if high - low < np.inf:
             lowest = round(low * unit)
             bits = max(1, (members * (round(high * unit) - lowest)).bit_length())
-        elif usual:
-            lowest, bits = -share, BITS // 2
         shape = tuple(int(n) for n in field.shape)
         reach, lanes = share / unit, max(1, BITS // bits)
         return cls(name, field, shape, start, low, high, reach, fraction, lowest, bits, lanes)
@@ -152,7 +137,7 @@ class _Part:
             )
         if self.field.dtype == "int64":
             return numbers.ravel(), 1.0
-        factor = 1.0 if (largest := max(-least, most)) <= self.reach else self.reach / largest
+        factor = min(1.0, self.reach / max(-least, most, 1.0))
         scaled = np.multiply(numbers.ravel(), factor * 2.0**self.fraction, dtype=np.float64)
         return np.rint(scaled, out=scaled).astype(np.int64), factor
 
