@@ -57,6 +57,9 @@ _SENTENCES = {
     "bad reply": "round {round}: {client} {reason}",
     "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as "
     "the others, and counts for less",
+    "voided": "round {round}: masked replies add up to what cannot be ({reason}); it is repeated",
+    "roster": "masks are shared with {clients}; their keys, to be compared by telephone: {digest}",
+    "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
     "excluded": "{client} is excluded: {reason}",
     "old reply": "{client} sent a reply that came too late; it does not count",
     "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",

@@ -185,5 +185,6 @@ def show_offer(event: dict[str, Any], what: str) -> None:
     for function, row in event["leaves"].items():
         table.add_row(function, row["often"], row["what"])
     console.print(table)
+    say(event["seen"])
     if "unsigned" in event:
         say(event["unsigned"])

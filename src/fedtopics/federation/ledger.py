@@ -97,6 +97,7 @@ class Ledger:
             moment=astuple(moment),
             payload=digest,
             **_words(payload),
+            **({"masked": True} if getattr(payload, "masked", False) else {}),
             documents=reply.get("documents"),
             fields=fields,
             bytes=total,

@@ -9,7 +9,6 @@ from typing import IO, Any
 
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import Door as AnyDoor
-from fedtopics.engines.exchange import Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Log
@@ -25,11 +24,11 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.replicated_run import ReplicatedRun, begin
 from fedtopics.federation.run_folder import has_run
-from fedtopics.federation.server import gathered, nonce, origin
+from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
 from fedtopics.federation.study import Study
 from fedtopics.files import hold, make_folder, write_durably
 from fedtopics.harmless import file_name
-from fedtopics.methods.events import Embedding, Event, Joined, ModelReceived, OnEvent
+from fedtopics.methods.events import Embedding, Event, Joined, ModelReceived, Narrowed, OnEvent
 from fedtopics.methods.events import Offer as Offered
 from fedtopics.methods.plan import Site
 from fedtopics.methods.registry import versions
@@ -46,6 +45,12 @@ UNSIGNED = (
     "Participants do not sign here. That each is who it says, that there are as many as who adds "
     "says, and that all are told the same totals, is its word alone."
 )
+MASKED = (
+    "Replies are masked: who adds sees what at least three clients add up to, and all check that "
+    "it is that. Not masked are the words of the vocabulary with their counts, and what the model "
+    "says of each client: its numbers of documents, its topics' shares."
+)
+SEEN = "Replies are not masked: whoever adds sees each one."
 ALONE = Rules(1, 0.0, 0.0, 0.0)  # of who never adds
 
 
@@ -169,19 +174,16 @@ class Participation:
                 position = run.position()
                 if position.index > log.last:  # what came before is in the checkpoint
                     log.reset(position.index, position.digest)
-                exchange = Exchange(
-                    node, rules, run.event, self.name, door, position.index, position.turn
-                )
-                exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
+                exchange = exchange_of(run, node, rules, self.name, door)
                 node.notify = run.event
                 if not begun:
                     run.describe(study, start)
                     begin(run)
                     self.notify(Joined(study.fingerprint))
                     begun = True
-                clients = gathered(study, exchange)
+                clients = gathered(study, exchange, run.event)
                 model = study.server_half(start).train(clients, run)
-                return self.receive(model if start is None else start.credited(model))
+                return self.receive(finished(study, start, model))
             except CaughtUpError:
                 node.go_on_from(None)
             except OSError as error:
@@ -234,9 +236,8 @@ class Participation:
         door = Door(self.name, study.client_half(site), self.policy, self._ledger)
         if not study.secure:
             return door, state
-        return MaskedDoor(
-            door, self.name, secret.derive("masked sums"), self.signatures.sign
-        ), state
+        keys, told_of = secret.derive("masked sums"), lambda factor: self.notify(Narrowed(factor))
+        return MaskedDoor(door, self.name, keys, self.signatures.sign, told_of), state
 
     def look(self, proposal: Proposal, signed: bool) -> Study:
         """Say what the study asks for, and hold it against the policy; nothing leaves."""
@@ -248,7 +249,9 @@ class Participation:
             )
         exchanges = study.registration.exchanges(study.method)
         leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
-        self.notify(Offered(study, leaves, None if signed else UNSIGNED))
+        seen = MASKED if study.secure else SEEN
+        self.notify(Offered(study, leaves, seen, None if signed else UNSIGNED))
+        self.policy.check_masks(self.name, study.secure)
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
         method, needed = study.method, study.method.embedding_of(self.corpus)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,6 +35,9 @@ class Policy(BaseModel):
         ge=1,
         description="a reply is given only where at least this many clients are added up; with "
         "two, each can subtract its own and read the other's, three are recommended",
+    )
+    secure: Literal["required"] | None = Field(
+        None, description='"required": replies leave in masked sums alone, which nobody sees into'
     )
     token_patterns: tuple[str, ...] = Field(
         (), description="patterns of words that texts may be split by, besides those with a name"
@@ -68,6 +72,15 @@ class Policy(BaseModel):
                 f"The policy of client {client!r} asks for sums over at least {self.min_clients} "
                 f"clients, this one is over {len(members)}; wait for more of them, or lower "
                 "min_clients in its policy."
+            )
+
+    def check_masks(self, client: str, secure: bool) -> None:
+        """Refuse a study without masks, where they are required."""
+        if self.secure == "required" and not secure:
+            raise PolicyError(
+                f"The policy of client {client!r} requires masked sums, and the study does not "
+                'have them; set secure = true in the study, or leave secure = "required" out of '
+                "the policy. Nothing has left."
             )
 
     def check_text(self, client: str, text: TextRules) -> None:

@@ -6,12 +6,13 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.disk_log import DiskLog
-from fedtopics.engines.exchange import Exchange
+from fedtopics.engines.exchange import Door, Exchange
 from fedtopics.engines.grpc.connection import (
     check_loopback,
     join_address,
@@ -32,7 +33,6 @@ from fedtopics.files import hold
 from fedtopics.methods.base import Clients
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
-from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
@@ -113,22 +113,31 @@ def lead(
     """
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     program = study.server_half(warm_start)
-    proposed = proposal(study, warm_start)
+    proposed, identity = proposal(study, warm_start), study.identity(warm_start)
     every, pause = study.checkpoint_every, study.federation.pause
     held = hold(out)
-    run = ReplicatedRun(out, study.identity(warm_start), every, resume, on_event, pause)
+    run = ReplicatedRun(out, identity, every, resume, on_event, pause)
     identifier = begin(out, run_to_resume(out) if resume else None)
     introduction = Introduction(SERVER, proposed, identifier, signatures or Unsigned())
     node = Node(SERVER, study.clients, transport, introduction, run.event)
     log = DiskLog(out / "log", origin(study, identifier))
     with held, _ending(node, log, run):
         run.describe(study, warm_start)
-        position = run.position()
-        exchange = Exchange(node, rules(study), run.event, index=position.index, turn=position.turn)
-        exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
+        exchange = exchange_of(run, node, rules(study))
         node.start(_replica(study, log, node, run))
         opened(node, run.event)
-        return _trained(program, gathered(study, exchange), run, warm_start, node)
+        model = program.train(gathered(study, exchange, run.event), run)
+        return _saved(finished(study, warm_start, model), run, node)
+
+
+def exchange_of(
+    run: ReplicatedRun, node: Node, rules: Rules, own: str = "", door: Door | None = None
+) -> Exchange:
+    """Return the exchanges of a run's program, which goes on behind its checkpoint."""
+    position = run.position()
+    exchange = Exchange(node, rules, run.event, own, door, position.index, position.turn)
+    exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
+    return exchange
 
 
 def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Replica:
@@ -138,13 +147,15 @@ def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Repl
     )
 
 
-def _trained(
-    program: Trainer, clients: Clients, run: ReplicatedRun, start: WarmStart | None,
-    node: Node,
-) -> TopicModel:  # fmt: skip
-    """Train; wait until all clients have the model as well."""
-    model = program.train(clients, run)
-    model = run.save(model if start is None else start.credited(model))
+def finished(study: Study, start: WarmStart | None, model: TopicModel) -> TopicModel:
+    """Return what was trained, with what is to be said of how."""
+    model = model if start is None else start.credited(model)
+    return replace(model, info={**model.info, "masked": True}) if study.secure else model
+
+
+def _saved(model: TopicModel, run: ReplicatedRun, node: Node) -> TopicModel:
+    """Save a model; wait until all clients have it as well."""
+    model = run.save(model)
     run.event(Finished(node.wait_until_done(MODEL_PATIENCE)))
     return model
 
@@ -189,11 +200,11 @@ def rules(study: Study) -> Rules:
     return Rules(study.min_clients, *waits, robust)
 
 
-def gathered(study: Study, exchange: Exchange) -> Clients:
+def gathered(study: Study, exchange: Exchange, notify: Callable[[Event], None]) -> Clients:
     """Return a study's clients as its program sees them: their sums are masked where it says so."""
     if not study.secure:
         return exchange
-    return SecureClients(exchange, study.registration.drawn(study.method))
+    return SecureClients(exchange, study.registration.drawn(study.method), notify)
 
 
 def nonce() -> int:

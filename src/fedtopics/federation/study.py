@@ -144,6 +144,11 @@ class Study(BaseModel):
             raise ValueError(
                 f"federation.min_clients = {least} is more than method.clients_per_round = {drawn}"
             )
+        if self.secure and not self.method.adds_up:
+            raise ValueError(
+                f"what leaves a client in {self.method.method_name} is merged one by one, which "
+                "masks do not allow: set secure = false, or take another method"
+            )
         if self.secure and self.clients and min(len(self.clients), drawn or FEWEST) < FEWEST:
             raise ValueError(
                 f"with secure = true a round needs {FEWEST} clients: of two, each could subtract "
@@ -206,7 +211,8 @@ class Study(BaseModel):
 
         Numbers, switches and names; no list of words, and not where documents are.
         """
-        plain = {key: self.agreed[key] for key in ("seed", "method", "text", "vocabulary")}
+        told = ("seed", "secure", "method", "text", "vocabulary")
+        plain = {key: self.agreed[key] for key in told if key in self.agreed}
         settings = dict(_settings(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
 

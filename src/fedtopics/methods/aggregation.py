@@ -24,9 +24,13 @@ Payload = Mapping[str, Any]
 
 
 class SharedPayload(dict[str, Any]):
-    """A payload that several doors in one process get: its digest is computed once."""
+    """A payload that several doors in one process get: its digest is computed once.
+
+    The reply to it is `masked` where it leaves in a sum alone.
+    """
 
     digest = ""
+    masked = False
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,13 @@ class Clipped(Event, kind="clipped"):
     times: float  # as far a document as the others
 
 
+class Voided(Event, kind="voided"):
+    """Masked replies added up to what cannot be; nothing follows from it."""
+
+    round: int
+    reason: str
+
+
 class Excluded(BadReply, kind="excluded"):
     """A client sent too many bad replies, and takes part no more."""
 
@@ -223,7 +230,19 @@ class Excluded(BadReply, kind="excluded"):
 class Offer(Event, kind="offer"):  # what a server's study asks for
     study: Any  # the Study
     leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
+    seen: str  # who sees replies, or sums alone
     unsigned: str | None = None  # what is not certain, where participants do not sign
+
+
+class Roster(Event, kind="roster"):  # with whom this client's masks are shared
+    clients: Sequence[str]
+    digest: str  # of their keys, to be compared by telephone
+
+
+class Narrowed(Event, kind="narrowed"):
+    """Numbers of a reply were too large to be masked, and were made smaller, by a factor."""
+
+    factor: float
 
 
 class Allowed(Event, kind="allowed"):

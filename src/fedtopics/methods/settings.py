@@ -76,6 +76,11 @@ class TopicSettings(BaseModel):
         {}, description="further rules that end the training, by name with their number"
     )
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether replies are added up, so that they can be masked, but for what a model says."""
+        return True
+
     @field_validator("stop_when")
     @classmethod
     def _rules_exist(cls, value: dict[str, float]) -> dict[str, float]:

@@ -32,6 +32,11 @@ def card(model: Topics) -> str:
             f"- Coherence {for_markdown(name)} of the {what}s' ten first words: {score.mean():.3f}"
             for name, score in model.coherence.items()
         ),
+        *(
+            ["- Replies were masked: whoever added saw sums alone"]
+            if model.info.get("masked")
+            else []
+        ),
         f"- Written by fedtopics {VERSION}. This folder holds words and numbers, no document.",
         "",
         "| client | documents |",

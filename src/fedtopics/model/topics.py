@@ -42,6 +42,7 @@ class TrainingInfo(TypedDict, total=False):
     same: int  # clusters that are the same as another one
     ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
     history: list[Any]  # by round, the topics that came and went
+    masked: bool  # whether who added replies saw sums alone
     continued: Origin  # what the training began with, if it was a model
 
 

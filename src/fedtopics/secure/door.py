@@ -86,7 +86,7 @@ class MaskedDoor:
     ) -> None:  # fmt: skip
         """Ask the door of the documents, once for a sum."""
         asked = SharedPayload(payload)
-        asked.digest = digest
+        asked.digest, asked.masked = digest, True
         self._reply = answer(function, asked, moment)
         self._moment = moment.turn, function
 

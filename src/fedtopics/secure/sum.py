@@ -18,12 +18,12 @@ from typing import Any
 from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
-from fedtopics.methods.events import RoundReport
+from fedtopics.methods.events import Event, Roster, RoundReport, Voided
 from fedtopics.methods.replies import Template, WordCounts, find_fault
 from fedtopics.secure import said
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import Layout
-from fedtopics.secure.keys import LENGTH
+from fedtopics.secure.keys import LENGTH, roster_digest
 from fedtopics.secure.opening import SEALED, SHARE, Opening
 from fedtopics.secure.said import Answer, Masked, Total, context_of
 from fedtopics.secure.shares import SECRET, threshold
@@ -40,15 +40,23 @@ class SecureClients:
     engine : Gathering
     drawn : collection of str
         Functions whose documents are drawn anew at each attempt at a round.
+    notify : function, optional
+        Gets what people should know.
     """
 
-    def __init__(self, engine: Gathering, drawn: Collection[str]) -> None:
+    def __init__(
+        self, engine: Gathering, drawn: Collection[str],
+        notify: Callable[[Event], None] = lambda event: None,
+    ) -> None:  # fmt: skip
         self._engine = engine
+        self._notify = notify
+        self._known: dict[str, bytes] = {}  # keys that were told to people
         self._drawn = drawn
         self._in_round = False
         self._unchecked: Total | None = None
         self._counted: list[str] | None = None  # who is in this attempt's sums
         self._voids = 0  # in this round
+        self._number = 0  # of the round
 
     @property
     def names(self) -> Sequence[str]:
@@ -83,7 +91,7 @@ class SecureClients:
             finally:
                 self._in_round = False
 
-        self._voids = 0
+        self._voids, self._number = 0, number
         return self._engine.round(number, checked, draw)
 
     def sum(
@@ -114,6 +122,7 @@ class SecureClients:
     def _void(self, function: str, fault: str) -> None:
         """Give up an attempt whose total cannot be: nothing follows from it."""
         self._voids += 1
+        self._notify(Voided(self._number, fault))
         if self._voids == VOIDS:
             raise self._engine.disagreement(
                 f"the replies to {function!r} added up to what cannot be, {VOIDS} times ({fault}); "
@@ -214,6 +223,9 @@ class SecureClients:
         keys = {name: self._engine.key_of(name) for name in members}
         if lacking := [name for name, key in keys.items() if not key]:
             raise self._engine.disagreement(f"{lacking[0]!r} shows no key for its masks")
+        if keys.items() - self._known.items():
+            self._known |= keys
+            self._notify(Roster(sorted(self._known), roster_digest(self._known)))
         return keys
 
 

@@ -98,6 +98,11 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
         return {"idle": self.patience, **coherence}
 
     @property
+    def adds_up(self) -> bool:
+        """No: topics of clients are merged one by one."""
+        return False
+
+    @property
     def n_local(self) -> int:
         """Topics of a client that begins without seeds."""
         spare = self.n_components if self.spare_topics is None else self.spare_topics

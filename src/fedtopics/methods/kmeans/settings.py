@@ -41,3 +41,8 @@ class KMeansSettings(ClusterSettings, KMeansChoice):
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
         return fill_from(KMEANS_PRESETS, settings)
+
+    @property
+    def adds_up(self) -> bool:
+        """Not in k-FED, which merges centres of clients one by one."""
+        return self.algorithm == "lloyd"
