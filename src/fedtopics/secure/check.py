@@ -2,8 +2,9 @@
 
 Digests of all masked replies are known before any reply leaves. The adder announces the total; a
 challenge r follows from it and the digests. Each participant answers the inner product of r and its
-masked reply, which tells nothing but by chance, as the reply is masked. They add up to the inner
-product of r and the total; for another total they do with a probability of 2^-61 a try.
+masked reply, which tells nothing, as the reply is masked. They add up to the inner product of r and
+the total; for another total they do with a probability of about 2^-61 a try. Who adds can try by
+itself, and a member on its side can answer what fits: docs/secure-aggregation.md says what is left.
 
 References
 ----------

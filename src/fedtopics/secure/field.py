@@ -111,17 +111,16 @@ def _subtract(total: Any, words: Any) -> None:
 
 @compiled
 def _dot(values: Any, words: Any) -> Any:
-    """Return four sums of 64 bits, of which the inner product with reduced words is made.
+    """Return four sums of 64 bits, of which the inner product of residues and words is made.
 
     Factors are split at bit 31: of a = a1 2^31 + a0 and b likewise, a b is a0 b0 + 2 a1 b1, as
-    2^62 is 2 modulo p, and (a0 b1 + a1 b0) 2^31. Both are below 2^63, and the lower and upper 32
-    bits of up to 2^32 of each add up within 64.
+    2^62 is 2 modulo p, and (a0 b1 + a1 b0) 2^31. Both are below 2^63, also of words that are p + 7
+    as yet, and the lower and upper 32 bits of up to 2^32 of each add up within 64.
     """
     outer_low = outer_high = inner_low = inner_high = np.uint64(0)
     for place in range(len(values)):
         a, word = values[place], words[place]
         b = (word & _P) + (word >> _SHIFT)
-        b = min(b, b - _P)
         a0, a1, b0, b1 = a & _LOW_HALF, a >> _HALF, b & _LOW_HALF, b >> _HALF
         outer = a0 * b0 + ((a1 * b1) << np.uint64(1))
         inner = a0 * b1 + a1 * b0
