@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedtopics.secure import field, keys, masks, shares
-from fedtopics.secure.check import challenge, digest, product
+from fedtopics.secure.check import challenge, digest, products
 from quick import parser_of, results_of
 
 TARGETS = {(5, 800_000): 40, (50, 800_000): 140}  # milliseconds
@@ -78,7 +78,7 @@ def measured(n: int, size: int) -> Row:
         own=milliseconds(lambda: masks.add_self_mask(values, seed)),
         digest=milliseconds(lambda: digest(values, CONTEXT)),
         challenge=milliseconds(lambda: challenge(CONTEXT, total, digests)),
-        products=milliseconds(lambda: (product(seed, values), product(seed, total))),
+        products=milliseconds(lambda: (products(seed, values), products(seed, total))),
         adding=milliseconds(add_all),
         keys=milliseconds(lambda: [pair.secret_with(public, CONTEXT) for _ in others]),
         split=milliseconds(lambda: shares.split(secret, names, enough)),

@@ -18,7 +18,7 @@ import hashlib
 from collections.abc import Mapping
 
 from fedtopics.secure.field import Residues, dot_stream
-from fedtopics.secure.keys import DOMAIN, framed
+from fedtopics.secure.keys import DOMAIN, derive, framed
 
 
 def digest(values: Residues, context: bytes) -> bytes:
@@ -40,6 +40,14 @@ def product(seed: bytes, values: Residues) -> int:
     Those of all members' masked replies add up, modulo p, to that of the total.
     """
     return dot_stream(seed, values)
+
+
+def products(seed: bytes, values: Residues) -> tuple[int, int]:
+    """Return two products, with a challenge and with another one that follows from it.
+
+    With one alone, who adds could try false totals in silence, and in 2^61 tries find one.
+    """
+    return product(seed, values), product(derive(seed, "again"), values)
 
 
 def _hashed(purpose: bytes, context: bytes, values: Residues) -> hashlib._Hash:

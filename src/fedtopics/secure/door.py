@@ -11,7 +11,7 @@ from fedtopics.errors import PolicyError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.secure import said
-from fedtopics.secure.check import digest, product
+from fedtopics.secure.check import digest
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.keys import KeyPair, derive
@@ -173,7 +173,7 @@ class MaskedDoor:
     def _product(self, seed: bytes) -> dict[str, bytes]:
         if not seed or self._masked is None:
             return {}
-        return {"product": product(seed, self._masked).to_bytes(said.PRODUCT, "little")}
+        return {"product": said.product_of(seed, self._masked)}
 
     def _signed(self, stage: str, context: bytes, **parts: bytes) -> Reply:
         signature = self._sign(said.statement(stage, context, parts))

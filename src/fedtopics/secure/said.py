@@ -11,18 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
+from fedtopics.errors import FederationError
 from fedtopics.methods.replies import Own
 from fedtopics.secure import check
-from fedtopics.secure.field import PRIME, Residues, add
+from fedtopics.secure.field import PRIME, Residues, add, check_residues
 from fedtopics.secure.keys import DOMAIN, LENGTH, framed
 
 PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
     "secure.prepare", "secure.commit", "secure.add", "secure.check", "secure.agree", "secure.open",
     "secure.recover",
 )  # fmt: skip
-PRODUCT = 8  # bytes
+PRODUCT = 16  # bytes: of two inner products
 
 
 class Fits(Protocol):
@@ -44,6 +43,16 @@ def statement(stage: str, context: bytes, parts: Mapping[str, bytes]) -> bytes:
     return framed(DOMAIN, b"said", stage.encode(), context, *named)
 
 
+def product_of(seed: bytes, values: Residues) -> bytes:
+    """Return what a client says of its masked reply."""
+    return b"".join(each.to_bytes(8, "little") for each in check.products(seed, values))
+
+
+def numbers_of(product: bytes) -> tuple[int, int]:
+    """Return the two numbers that a client has said."""
+    return int.from_bytes(product[:8], "little"), int.from_bytes(product[8:], "little")
+
+
 @dataclass(frozen=True, eq=False)
 class Total:
     """A masked total, and what was said of its parts before it was known."""
@@ -60,10 +69,10 @@ class Total:
 
     def is_sum(self, products: Mapping[str, bytes]) -> bool:
         """Whether it is the sum of what was said, by each client's product."""
-        found = sum(int.from_bytes(each, "little") for each in products.values()) % PRIME
-        return products.keys() == self.digests.keys() and found == check.product(
-            self.seed, self.values
-        )
+        said = [numbers_of(each) for each in products.values()]
+        found = tuple(sum(numbers) % PRIME for numbers in zip(*said, strict=True))
+        wanted = check.products(self.seed, self.values)
+        return products.keys() == self.digests.keys() and found == wanted
 
 
 @dataclass(eq=False)
@@ -90,11 +99,10 @@ class Answer(Own):
         said = statement(self.stage, self.context, parts)
         if len(of) != 1 or not self.fits(of[0], said, signature):
             return "its signature does not fit"
-        if self.of is not None and of[0] in self.of.kept:
-            product = check.product(self.of.seed, self.of.kept[of[0]])
-            if parts["product"] != product.to_bytes(PRODUCT, "little"):
-                return "its product is not that of what it sent"
-        return ""
+        sent = None if self.of is None else self.of.kept.get(of[0])
+        if self.of is None or sent is None or parts["product"] == product_of(self.of.seed, sent):
+            return ""
+        return "its product is not that of what it sent"
 
 
 @dataclass(eq=False)
@@ -119,10 +127,9 @@ class Masked(Own):
         fields = {"values"} if self.digests is not None else {"values", "said"}
         if not isinstance(value, Mapping) or value.keys() != fields:
             return "it is no masked reply"
-        values = value["values"]
-        if not isinstance(values, np.ndarray) or values.dtype != np.uint64:
-            return "it holds no masked numbers"
-        if values.shape != (self.size,) or (values >= PRIME).any():
+        try:
+            values = check_residues(value["values"], self.size)
+        except FederationError:
             return "it holds other masked numbers than were asked for"
         if len(of) > 1:
             return self._fault_of_total(value, of)
