@@ -76,11 +76,20 @@ def pack(value: Any) -> Packed:
 
 
 def size_of(value: Any) -> int:
-    """Return about how many bytes plain data have, most of which are in arrays."""
+    """Return bytes that plain data do not exceed as a message; some less for arrays of few rows."""
     if isinstance(value, Mapping):
-        return sum(map(size_of, value.values()))
-    array = getattr(value, "values", value)
-    return int(getattr(array, "nbytes", 64))
+        return sum(TEXT + 4 * len(name) + size_of(each) for name, each in value.items())
+    if isinstance(value, (str, bytes)):
+        return TEXT + 4 * len(value)
+    if isinstance(value, Rows):
+        return 2 * TEXT + int(value.values.nbytes) + value.n_rows // 8
+    if isinstance(value, Named):
+        return size_of(value.names) + size_of(value.values)
+    if isinstance(value, Sequence) and value and all(isinstance(each, str) for each in value):
+        return 4 * TEXT + 4 * len(value) + len("".join(value).encode())
+    if isinstance(value, Sequence):
+        return TEXT + sum(map(size_of, value))
+    return 2 * TEXT + int(getattr(value, "nbytes", 0))
 
 
 def dumps(value: Any) -> bytes:

@@ -63,7 +63,7 @@ def serve(
     host, port = split_address(listen)
     place = Listening(join_address(host, port), credentials)
     largest = study.federation.largest_message << 20
-    transport = GrpcTransport(place, (), len(study.clients), lambda _: None, largest)
+    transport = GrpcTransport(place, (), len(study.clients), lambda _: None, largest, {})
 
     def opened(node: Node, notify: Callable[[Event], None]) -> None:
         notify(Listens(join_address(host, transport.port), list(study.clients)))
