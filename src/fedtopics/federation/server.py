@@ -36,6 +36,10 @@ from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
 
+ANYBODY = (
+    "There are no certificates: any process on this machine can take part as any of the clients. "
+    "Use --insecure for trials."
+)
 MODEL_PATIENCE = 120.0  # seconds for the clients to come to the end as well
 
 
@@ -66,7 +70,8 @@ def serve(
     transport = GrpcTransport(place, (), len(study.clients), lambda _: None, largest, {})
 
     def opened(node: Node, notify: Callable[[Event], None]) -> None:
-        notify(Listens(join_address(host, transport.port), list(study.clients)))
+        unsigned = ANYBODY if identity is None else None
+        notify(Listens(join_address(host, transport.port), list(study.clients), unsigned))
         if on_listen is not None:
             on_listen(node)
 
