@@ -125,6 +125,18 @@ def test_what_cannot_federate(arguments: list[str], message: str, typed: Typed) 
     assert message in err
 
 
+def test_a_server_without_certificates_says_who_may_take_part(folder: Path, typed: Typed) -> None:
+    text = STUDY.replace("gather = 20", "gather = 0\nwait = 0")
+    (folder / "study.toml").write_text(text)
+    code, out, _ = typed(*SERVER, "--insecure", "--listen", "127.0.0.1:0")
+    assert code == 4  # nobody comes
+    first, second, *_ = out.splitlines()
+    assert re.fullmatch(r"listening on 127\.0\.0\.1:\d+ for .*", first)
+    assert second.startswith("There are no certificates: any process on this machine can take part")
+    code, out, _ = typed(*SERVER, "--pki", "pki", "--listen", "127.0.0.1:0", "--out", "other-run")
+    assert (code, "listening on" in out, "no certificates" in out) == (4, True, False)
+
+
 def test_an_ended_certificate(typed: Typed) -> None:
     pki.issue("pki", "north", days=0, renew=True)
     code, _, err = typed(*CLIENT, *NORTH)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import resource
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
+from fedtopics.engines import links
 from fedtopics.engines.grpc import transport
 from fedtopics.engines.grpc.frames import SERVICE, Stream
 from fedtopics.engines.messages import Accept, Outgoing, Reply, Waiting
@@ -66,8 +70,9 @@ def test_five_hundred_silent_sockets() -> None:
                 each.close()
 
 
-def test_a_storm_of_connections() -> None:
+def test_a_storm_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred a second that say a word, of somebody who has no place here, and are gone."""
+    monkeypatch.setattr(links, "NAMED", math.inf)
     word = Outgoing.of(Accept("z", "f00d", b"another", 1, b"", b"")).frame.SerializeToString()
     with studied() as (hub, f, work, program):
         over = threading.Event()
@@ -82,16 +87,36 @@ def test_a_storm_of_connections() -> None:
             return number
 
         storm = Background(storms)
-        until(lambda: len(news(f)) > 20)
+        until(lambda: f.node._links._refused.get("", (0, 0))[1] > 20)
         members = joined(f, program)
         came_to_its_end(work, members)
         over.set()
         assert storm.result() > 20
+        (told,) = f.notes.of("refused")  # or the log would be as long as strangers like
+        assert told["client"] == "z"
 
 
-def news(f: Federation) -> list[dict[str, Any]]:
-    """Who came and went, as the adder has heard so far."""
-    return [event for event in list(f.notes) if event["event"] in ("refused", "joined", "lost")]
+def test_who_is_refused_again_and_again_is_named_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each by itself whose name is known; all others together, whatever they call themselves."""
+    now = [100.0]
+    monkeypatch.setattr(links, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    inbox: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+    here = links.Links("@server", "ab", None, None, inbox, None, None)  # type: ignore[arg-type]
+
+    def told(name: str, vouched: str = "") -> list[str]:
+        here._tell_refused(name, "why", vouched)
+        return [] if inbox.empty() else [inbox.get()[1].reason]
+
+    assert told("a") == told("z") == told("y", vouched="y") == told("b") == ["why"]
+    assert [told(f"z{n}") for n in range(1200)] == [[]] * 1200
+    assert told("a") == told("y", vouched="y") == []
+    now[0] += links.NAMED
+    assert told("x") == ["after 1,200 more since it was said: why"]
+    assert told("a") == told("y", vouched="y") == ["after 1 more since it was said: why"]
+    assert told("b") == ["why"]
+    assert here._refused.keys() == {"", "a", "b", "y"}
 
 
 def test_frames_said_again_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,6 +157,9 @@ class Port:
             far.inbox.put((link, Closed()))
             self._again = far._again = time.monotonic() + PAUSE
 
+    def allow(self, size: int, link: str = "") -> None:
+        """Do nothing: it has come."""
+
     def quiet(self) -> None:
         """Do nothing: what is said arrives anyway."""
 

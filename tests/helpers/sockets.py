@@ -23,7 +23,8 @@ class Sockets:
         self, server: grpc.ServerCredentials | None = None,
         clients: Mapping[str, grpc.ChannelCredentials] | None = None, host: str = "localhost",
     ) -> None:  # fmt: skip
-        self._server = GrpcTransport(Listening(f"{HOST}:0", server), (), 3, lambda _: None)
+        listening = Listening(f"{HOST}:0", server)
+        self._server = GrpcTransport(listening, (), 3, lambda _: None, unannounced={})
         self._clients = clients or {}
         self._host = host
 

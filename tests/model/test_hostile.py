@@ -54,6 +54,9 @@ def test_words_of_a_file_that_are_none(word: Any, tmp_path: Path) -> None:
     assert str(folder) in refused(write(folder, "vocabulary.json", words=words))
 
 
+PAST: dict[str, Any] = {"round": 1, "documents": 3, "topics": [], "new": [], "vanished": []}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -63,7 +66,7 @@ def test_words_of_a_file_that_are_none(word: Any, tmp_path: Path) -> None:
         {"coherence": {"np\x9bmi": [0.5, 0.25, 0.25]}},
         {"info": {"method": "lda\x1b]0;title\x07"}},
         {"info": {"method": "x" * 10**6}},
-        {"info": {"history": [{"topics": [{"words": ["oak", "\u202eelm"]}]}]}},
+        {"info": {"history": [PAST | {"new_ones": ["oak", "\u202eelm"]}]}},
         {"info": {"a": {"b\nc": 1}}},
         {"info": {"method": "e" + 50 * "\u0301"}},
     ],

@@ -85,7 +85,7 @@ SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
         ([{"topic": 1}, {"topic": 1}], "has two rows of topic 1; delete one of them"),
         ([{"topic": 1, "label": None}], "label of topic 1 is no text; put it in quotes"),
         ([{"topic": 1, "label": [SECRET]}], "label of topic 1 is no text; put it in quotes"),
-        ([{"topic": 1, "label": 201 * "x"}], "topic 1 has 201 characters; shorten it to at most"),
+        ([{"topic": 1, "label": 101 * "x"}], "topic 1 has 101 characters; shorten it to at most"),
         ([{"topic": 1, "label": f"a\n{SECRET}"}], r"holds a control character \(U\+000A\); write"),
         ([{"topic": 1, "label": f"\x1b[1m{SECRET}"}], r"control character \(U\+001B\)"),
         ([{"topic": 1, "label": f"\u202e{SECRET}"}], r"control character \(U\+202E\)"),
@@ -143,11 +143,11 @@ def test_with_labels() -> None:
         ({"1": "x"}, "There is no topic '1' to label"),
         ({True: "x"}, "There is no topic True to label"),
         ({1: None}, "The label of topic 1 is no text"),
-        ({1: 201 * "x"}, "The label of topic 1 has 201 characters"),
+        ({1: 101 * "x"}, "The label of topic 1 has 101 characters"),
         ({1: "a\tb"}, "The label of topic 1 holds a control character"),
     ],
 )
 def test_labels_that_cannot_be(labels: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         made().with_labels(labels)
-    assert made().with_labels({1: 200 * "x"}).labels[1] == 200 * "x"
+    assert made().with_labels({1: 100 * "x"}).labels[1] == 100 * "x"

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,6 +54,39 @@ def test_a_file_that_only_says_it_is_packed(tmp_path: Path) -> None:
         file.write(b"text\n" + b"oak tree\n" * 5000)
     path.write_bytes(path.read_bytes()[:-20])
     assert "cannot be read as .csv" in sentence(path)
+
+
+def bomb(rows: int, value: str, **how: Any) -> pa.Table:
+    """A value that is there once, in each row."""
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), [value])
+    return pa.table({"text": column}).cast(pa.schema([("text", how.get("kind", column.type))]))
+
+
+@pytest.mark.parametrize(
+    ("table", "how"),
+    [
+        (bomb(400_000, "oak"), {}),
+        (bomb(400_000, "oak", kind=pa.string()), {}),
+        (bomb(500, "oak " * 1000), {}),
+        (bomb(500, "oak " * 1000, kind=pa.string()),
+         {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}),
+        (pa.table({"text": pa.nulls(400_000, pa.string())}), {}),
+        (pa.table({"text": ["oak"] * 1_200_000, "id": pa.nulls(1_200_000)}), {}),
+    ],
+    ids=["short", "plain", "long", "prefixes", "missing", "rows"],
+)  # fmt: skip
+def test_a_parquet_whose_rows_are_one(
+    table: pa.Table, how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before its rows are in the memory, a few at a time."""
+    monkeypatch.setattr(files, "UNPACKED", 1 << 20)
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(table, path, compression="zstd", **how)
+    assert path.stat().st_size < 20_000
+    monkeypatch.setattr(pq, "read_table", None)
+    assert f"{path} unpacks to more than 100 times its size" in sentence(path)
+    monkeypatch.undo()
+    assert len(Corpus.read(path)) == len(table)
 
 
 def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,8 @@ class ServerNews:
             self._rounds = event["rounds"]
         elif text := sentence(event):
             say(text)
+        if kind == "listening" and "unsigned" in event:
+            say(event["unsigned"])
 
     def _show_round(self, event: dict[str, Any]) -> None:
         for client, reason in event["missing"].items():

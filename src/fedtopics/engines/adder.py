@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedtopics.engines.messages import FAILURES, Announced, Failure, Granted, Reply
+from fedtopics.engines.messages import FAILURES, Announced, Failure, Reply
 from fedtopics.engines.messages import Waiting as Waits
 from fedtopics.engines.node import Node
 from fedtopics.engines.place import Attempt
@@ -109,7 +109,7 @@ class Adder:
                 for name in draw.members(number, names, names)
                 if name not in present
             },
-            "allowance": IN_FLIGHT // len(present),
+            "allowance": self._node.allow(IN_FLIGHT // len(present)),
             "certificates": self._node.introduction.certificates(present),
             "keys": self._node.introduction.keys(present),
         }  # fmt: skip
@@ -308,7 +308,7 @@ class _Exchange:
         elif isinstance(what, Waits) or what.index != self._index:
             return  # of an exchange that went on without it
         elif isinstance(what, Announced):
-            self._announced[name] = what.size
+            self._announced[name], self._granted[name] = what.size, 0
             self._grant()
         elif isinstance(what, Failure):
             reason = FAILURES.get(what.reason, "it failed")
@@ -383,4 +383,4 @@ class _Exchange:
             room = IN_FLIGHT - sum(self._granted.values())
             if self._announced[name] <= room or name == self._turn:
                 self._granted[name] = self._announced.pop(name)
-                self._node.send(name, Granted(self._index))
+                self._node.grant(name, self._index, self._granted[name])

@@ -167,6 +167,9 @@ class _Side:
             if link == self._link:
                 self._link = ""
 
+    def allow(self, size: int, link: str = "") -> None:
+        """Do nothing: nobody asks it to add."""
+
     def quiet(self) -> None:
         """Note that the program waits: nothing is said before something comes."""
         with self._changed:

@@ -140,6 +140,9 @@ class CarriedTransport:
             if (found := self._at(link)) is not None:
                 found.closing = True
 
+    def allow(self, size: int, link: str = "") -> None:
+        """Do nothing: it has come."""
+
     def quiet(self) -> None:
         """Do nothing: what is said goes out at once."""
 

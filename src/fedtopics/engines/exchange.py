@@ -28,6 +28,7 @@ from fedtopics.engines.states import (
     read,
     written,
 )
+from fedtopics.engines.structures import fields_of
 from fedtopics.engines.values import dumps, loads, size_of
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.aggregation import Named, SharedPayload
@@ -299,7 +300,7 @@ class Exchange(Place):
         self.index, self._size = index, len(entry.content)
         self._node.applied(index)
         try:
-            content = loads(entry.content)
+            content = loads(entry.content, fields=fields_of(len(self._node.members)))
         except FederationError:
             content = None
         known = {**FIELDS[kind], "total": Any, "replies": Any}

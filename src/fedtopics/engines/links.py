@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
@@ -14,6 +16,7 @@ from fedtopics.errors import FederationError, IdentityError
 from fedtopics.harmless import sentence
 from fedtopics.methods.events import StatusChange
 
+NAMED = 10.0  # seconds between two events that the same one was refused
 SERVER = "@server"  # what clients call who offers them a study and takes no part in it
 
 
@@ -71,6 +74,7 @@ class Links:
         self._vouched: dict[str, str] = {}  # by the transport
         self._challenges: dict[str, bytes] = {}
         self._offering: set[str] = set()  # links at this end of which the study is offered
+        self._refused: dict[str, tuple[float, int]] = {}  # when it was told, and how often since
 
     def join(self, names: Iterable[str], introduction: Introduction) -> None:
         """Take part in a study of these members."""
@@ -105,7 +109,7 @@ class Links:
         if opened.offers:
             self._offering.add(link)
         if opened.offers and opened.name and (objection := self._unwelcome(opened.name)):
-            self.news(StatusChange("refused", opened.name, objection))
+            self._tell_refused(opened.name, objection, opened.name)
             self.refuse(link, objection)
         elif opened.offers:
             offer = self.introduction.offer()
@@ -144,7 +148,7 @@ class Links:
                 "stop it first, or give each client an identity of its own."
             )
         if objection or member is None:
-            self.news(StatusChange("refused", accept.name, objection))
+            self._tell_refused(accept.name, objection, vouched)
             self.refuse(link, objection, again=twin)
             return
         if member.link:  # whoever is there, if somebody is, has to notice
@@ -209,6 +213,20 @@ class Links:
             self._transport.send(link, Refusal(reason, again))
             self._transport.close(link)
             self.leave(link)
+
+    def _tell_refused(self, name: str, reason: str, vouched: str) -> None:
+        """Tell that somebody was refused; of one who comes again and again, not each time.
+
+        Whoever is neither a member nor vouched for is the same as all others like it.
+        """
+        who, now = name if name in self.members else vouched, time.monotonic()
+        told, more = self._refused.get(who, (-math.inf, 0))
+        if now - told < NAMED:
+            self._refused[who] = told, more + 1
+            return
+        self._refused[who] = now, 0
+        before = f"after {more:,} more since it was said: " if more else ""
+        self.news(StatusChange("refused", name, before + reason))
 
     def news(self, change: StatusChange) -> None:
         """Tell who adds what happened to a member, or to one who says it were."""

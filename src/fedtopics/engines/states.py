@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.engines.messages import Granted, Reply, fits
+from fedtopics.engines.messages import Reply, fits
 from fedtopics.engines.node import Node
+from fedtopics.engines.values import size_of
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import StatusChange
 
@@ -81,7 +82,7 @@ class Comparison:
         if chosen == self.own[1]:
             return written(self.own[0])
         holder = min(name for name, digest in self.digests.items() if digest == chosen)
-        self.node.send(holder, Granted(self.index))
+        self.node.grant(holder, self.index, size_of(written(self.own[0])))
         self._collect(lambda: holder in self.states)
         return self.states.get(holder, {})
 

@@ -10,6 +10,7 @@ from fedtopics.engines import wire_pb2 as wire
 
 LARGEST = 16 << 20  # bytes: a certificate of each of ten thousand clients
 MOST_FIELDS = 1 << 16  # and their names and signatures; read in a third of a second
+EACH = 128  # fields more for each member of a study in what has a reply of each, by name
 DEEPEST = 64  # of protobuf's messages: a list in a list is two, a map in a map three
 
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5  # how protobuf writes a field
@@ -20,20 +21,25 @@ _WITHIN: dict[str, dict[int, str]] = {  # which fields of a message are messages
 _PACKED = wire.Tensor.DESCRIPTOR.full_name, wire.Tensor.SHAPE_FIELD_NUMBER
 
 
-def read_structure(raw: bytes) -> wire.Value:
+def fields_of(members: int) -> int:
+    """Return the most fields of what who adds writes for all members: its log, no message."""
+    return MOST_FIELDS + EACH * members
+
+
+def read_structure(raw: bytes, fields: int = MOST_FIELDS) -> wire.Value:
     """Read a structure; a ValueError if it is too large, has too many values, or too deep ones.
 
     Else what protobuf raises for what is none.
     """
-    check(raw)
+    check(raw, fields)
     return wire.Value.FromString(raw)
 
 
-def check(raw: bytes) -> None:
+def check(raw: bytes, fields: int) -> None:
     """Walk over a structure's fields without making anything of them; raise a ValueError."""
     if len(raw) > LARGEST:
         raise ValueError
-    place, left = 0, MOST_FIELDS
+    place, left = 0, fields
     around = [(len(raw), wire.Value.DESCRIPTOR.full_name)]  # where messages end, the inner one last
     while around:
         end, kind = around[-1]

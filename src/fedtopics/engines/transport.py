@@ -50,6 +50,12 @@ class Transport(Protocol):
     def receive(self, seconds: float) -> Sequence[Arrived]:
         """Return what came, as soon as there is something, after so many seconds at most."""
 
+    def allow(self, size: int, link: str = "") -> None:
+        """Take replies of so many bytes: the next one over a link, or all over no link.
+
+        A larger one is not read, and ends its link; where messages come as a whole, it is read.
+        """
+
     def quiet(self) -> None:
         """Note that this participant's program waits: it says nothing before something comes."""
 

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.structures import read_structure
+from fedtopics.engines.structures import MOST_FIELDS, read_structure
 from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import Named, Rows
 
@@ -76,11 +76,20 @@ def pack(value: Any) -> Packed:
 
 
 def size_of(value: Any) -> int:
-    """Return about how many bytes plain data have, most of which are in arrays."""
+    """Return bytes that plain data do not exceed as a message; some less for arrays of few rows."""
     if isinstance(value, Mapping):
-        return sum(map(size_of, value.values()))
-    array = getattr(value, "values", value)
-    return int(getattr(array, "nbytes", 64))
+        return sum(TEXT + 4 * len(name) + size_of(each) for name, each in value.items())
+    if isinstance(value, (str, bytes)):
+        return TEXT + 4 * len(value)
+    if isinstance(value, Rows):
+        return 2 * TEXT + int(value.values.nbytes) + value.n_rows // 8
+    if isinstance(value, Named):
+        return size_of(value.names) + size_of(value.values)
+    if isinstance(value, Sequence) and value and all(isinstance(each, str) for each in value):
+        return 4 * TEXT + 4 * len(value) + len("".join(value).encode())
+    if isinstance(value, Sequence):
+        return TEXT + sum(map(size_of, value))
+    return 2 * TEXT + int(getattr(value, "nbytes", 0))
 
 
 def dumps(value: Any) -> bytes:
@@ -90,10 +99,11 @@ def dumps(value: Any) -> bytes:
     return b"".join([head, bytes(ALIGNMENT - len(head)), *packed.pieces])
 
 
-def loads(content: Piece, largest: int = 1 << 31) -> Any:
+def loads(content: Piece, largest: int = 1 << 31, fields: int = MOST_FIELDS) -> Any:
     """Turn what `dumps` returned into plain data again; a `FederationError` if it is damaged.
 
-    Arrays are views of an aligned copy: whoever computes with them changes no content.
+    Arrays are views of an aligned copy: whoever computes with them changes no content. There are
+    at most so many `fields`, as of a message, unless it is more by whose content it is.
     """
     raw = memoryview(content)
     structure = int.from_bytes(raw[:8], "little")
@@ -102,17 +112,19 @@ def loads(content: Piece, largest: int = 1 << 31) -> Any:
     body = wire.Body(structure=structure, data=len(raw) - ALIGNMENT - _padded(structure))
     copied = aligned(len(raw) - ALIGNMENT)
     copied[:] = raw[ALIGNMENT:]
-    return unpack(body, copied, largest)
+    return unpack(body, copied, largest, fields)
 
 
-def unpack(body: wire.Body, buffer: memoryview, largest: int = 1 << 31) -> Any:
+def unpack(
+    body: wire.Body, buffer: memoryview, largest: int = 1 << 31, fields: int = MOST_FIELDS
+) -> Any:
     """Turn bytes into plain data; arrays are views of the buffer, which is `aligned`.
 
     All arrays together, with their zero rows, and texts have at most `largest` bytes. A
     `FederationError` if the bytes are not what `pack` makes, or the structure is too large.
     """
     try:
-        structure = read_structure(bytes(buffer[: body.structure]))
+        structure = read_structure(bytes(buffer[: body.structure]), fields)
         reader = _Reader(buffer[_padded(body.structure) :], largest)
         value = reader.value(structure)
         if reader.place != len(reader.data):  # data that no tensor names

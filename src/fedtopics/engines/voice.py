@@ -83,6 +83,18 @@ class Voice(Decisions):
         with self._changed:
             self._links.send(name, message)
 
+    def grant(self, name: str, index: int, size: int) -> None:
+        """Let a member, if it is there, send a reply of so many bytes."""
+        with self._changed:
+            if link := self._links.link_of(name):
+                self._transport.allow(size, link)
+                self._links.send(name, Granted(index))
+
+    def allow(self, size: int) -> int:
+        """Take replies of so many bytes that nobody announced; return that."""
+        self._transport.allow(size)
+        return size
+
     def exclude(self, name: str, reason: str) -> None:
         """Send a member away for good."""
         with self._changed:
@@ -138,9 +150,13 @@ class Voice(Decisions):
     def _heard(self, name: str, what: Message) -> None:
         member = self.members.get(name)
         if isinstance(what, Granted) and self._said is not None:
-            if what.index == self._said[1] and self._said[2] is not None:
-                self._said = self._said[2], self._said[1], None
+            said, index, granted = self._said
+            if what.index == index and granted is not None:
+                # Over another link a reply is announced anew, before it comes.
+                self._said = granted, index, None
                 self._repeat(first=True)
+                if isinstance(said, Announced):
+                    self._said = said, index, granted
         elif member is None:
             return
         elif isinstance(what, Waiting):

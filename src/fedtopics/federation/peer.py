@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedtopics.engines.adder import IN_FLIGHT
 from fedtopics.engines.disk_log import DiskLog
 from fedtopics.engines.grpc.connection import (
     channel_credentials,
@@ -205,4 +206,6 @@ def _transport(
         for name in before if name in places and name != part.name
     ]  # fmt: skip
     largest = study.federation.largest_message << 20
-    return GrpcTransport(listening, others, len(study.clients), part.notify, largest)
+    # Peers ask each other for the log; who begins to add knows later what replies may have.
+    unannounced = {"offer": largest, "replicated": largest, "reply": IN_FLIGHT}
+    return GrpcTransport(listening, others, len(study.clients), part.notify, largest, unannounced)

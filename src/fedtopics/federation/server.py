@@ -38,6 +38,10 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
 from fedtopics.secure.sum import SecureClients
 
+ANYBODY = (
+    "There are no certificates: any process on this machine can take part as any of the clients. "
+    "Use --insecure for trials."
+)
 MODEL_PATIENCE = 120.0  # seconds for the clients to come to the end as well
 
 
@@ -65,10 +69,11 @@ def serve(
     host, port = split_address(listen)
     place = Listening(join_address(host, port), credentials)
     largest = study.federation.largest_message << 20
-    transport = GrpcTransport(place, (), len(study.clients), lambda _: None, largest)
+    transport = GrpcTransport(place, (), len(study.clients), lambda _: None, largest, {})
 
     def opened(node: Node, notify: Callable[[Event], None]) -> None:
-        notify(Listens(join_address(host, transport.port), list(study.clients)))
+        unsigned = ANYBODY if identity is None else None
+        notify(Listens(join_address(host, transport.port), list(study.clients), unsigned))
         if on_listen is not None:
             on_listen(node)
 

@@ -32,7 +32,7 @@ class LDAPrior(BaseModel):
         None, gt=0, description="Dirichlet prior of the topics; by default 1 / n_components"
     )
     inner_steps: int = Field(
-        20, ge=1, description="steps by which the topics of a document are found"
+        20, ge=1, le=10_000, description="steps by which the topics of a document are found"
     )
 
     @property

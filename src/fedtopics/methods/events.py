@@ -55,6 +55,7 @@ class Continued(Event, kind="continued"):  # the training starts from a model
 class Listening(Event, kind="listening"):  # the server waits for its clients
     address: str
     clients: Sequence[str]
+    unsigned: str | None = None  # who else may take part, where there are no certificates
 
 
 class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on the words

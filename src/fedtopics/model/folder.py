@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load, save
+from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
@@ -25,15 +27,34 @@ from fedtopics.harmless import as_json, is_flooded, is_seen, sentence, visible
 from fedtopics.inference import Inference, find
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
-from fedtopics.model.topics import Topics
+from fedtopics.model.topics import Count, PastRound, Topics, TrainingInfo
 from fedtopics.networks import NeuralTopicModel, Tensors
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 from fedtopics.text.words import normal
 
 FORMAT = 3
-LONGEST_LABEL = 200  # characters
+LONGEST_LABEL = 100  # characters, as of a word
+Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
 
+
+class _Config(TypedDict):
+    """What a model's ``config.json`` says beside its format, by type."""
+
+    inference: str
+    precision: str
+    settings: dict[str, Any]  # which a class of their own checks, as the next
+    text: dict[str, Any]
+    vocabulary: str
+    sha256: str
+    reading: dict[str, Any]
+    shares: dict[str, list[Share]]
+    documents: dict[str, Count]
+    coherence: dict[str, list[float]]
+    info: TrainingInfo
+
+
+_CONFIG, _HISTORY = TypeAdapter(_Config), TypeAdapter(list[PastRound])
 
 # What reading another folder than `write_model` wrote can raise; RuntimeError is torch's.
 _DAMAGES = (
@@ -91,10 +112,11 @@ def read_model(folder: Path) -> dict[str, Any]:
         raise ModelError(f"There is no model in {folder}: it has no config.json.")
     config = _read(folder / "config.json")
     if config.get("format") != FORMAT:
+        has, by = (sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics"))
         raise ModelError(
-            f"The model in {folder} has format {config.get('format')} (written by fedtopics "
-            f"{config.get('fedtopics', 'unknown')}), this is fedtopics {VERSION} with "
-            f"format {FORMAT}; train it again, or install the version that wrote it."
+            f"The model in {folder} has format {has} (written by fedtopics {by}), this is "
+            f"fedtopics {VERSION} with format {FORMAT}; train it again, or install the version "
+            "that wrote it."
         )
     try:
         fields = _fields(config, _read(folder / "vocabulary.json"), folder)
@@ -109,6 +131,8 @@ def read_model(folder: Path) -> dict[str, Any]:
 
 
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
+    info = _CONFIG.validate_python(config, strict=True)["info"]
+    _HISTORY.validate_python(info.get("history", []), strict=True)
     try:
         _check_texts(config)
         vocabulary, digest = Vocabulary.of(words), config.pop("digest", None)
@@ -145,11 +169,11 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         "vocabulary": vocabulary,
         "text": TextRules(**config["text"]),
         "shares": {name: np.array(share) for name, share in config["shares"].items()},
-        "documents": {name: int(number) for name, number in config["documents"].items()},
+        "documents": config["documents"],
         "word_sums": word_sums.numpy(),
         "reading": Reading(**config["reading"]),
         "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
-        "info": dict(config["info"]),
+        "info": config["info"],
     }
     if not _fit(**fields):
         raise unfit
@@ -157,16 +181,20 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
 
 
 def _fit(
-    inference: Inference, weights: Tensors, shared: Any, shares: Any, word_sums: Any,
-    coherence: Any, reading: Reading, **_: Any,
+    inference: Inference, weights: Tensors, shared: Any, shares: Any, documents: Any,
+    word_sums: Any, coherence: Any, reading: Reading, info: TrainingInfo, **_: Any,
 ) -> bool:  # fmt: skip
     """Whether the numbers of a model are of the kinds and sizes that its settings say."""
     with torch.device("meta"):  # without memory, of which a config could ask for any amount
         expected = _shapes(inference.initial_weights(0))
     by_topic = [*shares.values(), *coherence.values()]
+    lists = [*info.get("sizes", {}).values(), info.get("ids", range(len(word_sums)))]
     if (
         _shapes(weights) != expected
         or word_sums.dtype != np.float64
+        or not np.isfinite(word_sums).all()
+        or shares.keys() != documents.keys()
+        or any(len(each) != len(word_sums) for each in lists)
         or any((array.shape, array.dtype.kind) != (word_sums.shape[:1], "f") for array in by_topic)
         or not reading.fits(*word_sums.shape)
     ):

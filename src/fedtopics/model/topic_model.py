@@ -184,7 +184,7 @@ class TopicModel(Topics):
         Raises
         ------
         StudyError
-            If there is no such topic, or a label is no text of at most 200 characters in one line.
+            If there is no such topic, or a label is no text of at most 100 characters in one line.
         """
         return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field, FiniteFloat
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from fedtopics.errors import StudyError
 from fedtopics.inference import Inference
@@ -18,6 +20,24 @@ from fedtopics.networks import Shared, Tensors
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
+Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
+
+
+class PastTopic(TypedDict):
+    """A topic that came or went, by its first words."""
+
+    id: int
+    words: list[str]
+
+
+class PastRound(TypedDict):
+    """The topics after a round, of a method whose topics come and go; a method may add keys."""
+
+    round: Count
+    documents: Count
+    topics: list[PastTopic]
+    new: list[int]  # ids
+    vanished: list[PastTopic]
 
 
 class Origin(TypedDict):
@@ -25,7 +45,7 @@ class Origin(TypedDict):
 
     model: str  # fingerprint of its words and weights
     method: str
-    rounds: int
+    rounds: Count
     vocabulary: str  # "keep" or "agree"
 
 
@@ -33,16 +53,17 @@ class TrainingInfo(TypedDict, total=False):
     """`TopicModel.info`: a plain dict. A method may add keys, in a TypedDict that extends this."""
 
     method: str  # the name of the method
-    rounds: int  # all of them, those of a model that was trained further included
+    rounds: Count  # all of them, those of a model that was trained further included
     seed: int
-    length: float  # words of an average document, where the network's loss depends on it
-    seen: int  # documents that it was trained on, by trainings before this one as well
-    sizes: dict[str, list[int]]  # by client, the documents of each cluster
-    unclear: dict[str, int]  # by client, the documents of which no cluster has half a probability
-    same: int  # clusters that are the same as another one
+    length: Annotated[FiniteFloat, Field(gt=0)]
+    """Words of an average document, where the network's loss depends on it."""
+    seen: Count  # documents that it was trained on, by trainings before this one as well
+    sizes: dict[str, list[Count]]  # by client, the documents of each cluster
+    unclear: dict[str, Count]  # by client, the documents of which no cluster has half a probability
+    same: Count  # clusters that are the same as another one
     ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
-    history: list[Any]  # by round, the topics that came and went
     masked: bool  # whether who added replies saw sums alone
+    history: list[Any]  # of `PastRound` with what the method adds
     continued: Origin  # what the training began with, if it was a model
 
 

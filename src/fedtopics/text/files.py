@@ -20,6 +20,7 @@ from fedtopics.text.columns import is_list
 BLOCK = 64 << 20  # bytes that Arrow parses at once: the longest row of a file
 UNPACKED, TIMES = 256 << 20, 100  # bytes that any file may unpack to, and how often its size
 PIECE = 1 << 20  # bytes
+ROWS = 1 << 16  # of a Parquet file that are measured at once
 FILES = 4096  # of a folder, in one Arrow array
 FOLDER = "folder"
 
@@ -60,14 +61,22 @@ def read_table(path: Path) -> pa.Table:
 
 def _check_unpacked(path: Path) -> None:
     """Refuse what unpacks to so many times its size that it can be no text: it fills the memory."""
-    most = max(UNPACKED, TIMES * path.stat().st_size)
     with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
         while file.read(PIECE):
-            if file.tell() > most:
-                raise DataError(
-                    f"{path} unpacks to more than {TIMES} times its size, as no text does; look "
-                    "what is in it, and give the unpacked file."
-                )
+            if file.tell() > _most(path):
+                raise _bomb(path, "give the unpacked file")
+
+
+def _most(path: Path) -> int:
+    """Return the bytes that a file may unpack to."""
+    return max(UNPACKED, TIMES * path.stat().st_size)
+
+
+def _bomb(path: Path, remedy: str) -> DataError:
+    return DataError(
+        f"{path} unpacks to more than {TIMES} times its size, as no text does; look what is in it, "
+        f"and {remedy}."
+    )
 
 
 def _read_folder(path: Path) -> pa.Table:
@@ -114,6 +123,28 @@ def _read_json(path: Path) -> pa.Table:
     return pa.json.read_json(path, read, pa.json.ParseOptions(explicit_schema=schema))
 
 
+def _read_parquet(path: Path) -> pa.Table:
+    """Read a file that has been measured: a value that is there once can be in each of its rows.
+
+    No value is longer than its column's pages, so a few rows at a time keep within the memory.
+    """
+    most, unpacked = _most(path), 0
+    with pa.parquet.ParquetFile(path) as file:
+        groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+        longest = max((group.total_byte_size for group in groups), default=0)
+        rows = min(ROWS, max(1, most // max(1, longest)))
+        for batch in file.iter_batches(rows):
+            unpacked += len(batch) + sum(_plain(column).nbytes for column in batch.columns)
+            if longest > most or unpacked > most:
+                raise _bomb(path, "give the documents as another file")
+    return pa.parquet.read_table(path)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column as it is read later, without a list of its different values."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
 def _as_written(kind: pa.DataType) -> pa.DataType:
     """Return the type of what the file says: Arrow makes dates of strings that look like them."""
     if is_list(kind):
@@ -126,7 +157,7 @@ for _suffix, _reader in {
     ".tsv": _read_tsv,
     ".jsonl": _read_json,
     ".ndjson": _read_json,
-    ".parquet": pa.parquet.read_table,
+    ".parquet": _read_parquet,
     FOLDER: _read_folder,
 }.items():
     FORMATS.register(_suffix, _reader)

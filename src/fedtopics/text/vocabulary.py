@@ -154,8 +154,9 @@ class Vocabulary:
 
     @property
     def frequency(self) -> NDArray[np.float64]:
-        """Share of each word in all occurrences, shape (n_words,)."""
-        return np.asarray(self.occurrences / self.occurrences.sum())
+        """Share of each word in all occurrences, shape (n_words,); one with none counts as one."""
+        some = np.maximum(self.occurrences.astype(np.float64), 1)
+        return np.asarray(some / some.sum())
 
     def plain(self) -> dict[str, Any]:
         """Return it as lists."""
@@ -168,18 +169,17 @@ class Vocabulary:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Vocabulary:
         """Make it of what `plain` returned."""
-        frequency, occurrences = (
-            np.array(plain[field], np.int64) for field in ("document_frequency", "occurrences")
-        )
         words = tuple(plain["words"])
-        if not len(set(words)) == len(words) == len(frequency) == len(occurrences):
+        counts = [np.array(plain[name], np.int64) for name in ("document_frequency", "occurrences")]
+        fit = all(each.shape == (len(words),) and (each >= 0).all() for each in counts)
+        if not fit or len(set(words)) < len(words):
             raise ValueError("each word has a document frequency and occurrences")
         if odd := sum(not is_word(word) for word in words):
             raise StudyError(
                 f"{odd} of {len(words)} words are none: such have at most {LONGEST_WORD} "
                 "characters, which print, and letters with marks are one character (NFC)."
             )
-        return cls(words, frequency, occurrences)
+        return cls(words, *counts)
 
 
 def fingerprint(words: Sequence[str]) -> str:

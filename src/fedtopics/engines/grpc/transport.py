@@ -11,7 +11,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -31,6 +31,7 @@ from fedtopics.engines.grpc.frames import (
     chunk_size,
     chunks,
 )
+from fedtopics.engines.grpc.limits import Limits
 from fedtopics.engines.messages import Message, Outgoing, Refusal, read_message
 from fedtopics.engines.transport import Arrived, Closed, Opened
 from fedtopics.engines.values import body_size
@@ -90,13 +91,14 @@ class _Link:
 class GrpcTransport:
     """Listens, connects to addresses, or both; a `Transport`.
 
-    Messages have at most `largest` bytes, chunks the size for so many `others`. `notify` gets each
-    vain attempt to connect.
+    Messages have at most `largest` bytes, and are announced or `unannounced` as `Limits` says;
+    chunks have the size for so many `others`. `notify` gets each vain attempt to connect.
     """
 
     def __init__(
         self, listening: Listening | None, addresses: Sequence[Address], others: int,
         notify: Callable[[Event], None], largest: int = 1 << 30,
+        unannounced: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.port = 0
         self._listening = listening
@@ -104,6 +106,7 @@ class GrpcTransport:
         self._chunk = chunk_size(max(1, others))
         self._notify = notify
         self._largest = largest
+        self._limits = Limits(largest, unannounced)
         self._inbox: SimpleQueue[tuple[Arrived, int]] = SimpleQueue()  # with bytes
         self._links: dict[str, _Link] = {}
         self._numbers = count(1)
@@ -138,6 +141,10 @@ class GrpcTransport:
     def close(self, link: str) -> None:
         """Close a link after what was sent."""
         self._loop.call_soon_threadsafe(self._put, link, None)
+
+    def allow(self, size: int, link: str = "") -> None:
+        """Allow replies of so many bytes."""
+        self._limits.allow(size, link)
 
     def quiet(self) -> None:
         """Do nothing: what is said goes out at once."""
@@ -286,6 +293,7 @@ class GrpcTransport:
                 task.cancel()
             # Nothing is awaited before: gRPC may cancel this as well when the other side is gone.
             del self._links[link.name]
+            self._limits.closed(link.name)
             self._earlier[0] += stream.sent
             self._earlier[1] += stream.received
             self._put_in(link.name, Closed(link.fault))
@@ -298,8 +306,9 @@ class GrpcTransport:
             while True:
                 message = (frame or await stream.next()).message
                 frame = None
-                if (size := body_size(message.body)) > self._largest:
-                    await self._turn_down(link, size)
+                most = self._limits.of(message.kind, link.name)
+                if (size := body_size(message.body)) > most:
+                    await self._turn_down(link, size, most)
                     return
                 buffer = await stream.body(message.body)
                 arrived = (
@@ -307,6 +316,7 @@ class GrpcTransport:
                     if size <= QUICK
                     else await asyncio.to_thread(read_message, message, buffer, self._largest)
                 )
+                self._limits.came(message.kind, link.name)
                 size += QUICK  # what a small one takes as well
                 link.came += size
                 self._put_in(link.name, arrived, size)
@@ -315,13 +325,19 @@ class GrpcTransport:
         except (DisconnectedError, FederationError):
             return  # whoever sends what cannot be read is as good as gone
 
-    async def _turn_down(self, link: _Link, size: int) -> None:
+    async def _turn_down(self, link: _Link, size: int, most: int) -> None:
         """Say that a message is too large; nothing after it can be read."""
-        link.fault = f"its message has {size:,} bytes, more than {self._largest:,}"
+        link.fault = f"its message has {size:,} bytes, more than {most:,}"
         reason = (
-            f"A message of {size:,} bytes is over the limit of {self._largest:,}; raise "
+            f"A message of {size:,} bytes is over the limit of {most:,}; raise "
             "largest_message in the study's [federation]"
         )
+        if most < self._largest:
+            link.fault += ", and was not announced"
+            reason = (
+                f"A message of {size:,} bytes was not announced, as it has to be above {most:,}; "
+                "install the same fedtopics on both sides."
+            )
         refusal = Outgoing.of(Refusal(reason, again=True, said=True))
         await link.stream.send(refusal.frame, refusal.chunks(self._chunk, chunks))
 
