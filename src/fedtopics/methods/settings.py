@@ -96,6 +96,11 @@ class TopicSettings(BaseModel):
         """The method's stop rules by name, with their numbers."""
         return {}
 
+    @property
+    def goes_by_loss(self) -> bool:
+        """Whether the loss of a round decides if the training ends."""
+        return "loss" in self.stop_when
+
     def draw(self, seed: int) -> Draw:
         """Return which clients train in a round of the study with this seed."""
         return Draw(self.clients_per_round, seed)

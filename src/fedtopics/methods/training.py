@@ -33,6 +33,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.threads import small_products
 
 Settings = TypeVar("Settings", bound=TopicSettings)
+GAIN = 1e-3  # of a validation loss: one client of many could say less at each validation
 State = TypeVar("State")
 Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
@@ -229,7 +230,7 @@ class Program(ABC, Generic[Settings, State]):
             state = self.with_best(state, status.best)
         # One more round, so that all of the model's descriptions are by the same clients.
         work = partial(self.model, agreement, state, status.round, run)
-        model, report = clients.round(status.round + 1, work)
+        model, report = agreement.clients.round(status.round + 1, work)
         if missing := report.get("missing"):
             run.event(LeftOut(status.round + 1, missing))
         return model
@@ -281,7 +282,7 @@ class Program(ABC, Generic[Settings, State]):
             return
         loss, documents = result
         run.event(Validation(status.round, loss, documents))
-        if loss < status.best_loss:
+        if status.best_loss - loss > GAIN * abs(loss):
             status.best, status.best_loss, status.waited = self.best(state), loss, 0
         else:
             status.waited += 1
