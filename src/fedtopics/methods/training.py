@@ -33,7 +33,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.threads import small_products
 
 Settings = TypeVar("Settings", bound=TopicSettings)
-GAIN = 1e-3  # of a validation loss: one client of many could say less at each validation
+GAIN = 1e-3  # of a validation loss: a client could say that it loses a little less each time
 State = TypeVar("State")
 Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
@@ -127,6 +127,11 @@ def below(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
     """Return what has ``prefix/`` before its name, without it."""
     names = [name for name in arrays if name.startswith(f"{prefix}/")]
     return {name.removeprefix(f"{prefix}/"): arrays[name] for name in names}
+
+
+def improves(loss: float, best: float) -> bool:
+    """Whether a validation is clearly better than the best one before it."""
+    return best - loss > GAIN * abs(loss)
 
 
 class Trainer(Protocol):
@@ -282,7 +287,7 @@ class Program(ABC, Generic[Settings, State]):
             return
         loss, documents = result
         run.event(Validation(status.round, loss, documents))
-        if status.best_loss - loss > GAIN * abs(loss):
+        if improves(loss, status.best_loss):
             status.best, status.best_loss, status.waited = self.best(state), loss, 0
         else:
             status.waited += 1

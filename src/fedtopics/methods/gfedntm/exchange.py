@@ -31,7 +31,7 @@ def add_up_gradients(
     local = len(agreement.clients.names) == 1 or not state.network.stages
     if settings.norm == "local" or local:
         return _client_statistics(settings, agreement, state, round_)
-    return _synchronised_statistics(agreement, state, round_, settings.goes_by_loss)
+    return _synchronised_statistics(settings, agreement, state, round_)
 
 
 def _fields(state: NetworkState, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Field]:
@@ -61,7 +61,7 @@ def client_weights(network: NeuralTopicModel, weights: Tensors) -> dict[str, NDA
 
 
 def _synchronised_statistics(
-    agreement: Agreement, state: NetworkState, round_: int, steers: bool
+    settings: GFedNTMSettings, agreement: Agreement, state: NetworkState, round_: int
 ) -> Update:
     """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
     network, shapes = state.network, state.shapes
@@ -82,7 +82,8 @@ def _synchronised_statistics(
         totals = to_tensor(reply["sums"], torch.float64)
         shared = to_arrays(server.finish(number, totals, reply["documents"]))
     *earlier, last = [_fields(state, shapes.shared[stage.name]) for stage in network.stages]
-    reply = ask("loss", {"loss": agreement.loss(steers), "shared": last}, shared=shared)
+    steered = agreement.loss(settings.goes_by_loss)
+    reply = ask("loss", {"loss": steered, "shared": last}, shared=shared)
     documents, loss = reply["documents"], reply["loss"]
     templates = [
         {"weights": _rows(state, shapes.client_weights)},
