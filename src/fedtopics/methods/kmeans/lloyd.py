@@ -83,7 +83,8 @@ class Lloyd:
 
     def _farthest(self, state: Partition) -> float:
         """Return the largest squared distance of a point from the nearest centre."""
-        return float((self.length + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
+        of_point = max(self.length, 1.0)  # it is a mean, of points of length 1 or 0
+        return float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
 
     def step(
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int
