@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Agreement:
         """Add the number of documents: at most what was announced."""
         return {"documents": Announced(self.sizes), **template}
 
-    def loss(self, steers: bool, passes: int = 1) -> Field:
+    def loss(self, steers: Literal["", "level", "gain"], passes: int = 1) -> Field:
         """Return the template of a loss over documents: at most so much a word of all counted."""
         words = self.most(self.vocabulary.occurrences.sum()) if self.counted else np.inf
         most = NATS * passes * words

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +58,9 @@ class Field:
         Whether the second half are the summed squares of what the first half sums.
     products : bool
         Whether it is a matrix of summed products of numbers with each other.
-    steers : bool
-        Whether a training goes on by it: one number, summed over documents, of which `robust` lets
-        no client say what the others' do not.
+    steers : {"", "level", "gain"}
+        Whether a training goes on by it, a number summed over documents: by how large it is, or by
+        whether it is smaller than before. By `robust` no client decides that alone.
     dtype : {"float64", "float32", "int64"}
     rows : bool
         Whether they come as `Rows`.
@@ -74,7 +74,7 @@ class Field:
     adds_up: bool = False
     squares: bool = False
     products: bool = False
-    steers: bool = False
+    steers: Literal["", "level", "gain"] = ""
     dtype: str = "float64"
     rows: bool = False
 

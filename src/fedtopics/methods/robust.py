@@ -2,9 +2,9 @@
 
 Arrays of numbers, which models are made of, are bounded by what other clients' documents do
 ("clip"), or are what most clients say that a document adds, times the number of documents
-("trimmed-mean", "median", "centred-clip"). A loss that a training goes on by is of numbers that
-change at each client as at the others. Counts stay sums, as what they can be is checked in each
-reply; so do losses that only inform.
+("trimmed-mean", "median", "centred-clip"). Of a loss that a training goes on by, no client decides
+alone whether it is a gain. Counts stay sums, as what they can be is checked in each reply; so do
+losses that only inform.
 
 References
 ----------
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from fedtopics.methods.aggregation import Payload, Rows, RunningSum
 from fedtopics.methods.events import Clipped, Event
 from fedtopics.methods.replies import Field, Template
+from fedtopics.methods.steering import Steering
 
 Rule = Literal["none", "clip", "trimmed-mean", "median", "centred-clip"]
 Key = tuple[str, int]  # a function, and which exchange of a round it is called in
@@ -40,8 +41,7 @@ TRIMMED = 0.2  # share of the clients that a trimmed mean leaves out at either e
 STEPS = 3  # of centred clipping
 NOTABLE = 10.0  # times as far as usual, on (geometric) average over the last replies
 LAST = 10  # replies
-LEVEL = 1.0  # times the median client's loss by which a client's may differ from that
-LARGEST, TINY, NEGLIGIBLE = 1e300, 1e-300, 1e-9
+LARGEST, TINY = 1e300, 1e-300
 
 
 class Total(Protocol):
@@ -66,7 +66,7 @@ class Robust:
         self._notify = notify
         self._last: dict[tuple[str, Key], deque[float]] = {}
         self._told: dict[str, float] = {}
-        self._first: dict[tuple[Key, str], dict[str, float]] = {}
+        self.steering = Steering()
         self.usual: dict[Key, Usual] = {}
 
     def sum(self, function: str, template: Template | None, exchange: int, round_: int) -> Total:
@@ -80,7 +80,7 @@ class Robust:
             else _Voted(VOTES[self._rule], template)
         )
         fields = (template or {}).items()
-        steering = [name for name, f in fields if isinstance(f, Field) and f.steers]
+        steering = {name: f.steers for name, f in fields if isinstance(f, Field) and f.steers}
         return _Steered(self, key, steering, total)
 
     def moved(self, client: str, key: Key, round_: int, times: float) -> None:
@@ -90,26 +90,6 @@ class Robust:
         if np.mean(last) > np.log(NOTABLE) and times > 2 * self._told.get(client, 0.0):
             self._told[client] = times
             self._notify(Clipped(client, round_, times))
-
-    def steer(self, key: Key, field: str, said: Mapping[str, tuple[int, float]]) -> float:
-        """Return the sum of single numbers, none of which changes much unlike the others.
-
-        `said` has each client's number of documents, and the number. It is held against the first
-        one of that client: documents differ in length, and by how much they are learned less.
-        """
-        means = {name: x / documents for name, (documents, x) in said.items() if documents > 0}
-        numbers = {name: x for name, (_, x) in said.items()}
-        first = self._first.setdefault((key, field), {})
-        before = np.array([first.setdefault(name, mean) for name, mean in means.items()])
-        if len(means) >= FEWEST:
-            changes = np.array([*means.values()]) - before
-            changes /= np.maximum(np.abs(before), NEGLIGIBLE)
-            levels, kept = alike(before, LEVEL), alike(changes)
-            for number in np.flatnonzero((levels != before) | (kept != changes)):
-                name = [*means][number]
-                mean = levels[number] + np.abs(levels[number]) * kept[number]
-                numbers[name] = float(mean) * said[name][0]
-        return sum(numbers.values())
 
 
 class _Plain:
@@ -216,9 +196,10 @@ def weight(times: float) -> float:
 class _Steered:
     """What another total comes to, but for single numbers that a training goes on by."""
 
-    def __init__(self, robust: Robust, key: Key, fields: Sequence[str], others: Total) -> None:
+    def __init__(self, robust: Robust, key: Key, fields: Mapping[str, str], others: Total) -> None:
         self._robust = robust
         self._key = key
+        self._fields = fields
         self._others = others
         self._said: dict[str, dict[str, tuple[int, float]]] = {field: {} for field in fields}
 
@@ -228,23 +209,9 @@ class _Steered:
         self._others.add(name, reply)
 
     def total(self) -> dict[str, Any]:
-        steady = {f: self._robust.steer(self._key, f, said) for f, said in self._said.items()}
-        return self._others.total() | steady
-
-
-def alike(values: Vector, floor: float = 0.0) -> Vector:
-    """Limit numbers to three times the usual distance from their median, the median one.
-
-    At least to the `floor` times the median.
-
-    Examples
-    --------
-    >>> alike(np.array([1.0, 2.0, 3.0, 4.0, 99.0])).tolist()
-    [1.0, 2.0, 3.0, 4.0, 6.0]
-    """
-    middle = np.median(values)
-    reach = max(FAR * float(np.median(np.abs(values - middle))), floor * abs(float(middle)))
-    return np.clip(values, middle - reach, middle + reach)
+        steer = self._robust.steering.sum
+        found = {f: steer((*self._key, f), how, self._said[f]) for f, how in self._fields.items()}
+        return self._others.total() | found
 
 
 def _lengths(reply: Payload) -> dict[str, float]:

@@ -97,9 +97,9 @@ class TopicSettings(BaseModel):
         return {}
 
     @property
-    def goes_by_loss(self) -> bool:
-        """Whether the loss of a round decides if the training ends."""
-        return "loss" in self.stop_when
+    def loss_steers(self) -> Literal["", "level"]:
+        """How the training goes on by the loss of a round: by how large it is, or not."""
+        return "level" if "loss" in self.stop_when else ""
 
     def draw(self, seed: int) -> Draw:
         """Return which clients train in a round of the study with this seed."""

@@ -28,12 +28,11 @@ from fedtopics.methods.events import (
 )
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.stop_rules import Progress, why_stop
+from fedtopics.methods.stop_rules import Progress, improves, why_stop
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.threads import small_products
 
 Settings = TypeVar("Settings", bound=TopicSettings)
-GAIN = 1e-3  # of a validation loss: a client could say that it loses a little less each time
 State = TypeVar("State")
 Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
@@ -127,11 +126,6 @@ def below(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
     """Return what has ``prefix/`` before its name, without it."""
     names = [name for name in arrays if name.startswith(f"{prefix}/")]
     return {name.removeprefix(f"{prefix}/"): arrays[name] for name in names}
-
-
-def improves(loss: float, best: float) -> bool:
-    """Whether a validation is clearly better than the best one before it."""
-    return best - loss > GAIN * abs(loss)
 
 
 class Trainer(Protocol):
