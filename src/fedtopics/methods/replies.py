@@ -22,7 +22,7 @@ MOST_COUNT = 1 << 53  # exact in float64; a sum of it over a thousand clients fi
 MOST_DOCUMENTS = 10**9  # of a client
 MOST_WORDS = 1 << 20  # that a client may name
 LONGEST = 1_000_000  # words of a client's documents, on average
-NATS = 100.0  # of loss that a word costs at most: of no chance at all, float32 says less
+NATS = 100.0  # of loss that a word may cost; untrained, a network says ten or so
 LONGEST_NAME = 100  # characters of a field's name, in the sentence of a fault
 ROUNDING = 1e-5  # by which a sum, in float32, may be above its bound, relative to that
 
