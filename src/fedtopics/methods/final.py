@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL, CHOOSING, SCORED
-from fedtopics.methods.replies import Field, Template, Windows, sums
+from fedtopics.methods.replies import LONGEST, Field, Template, Windows, sums
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.coherence import federated_coherence, federated_npmi
@@ -33,7 +33,7 @@ def describe(
     """
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
     template: Template = {"theta": Field((n_topics,), least=0, adds_up=True)}
-    words: Template = {"sums": sums(n_topics, len(vocabulary))}
+    words: Template = {"sums": sums(n_topics, len(vocabulary), each=LONGEST)}
     replies = agreement.call("shares", template, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
     made = make(

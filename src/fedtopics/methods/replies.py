@@ -25,6 +25,7 @@ MOST_WORDS = 1 << 20  # that a client may name
 LONGEST = 1_000_000  # words of a client's documents, on average
 NATS = 100.0  # of loss that a word may cost; untrained, a network says ten or so
 LONGEST_NAME = 100  # characters of a field's name, in the sentence of a fault
+FINEST = 2.0**-33  # what numbers of one reply are rounded to, where they are masked
 ROUNDING = 1e-5  # by which a sum, in float32, may be above its bound, relative to that
 
 
@@ -297,7 +298,8 @@ class _Check:
         """Whether what is squared and multiplied could be, by the inequality of Cauchy, Schwarz."""
         if field.squares:
             first, squares = np.split(numbers, 2)
-            return bool((squares * self._documents >= first**2 * (1 - ROUNDING)).all())
+            fine = FINEST * len(self._of) * (self._documents + 2 * np.abs(first))
+            return bool((squares * self._documents >= first**2 * (1 - ROUNDING) - fine).all())
         if field.products:
             diagonal = numbers.diagonal()
             most = np.sqrt(np.outer(diagonal, diagonal).clip(0)) * (1 + ROUNDING)
