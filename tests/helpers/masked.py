@@ -43,6 +43,7 @@ from tests.helpers.programs import (
     Half,
     Member,
     Program,
+    door,
     federation,
 )
 
@@ -92,31 +93,38 @@ class Client(MaskedDoor):
     falls : str
         When the answer to this stage is ready and has not left.
     changes : mapping
-        By stage what to make of the answer; a statement is signed again.
+        By stage what to make of the answer.
+    gone : callable
+        Breaks its links.
     """
 
     def __init__(
         self, door: Any, name: str, sign: Callable[[bytes], bytes], dies: str = "",
         falls: str = "", changes: Mapping[str, Change] | None = None,
+        gone: Callable[[str], None] = lambda name: None,
     ) -> None:  # fmt: skip
         super().__init__(door, name, secret_of(name), sign)
         self.name = name
         self.left: list[Left] = []
         self.made: list[Left] = []  # whether it left or not
         self._dies, self._falls, self._changes = dies, falls, changes or {}
+        self._gone = gone
 
     def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
-        if function == self._dies:
-            raise KilledError
+        self._maybe_die(function == self._dies)
         asked = dict(payload)
         reply = super().call(function, payload, moment)
         self.made.append((function, asked, reply))
-        if function == self._falls:
-            raise KilledError
+        self._maybe_die(function == self._falls)
         if function in self._changes:
             reply = dict(self._changes[function](self, reply))
         self.left.append((function, asked, reply))
         return reply
+
+    def _maybe_die(self, now: bool) -> None:
+        if now:
+            self._gone(self.name)
+            raise KilledError
 
     def stages(self) -> list[str]:
         return [stage for stage, *_ in self.left]
@@ -191,13 +199,30 @@ class Clients:
         self.hub = Hub()
         self.identities: dict[str, Signatures] = {n: Signer(signers()[n]) for n in names}
         self.doors: dict[str, list[Client]] = {name: [] for name in names}  # of each process
+        self.members: dict[str, Member] = {}
 
     def wrap(self, name: str, **how: Any) -> Callable[[Door], Client]:
         def wrapped(door: Door) -> Client:
-            self.doors[name].append(Client(door, name, self.identities[name].sign, **how))
+            sign = self.identities[name].sign
+            self.doors[name].append(Client(door, name, sign, gone=self.hub.kill, **how))
             return self.doors[name][-1]
 
         return wrapped
+
+    def start(
+        self, name: str, *functions: str, rounds: int = 1, folder: Path | None = None, **how: Any
+    ) -> Member:  # fmt: skip
+        """Start a client, or another process of it, that takes whoever adds for honest."""
+        ledger = None if folder is None else folder / name / "ledger.jsonl"
+        answering = self.wrap(name, **how)(door(name, half_of(name), ledger, POLICY))
+        port, signed = self.hub.port_of(name), self.identities[name]
+        todo = program(*functions, rounds=rounds)
+        self.members[name] = Member(name, self.names, port, answering, todo, signed)
+        return self.members[name]
+
+    def kill(self) -> None:
+        for name in self.members:
+            self.hub.kill(name)
 
     @property
     def everything(self) -> Iterator[tuple[str, Left]]:
@@ -228,6 +253,10 @@ def masked(
                 name, half_of(name), todo, ledger, wrap=clients.wrap(name, **how)
             )
         yield f, clients, members
+
+
+def left_of(clients: Clients, name: str) -> list[str]:
+    return [stage for door in clients.doors[name] for stage in door.stages()]
 
 
 # What was opened
