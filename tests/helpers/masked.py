@@ -303,18 +303,20 @@ class Adder(Liar):
         super().__init__(
             clients.names, proposed, ORIGIN, clients.hub.listen(), RUN, pretends=friends
         )
+        self.past: list[dict[str, Any]] = []  # what exchanges came to, in truth
         self._introduction._signatures = Signer(signers()[""])
 
     def step(
         self, names: Sequence[str], tell: Callable[[str, dict[str, Any]], Any] = lambda _, d: d,
         add_up: Sequence[str] = (),
     ) -> dict[str, Reply]:  # fmt: skip
-        """Take the answers of clients, and tell each what it comes to; by default the truth."""
+        """Take the answers of clients, and tell all what it comes to; by default the truth."""
         replies = {name: self.hear(name, Reply) for name in names}
         counted = add_up or names
-        for name in names:
+        for name in self.logs:
             self.decide(name, ADDED, tell(name, self.true(replies, counted)))
         self.there = list(counted)
+        self.past.append(self.true(replies, counted))
         return replies
 
     def true(self, replies: Mapping[str, Reply], counted: Sequence[str]) -> dict[str, Any]:

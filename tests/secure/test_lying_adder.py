@@ -18,8 +18,9 @@ from fedtopics.secure.field import PRIME
 from fedtopics.secure.keys import KeyPair
 from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED
 from tests.helpers.background import until
-from tests.helpers.masked import NAMES, Adder, Clients, assert_total, left_of, masked_total
+from tests.helpers.masked import NAMES, Adder, Clients, assert_total, left_of, opened
 
+DRAWN, WHOLE = (COMMITTED, ADDED, CHECKED), (PREPARED, ADDED, AGREED, OPENED)
 Decided = dict[str, Any]
 Lie = Callable[[str, Decided], Decided]
 
@@ -245,3 +246,58 @@ def test_other_lists_of_who_was_lost(clients: Clients) -> None:
         liar.decide(name, DECIDED, liar.true(replies, NAMES if name in "ab" else "bcde"))
     liar.step(NAMES)
     stops(clients, liar, "has signed other totals", [PREPARED, ADDED, AGREED])
+
+
+# Sums of the same documents
+
+
+def test_who_is_lost_only_now(clients: Clients) -> None:
+    """All masked replies are there, and one is said to be lost: it is left out, and stays hidden.
+    When the sum was opened the round is to be worked again, with all: nothing is opened of that."""
+    liar = begun(clients, "whole")
+    liar.step(NAMES)
+    liar.step(NAMES, add_up="abcd")
+    liar.step("abcd")
+    liar.step("abcd", added(again))
+    liar.start(*NAMES, attempt=2)
+    for _ in range(3):
+        liar.step(NAMES)
+    once = [PREPARED, ADDED, AGREED, OPENED, PREPARED, ADDED, AGREED]
+    stops(clients, liar, "the difference would tell what one of them sent", once, "abcd")
+    told = opened(clients.everything)
+    contexts = [asked["context"] for stage, asked, _ in clients.doors["a"][0].left]
+    assert told == {
+        **{(contexts[0], name): {"own"} for name in "abcd"},
+        (contexts[0], "e"): {"pairs"},
+        (contexts[-1], "e"): {"own"},  # of e alone, which the masks of pairs hide
+    }
+
+
+def again(told: Any) -> None:
+    del told["replies"]
+    told["again"] = True
+
+
+@pytest.mark.parametrize("lost", ["", "e"])
+@pytest.mark.parametrize("function", ["drawn", "whole"])
+def test_the_same_sum_after_restarts(
+    clients: Clients, function: str, lost: str, tmp_path: Path
+) -> None:
+    """All clients are restarted when it was opened, and are told that other clients are lost:
+    what they have answered is past, and nothing else is answered instead."""
+    liar = begun(clients, function, folder=tmp_path)
+    for _ in DRAWN if function == "drawn" else WHOLE:
+        liar.step(NAMES)
+    until(lambda: not any(member.work.running for member in clients.members.values()))
+    for name in NAMES:
+        clients.hub.kill(name)
+        liar.logs[name].truncate(1)
+        clients.start(name, function, folder=tmp_path)
+    first = {name: list(clients.doors[name][0].left) for name in NAMES}
+    liar.joined(*NAMES)
+    liar.there = list(NAMES)
+    decided = liar.past[0] | {"missing": dict.fromkeys(lost, "its connection was lost")}
+    for name in NAMES:
+        liar.decide(name, DECIDED, decided)
+    before = [stage for stage, *_ in first["a"]]
+    stops(clients, liar, "which is past", before, [name for name in NAMES if name not in lost])
