@@ -12,7 +12,9 @@ import pytest
 
 from fedtopics.engines.exchange import ADDED as DECIDED
 from fedtopics.engines.exchange import BEGUN
+from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import Reply
+from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FedTopicsError
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.keys import KeyPair
@@ -271,6 +273,34 @@ def test_who_is_lost_only_now(clients: Clients) -> None:
         (contexts[0], "e"): {"pairs"},
         (contexts[-1], "e"): {"own"},  # of e alone, which the masks of pairs hide
     }
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_who_is_lost_only_before_a_restart(
+    clients: Clients, tmp_path: Path, forgets: bool
+) -> None:
+    """The same with another process of each client, which has what was opened from its ledger;
+    also if it is told that the first attempt ended before."""
+    liar = begun(clients, "whole", folder=tmp_path)
+    liar.step(NAMES)
+    liar.step(NAMES, add_up="abcd")
+    liar.step("abcd")
+    liar.step("abcd", added(again))
+    for name in NAMES:
+        clients.hub.kill(name)
+    until(lambda: not any(member.work.running for member in clients.members.values()))
+    for name in NAMES:
+        if forgets:
+            agreed = loads(liar.logs[name].entry(4).content)
+            again(agreed)
+            liar.logs[name].truncate(3)
+            liar.logs[name].append([Entry(DECIDED, dumps(agreed))])
+        clients.start(name, "whole", folder=tmp_path)
+    liar.start(*NAMES, attempt=2)
+    for _ in range(3):
+        liar.step(NAMES)
+    stages = [PREPARED, ADDED, AGREED, OPENED, PREPARED, ADDED, AGREED]
+    stops(clients, liar, "the difference would tell what one of them sent", stages, "abcd")
 
 
 def again(told: Any) -> None:
