@@ -332,7 +332,10 @@ class Adder(Liar):
             return decided | {"replies": {name: r.reply for name, r in of.items()}}
         return decided | {"total": {"masked": masked_total({n: r.reply for n, r in of.items()})}}
 
-    def start(self, *names: str, turn: int = 1, **other: Any) -> None:
+    def start(
+        self, *names: str, turn: int = 1, change: Callable[[Any], None] = lambda begun: None,
+        **other: Any,
+    ) -> None:  # fmt: skip
         """Begin with some clients."""
         self.joined(*names)
         self.there = list(names)
@@ -340,6 +343,7 @@ class Adder(Liar):
             begun = self.begun(turn, round=turn, members=list(names), **other)
             for field in ("certificates", "keys"):
                 begun[field] = {n: begun[field][n] for n in begun["members"]}
+            change(begun)
             self.decide(name, BEGUN, begun)
 
 
