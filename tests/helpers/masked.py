@@ -94,21 +94,28 @@ class Client(MaskedDoor):
         When the answer to this stage is ready and has not left.
     changes : mapping
         By stage what to make of the answer.
-    gone : callable
-        Breaks its links.
+    hub : Hub
+        Where its links are.
+    key : bytes
+        That it shows in place of its own.
     """
 
     def __init__(
         self, door: Any, name: str, sign: Callable[[bytes], bytes], dies: str = "",
         falls: str = "", changes: Mapping[str, Change] | None = None,
-        gone: Callable[[str], None] = lambda name: None,
+        hub: Hub | None = None, key: bytes = b"",
     ) -> None:  # fmt: skip
         super().__init__(door, name, secret_of(name), sign)
         self.name = name
         self.left: list[Left] = []
         self.made: list[Left] = []  # whether it left or not
         self._dies, self._falls, self._changes = dies, falls, changes or {}
-        self._gone = gone
+        self.hub = hub or Hub()
+        self._shown = key
+
+    @property
+    def key(self) -> bytes:
+        return self._shown or super().key
 
     def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
         self._maybe_die(function == self._dies)
@@ -123,7 +130,7 @@ class Client(MaskedDoor):
 
     def _maybe_die(self, now: bool) -> None:
         if now:
-            self._gone(self.name)
+            self.hub.kill(self.name)
             raise KilledError
 
     def stages(self) -> list[str]:
@@ -204,7 +211,7 @@ class Clients:
     def wrap(self, name: str, **how: Any) -> Callable[[Door], Client]:
         def wrapped(door: Door) -> Client:
             sign = self.identities[name].sign
-            self.doors[name].append(Client(door, name, sign, gone=self.hub.kill, **how))
+            self.doors[name].append(Client(door, name, sign, hub=self.hub, **how))
             return self.doors[name][-1]
 
         return wrapped
