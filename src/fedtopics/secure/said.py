@@ -25,7 +25,7 @@ PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
 LEAVES = {
     PREPARED: "Of the masks of a sum: a public key, and shares of what opens them, sealed for each "
     "other client.",
-    COMMITTED: "The digest of the masked reply that follows; of the last one what secure.check has.",
+    COMMITTED: "The digest of the masked reply that follows; of the last what secure.check has.",
     ADDED: "The masked reply, which tells nothing by itself.",
     CHECKED: "Two inner products of the masked reply with what follows from the total, by which "
     "all check that it is the sum.",
