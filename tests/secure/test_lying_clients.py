@@ -20,6 +20,7 @@ from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PRE
 from tests.helpers.background import KilledError
 from tests.helpers.masked import ALL, NAMES, Client, assert_total, masked
 
+OTHER = KeyPair(bytes(31) + b"1").public
 Odd = Mapping[str, Mapping[str, Any]]
 
 
@@ -104,7 +105,8 @@ def test_who_is_left_out(lie: str) -> None:
 @pytest.mark.parametrize("key", [bytes(32), b"\x01" + bytes(31)])
 def test_a_key_that_is_none(key: bytes) -> None:
     """All who had to use it would stop: who shows it is refused."""
-    _, missing, notes = sums("drawn", {"b": {"key": key}}, replace(ALL, gather=0.5))
+    total, missing, notes = sums("drawn", {"b": {"key": key}}, replace(ALL, gather=0.5))
+    assert_total(total, "acde")
     assert missing.keys() == {"b"}
     assert "key for its masks that is no key of X25519" in str(notes)
 
@@ -161,19 +163,30 @@ def test_noise(function: str) -> None:
     """A total that cannot be is worked again twice; then the study ends with what is known."""
     stage = COMMITTED if function == "drawn" else ADDED
     said, _ = ends(function, {"b": {"changes": {stage: sends_noise}}})
-    assert f"the replies to '{function}' added up to what cannot be, 3 times" in said
-    assert "a client sends false numbers, and masks hide which" in said
+    assert f"the sum of '{function}' was void 3 times (its field " in said
+    assert "a client says what is false, and masks hide which" in said
 
 
-def test_false_shares_from_who_is_lost() -> None:
-    """Nobody can take its masks out of the sum: all say whose they are."""
-    other = KeyPair(bytes(31) + b"1").public
-    odd = says(PREPARED, key=lambda _: other) | {"dies": ADDED}
+def test_an_own_mask_that_nobody_can_open() -> None:
+    odd = says(OPENED, own=zeros)
+    odd["changes"] |= says(PREPARED, shares=zeros)["changes"]
     said, _ = ends("whole", {"b": odd})
-    assert "The masks of 'b' cannot be opened" in said
+    assert "the sum of 'whole' was void 3 times (the masks of 'b' cannot be opened" in said
 
 
 def test_too_many_false_shares() -> None:
+    """If who is lost stays away, its masks are in no second sum."""
     odd = {n: says(OPENED, shares=zeros) for n in "ab"} | {"e": {"dies": ADDED}}
-    said, _ = ends("whole", odd)
-    assert "The masks of 'e' cannot be opened: too many shares of them are false" in said
+    total, missing, _ = sums("whole", odd)
+    assert_total(total, "abcd")
+    assert missing.keys() == {"e"}
+
+
+@pytest.mark.parametrize("lie", [{"key": lambda _: OTHER}, {"shares": zeros}])
+def test_masks_of_who_is_lost_that_nobody_can_take_away(
+    lie: Mapping[str, Callable[[bytes], bytes]],
+) -> None:
+    """The sum is void, and asked again over the same clients."""
+    total, missing, notes = sums("whole", {"b": says(PREPARED, **lie) | {"dies": ADDED}})
+    assert_total(total, "acde")
+    assert missing.keys() == {"b"}
