@@ -10,11 +10,10 @@ import pytest
 
 from fedtopics.engines import adder
 from fedtopics.federation.server import serve
-from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import subjects
-from tests.helpers.grpc_federation import HOST, KilledError, Notes, Partner, partner
+from tests.helpers.grpc_federation import HOST, Notes, Partner, partner
 
 SIZES = {"east": 50, "middle": 45, "north": 40, "south": 35, "west": 30}
 STAY = {name: size for name, size in SIZES.items() if name not in ("north", "south")}

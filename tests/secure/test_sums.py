@@ -23,7 +23,6 @@ from tests.helpers.fixed_point import assert_close
 from tests.helpers.masked import (
     NAMES,
     TEMPLATE,
-    Adder,
     Client,
     Clients,
     assert_total,
@@ -32,6 +31,7 @@ from tests.helpers.masked import (
     program,
     reply_of,
 )
+from tests.helpers.masked_adder import Adder
 from tests.helpers.programs import Half, door
 from tests.helpers.sums import add_up
 
@@ -113,13 +113,12 @@ def test_the_same_bits_whoever_says_what(function: str) -> None:
                 for o in list(permutations(NAMES))[::17]}) > 1  # fmt: skip
 
 
-def test_the_same_bits_whoever_adds() -> None:
+def test_the_same_bits_whoever_adds(clients: Clients) -> None:
     """In one process, a server, an adder by hand: what it comes to is the same."""
     made = {name: Client(door(name, half_of(name)), name, bytes) for name in NAMES}
     ((local, _),) = program("drawn", "whole")(LocalClients(made))
     with masked(NAMES, "drawn", "whole") as (f, _, _):
         ((led, _),) = f.lead(f.program).result()
-    clients = Clients()
     hand = Adder(clients)
     for name in NAMES:
         clients.start(name, "drawn", "whole")
@@ -127,7 +126,6 @@ def test_the_same_bits_whoever_adds() -> None:
     for _ in range(7):
         hand.step(NAMES)
     ((by_hand, _),) = clients.members["a"].work.result()
-    clients.kill()
     for one, other, third in zip(local, led, by_hand, strict=True):
         assert bits(one) == bits(other) == bits(third)
 
