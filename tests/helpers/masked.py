@@ -228,9 +228,8 @@ class Clients:
     def everything(self) -> Iterator[tuple[str, Left]]:
         """All that left, and whom."""
         for name, doors in self.doors.items():
-            for door in doors:
-                for each in door.left:
-                    yield name, each
+            for each in doors:
+                yield from ((name, left) for left in each.left)
 
 
 @contextmanager

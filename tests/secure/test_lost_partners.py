@@ -1,4 +1,4 @@
-"""Whole studies over gRPC with masked sums, of which two of five clients are killed."""
+"""Whole studies over gRPC with masked sums and certificates, of which two of five are killed."""
 
 from __future__ import annotations
 
@@ -11,66 +11,94 @@ import pytest
 from fedtopics.engines import adder
 from fedtopics.federation.server import serve
 from fedtopics.federation.study import Study
-from fedtopics.text.corpus import Corpus
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.pki import Identity
+from fedtopics.secure.said import ADDED
 from tests.helpers.federation import subjects
-from tests.helpers.grpc_federation import HOST, Notes, Partner, partner
+from tests.helpers.grpc_federation import (
+    HOST,
+    OPEN_POLICY,
+    KilledError,
+    Notes,
+    Partner,
+    authority,
+    partner,
+)
 
 SIZES = {"east": 50, "middle": 45, "north": 40, "south": 35, "west": 30}
-STAY = {name: size for name, size in SIZES.items() if name not in ("north", "south")}
+STAY = ["east", "middle", "west"]
+KILLED = 2  # the round, of four
 METHODS: dict[str, dict[str, Any]] = {
-    "lda": {"name": "lda", "n_components": 3, "max_rounds": 6, "batch_size": 20},
-    "lda, all documents": {
-        "name": "lda", "n_components": 3, "max_rounds": 6, "learning": "batch",
-    },
-    "nmf": {"name": "nmf", "n_components": 3, "max_rounds": 6},
-    "prodlda": {
-        "n_components": 3, "max_rounds": 6, "hidden": [16, 12], "batch_size": 16, "norm": "sync",
-    },
-}  # fmt: skip
+    "lda, all documents": {"name": "lda", "learning": "batch"},
+    "nmf": {"name": "nmf"},
+    "prodlda": {"hidden": [16, 12], "batch_size": 16, "norm": "sync"},
+}
+WHOLE = "lda, all documents", "nmf"
 
 
-def planned(method: dict[str, Any], secure: bool) -> Study:
-    federation = {"min_clients": 3, "robust": "none"}
+def planned(method: str, secure: bool) -> Study:
+    settings = {"n_components": 3, "max_rounds": 4} | METHODS[method]
     plan = Study.make(
-        method=method, vocabulary={"min_document_frequency": 1}, federation=federation,
-        secure=secure,
+        method=settings, vocabulary={"min_document_frequency": 1}, secure=secure,
+        federation={"min_clients": 3, "robust": "none"},
     )  # fmt: skip
     return plan.with_clients(SIZES)
 
 
-def run(plan: Study, folder: Path, killed: bool) -> tuple[Any, Notes, dict[str, Partner]]:
-    """Run a study; with `killed` two clients are ended after two rounds, one in the midst."""
-    events, partners = Notes(), {}
-    corpora: dict[str, Corpus] = subjects(SIZES)
+class Run:
+    """A study, two clients of which die: where drawn documents are, when a round is over."""
 
-    def happens(event: dict[str, Any]) -> None:
-        events.append(event)
+    def __init__(self, method: str, secure: bool, folder: Path, pki: Path) -> None:
+        self.events, self.partners = Notes(), dict[str, Partner]()
+        self._folder, self._pki = folder, pki
+        self._midst = method in WHOLE
+        self._secure = secure
+        plan, server = planned(method, secure), Identity.load(pki / "server")
+        self.model: TopicModel = serve(
+            plan, server, f"{HOST}:0", folder / "server", on_event=self._happens
+        )
+
+    def _happens(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
         if event["event"] == "listening":
-            for name, corpus in corpora.items():
-                partners[name] = partner(event["address"], name, corpus, folder / name)
-        if killed and event["event"] == "round" and event["round"] == 2:
-            partners["north"].kill()
-            partners["south"].kill()
+            address = event["address"]
+            for name, corpus in subjects(SIZES).items():
+                made = partner(
+                    address, name, corpus, self._folder / name, OPEN_POLICY,
+                    self._pki / "clients" / name,
+                )  # fmt: skip
+                self.partners[name] = made
+                if self._midst and name not in STAY:
+                    made.part._on_event = self._dies
+        elif not self._midst and event["event"] == "round" and event["round"] == KILLED:
+            for name in SIZES.keys() - STAY:
+                self.partners[name].kill()
 
-    model = serve(plan, None, f"{HOST}:0", folder / "server", on_event=happens)
-    return model, events, partners
+    def _dies(self, event: dict[str, Any]) -> None:
+        """End a client when it is asked for its masked reply, or for its plain one."""
+        asked = event["event"] == "call" and event["round"] == KILLED
+        if asked and (not self._secure or event["function"] == ADDED):
+            raise KilledError
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_two_of_five_are_killed(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Their words are in the vocabulary; the model is that of the same study without masks."""
     monkeypatch.setattr(adder, "GRACE", 0.0)
-    masked, events, partners = run(planned(METHODS[method], True), tmp_path / "masked", True)
-    plain, others, _ = run(planned(METHODS[method], False), tmp_path / "plain", True)
-    for name, each in partners.items():
-        if name in STAY:
-            each.result()
-        else:
-            assert each.error()
-    rounds = events.of("round")
-    print([r.get("clients") for r in rounds], [r.get("clients") for r in others.of("round")])
-    assert len(rounds) == 6
-    assert masked.vocabulary.words == plain.vocabulary.words
-    print(np.abs(masked.beta - plain.beta).max())
-    np.testing.assert_allclose(masked.beta, plain.beta, atol=2e-6)
+    pki = authority(tmp_path / "pki", *SIZES)
+    plain, masked = (
+        Run(method, secure, tmp_path / f"secure {secure}", pki) for secure in (False, True)
+    )
+    for run in (plain, masked):
+        for name, each in run.partners.items():
+            if name in STAY:
+                each.result()
+            else:
+                assert isinstance(each.error(), (KilledError, Exception))
+        clients = [event["clients"] for event in run.events.of("round")]
+        left = 1 if run._midst else KILLED
+        assert clients == [sorted(SIZES)] * left + [STAY] * (4 - left)
+    assert masked.model.vocabulary.words == plain.model.vocabulary.words
+    np.testing.assert_allclose(masked.model.beta, plain.model.beta, atol=2e-6)
