@@ -10,11 +10,11 @@ import pytest
 
 from fedtopics.engines import adder
 from fedtopics.federation.server import serve
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, adders
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity
 from fedtopics.secure.said import ADDED
-from tests.helpers.federation import subjects
+from tests.helpers.federation import assert_same_bits, subjects
 from tests.helpers.grpc_federation import (
     HOST,
     OPEN_POLICY,
@@ -24,6 +24,9 @@ from tests.helpers.grpc_federation import (
     authority,
     partner,
 )
+from tests.helpers.peers import Peer, quickly, with_addresses
+
+__all__ = ["quickly"]
 
 SIZES = {"east": 50, "middle": 45, "north": 40, "south": 35, "west": 30}
 STAY = ["east", "middle", "west"]
@@ -102,3 +105,26 @@ def test_two_of_five_are_killed(
         assert clients == [sorted(SIZES)] * left + [STAY] * (4 - left)
     assert masked.model.vocabulary.words == plain.model.vocabulary.words
     np.testing.assert_allclose(masked.model.beta, plain.model.beta, atol=2e-6)
+
+
+@pytest.mark.usefixtures("quickly")
+def test_whoever_adds(tmp_path: Path) -> None:
+    """Among equals one of them adds; when it is lost the next one goes on, to the same bits."""
+    plan = with_addresses(planned("lda, all documents", True), SIZES)
+    first = adders(plan)[0]
+
+    def dies(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == KILLED:
+            raise KilledError
+
+    peers = {
+        name: Peer(plan, name, corpus, tmp_path, on_event=dies if name == first else None)
+        for name, corpus in subjects(SIZES).items()
+    }
+    assert isinstance(peers.pop(first).error(), KilledError)
+    models = [peer.model() for peer in peers.values()]
+    for model in models:
+        assert_same_bits(model, models[0])
+    for peer in peers.values():
+        assert [r["clients"] for r in peer.rounds][-1] == sorted(SIZES.keys() - {first})
+        assert {event["client"] for event in peer.events.of("adds")} == set(adders(plan)[:2])
