@@ -71,7 +71,7 @@ class Adder(Liar):
         self.joined(*names)
         self.there = list(names)
         for name in names:
-            begun = self.begun(turn, round=turn, members=list(names), **other)
+            begun = self.begun(turn, **{"round": turn, "members": list(names), **other})
             for field in ("certificates", "keys"):
                 begun[field] = {n: begun[field][n] for n in begun["members"]}
             change(begun)
