@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import permutations
 from typing import Any
 
@@ -38,6 +39,7 @@ from tests.helpers.sums import add_up
 SIZE = 4096
 LONG = {"documents": counts(), "x": Field((SIZE,), 1e3, -1e3)}
 BINS = 64
+WORDS = {"documents": counts(), "words": WordCounts(3)}
 
 
 def doors(replies: Mapping[str, Payload], names: Sequence[str] = NAMES) -> dict[str, Client]:
@@ -142,8 +144,25 @@ def test_two_are_too_few() -> None:
         summed("drawn", {name: reply_of(name) for name in "ab"}, TEMPLATE)
 
 
+def test_a_total_is_checked_before_a_plain_reply_leaves() -> None:
+    """Replies that all see, and sums that cannot be masked, may follow from it."""
+    made = doors({name: reply_of(name) for name in NAMES})
+    clients = SecureClients(LocalClients(made), ["drawn"])
+
+    def work() -> None:
+        for ask in (lambda: clients.call("whole"), lambda: clients.sum("whole", WORDS)):
+            clients.sum("drawn", TEMPLATE, round=1)
+            with suppress(FederationError):  # there are no words in this reply
+                ask()
+
+    with suppress(FederationError):
+        clients.round(1, work)
+    once = [said.COMMITTED, said.ADDED, said.CHECKED, "whole"]
+    assert made["a"].stages() == once + once
+
+
 def test_words_are_not_masked() -> None:
-    assert not is_masked({"documents": counts(), "words": WordCounts(3)})
+    assert not is_masked(WORDS)
     assert is_masked(None)
     assert is_masked(TEMPLATE)
 
