@@ -13,6 +13,7 @@ checked by all participants before anything follows from it. See docs/secure-agg
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fedtopics.errors import FederationError
@@ -131,8 +132,8 @@ class SecureClients:
         self._notify(Voided(self._number, fault))
         if self._voids == VOIDS:
             raise self._engine.disagreement(
-                f"the replies to {function!r} added up to what cannot be, {VOIDS} times ({fault}); "
-                "a client sends false numbers, and masks hide which"
+                f"the sum of {function!r} was void {VOIDS} times ({fault}); a client says what is "
+                "false, and masks hide which"
             )
         raise AgainError
 
@@ -199,23 +200,25 @@ class SecureClients:
         self._unchecked = Total(context, found["values"], digests, field.kept)
         self._take_products(self._ask(said.AGREED, context, {}, self._unchecked))
         opening = Opening(context, members, there, counted, prepared)
-        self._open(opening, least)
+        self._open(opening, least, asked["called"])
         return opening.unmasked(found["values"]), counted, layout
 
-    def _open(self, opening: Opening, least: int) -> None:
+    def _open(self, opening: Opening, least: int, function: str) -> None:
         """Learn the masks of who is in a sum, and those that they shared with who is not."""
+
+        def recover(names: Sequence[str], answers: Mapping[str, Mapping[str, bytes]]) -> None:
+            try:
+                opening.recover(names, {name: said["shares"] for name, said in answers.items()})
+            except FederationError as error:
+                self._void(function, str(error))
+
+        ask = partial(self._ask, context=opening.context, least=least, opening=opening)
         lost = opening.lost
-        sizes = {"own": SECRET, "shares": SHARE * len(lost)}
-        opened = self._ask(said.OPENED, opening.context, sizes, None, least, opening=opening)
+        opened = ask(said.OPENED, sizes={"own": SECRET, "shares": SHARE * len(lost)})
         opening.take_own({name: answer["own"] for name, answer in opened.items()})
-        if lost:
-            opening.recover(lost, {n: answer["shares"] for n, answer in opened.items()})
+        recover(lost, opened)
         if silent := opening.silent:
-            sizes = {"shares": SHARE * len(silent)}
-            answers = self._ask(
-                said.RECOVERED, opening.context, sizes, None, least, opening=opening
-            )
-            opening.recover(silent, {n: answer["shares"] for n, answer in answers.items()})
+            recover(silent, ask(said.RECOVERED, sizes={"shares": SHARE * len(silent)}))
 
     def _ask(
         self, stage: str, context: bytes, sizes: Mapping[str, int], of: Total | None = None,
