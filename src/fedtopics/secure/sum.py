@@ -12,7 +12,7 @@ checked by all participants before anything follows from it. See docs/secure-agg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
 from fedtopics.methods.events import Event, Roster, RoundReport, Voided
-from fedtopics.methods.replies import Template, WordCounts, find_fault
+from fedtopics.methods.replies import Announced, Template, WordCounts, find_fault
 from fedtopics.secure import said
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import Layout
@@ -39,14 +39,15 @@ class SecureClients:
     Parameters
     ----------
     engine : Gathering
-    drawn : collection of str
-        Functions whose documents are drawn anew at each attempt at a round.
+    drawn : mapping
+        Functions whose replies are others at each attempt at a round, where all clients have more
+        documents than this.
     notify : function, optional
         Gets what people should know.
     """
 
     def __init__(
-        self, engine: Gathering, drawn: Collection[str],
+        self, engine: Gathering, drawn: Mapping[str, int],
         notify: Callable[[Event], None] = lambda event: None,
     ) -> None:  # fmt: skip
         self._engine = engine
@@ -109,12 +110,21 @@ class SecureClients:
         if self._counted not in (None, self._members()):
             raise AgainError
         asked = {"called": function, "payload": SharedPayload(payload)}
-        add = self._sum_drawn if function in self._drawn else self._sum_whole
+        add = self._sum_drawn if self._draws_anew(function, template) else self._sum_whole
         total, self._counted, layout = add(asked, template or {})
         found = layout.decode(total, len(self._counted))
         if fault := find_fault(found, template, self._counted):
             self._void(function, fault)
         return found
+
+    def _draws_anew(self, function: str, template: Template | None) -> bool:
+        """Whether all clients' replies are others at each attempt."""
+        announced = (template or {}).get("documents")
+        sizes = announced.sizes if isinstance(announced, Announced) else {}
+        fewest = min(sizes.get(name, 0) for name in self._members())
+        return function in self._drawn and (
+            not self._drawn[function] or fewest > self._drawn[function]
+        )
 
     def _members(self, least: int = FEWEST) -> list[str]:
         """Return who is in the round; stop where who adds leaves out too many of them."""
