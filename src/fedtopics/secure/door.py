@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from fedtopics.engines.exchange import Door
+import numpy as np
+
+from fedtopics.engines import exchange
 from fedtopics.errors import PolicyError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
@@ -19,6 +21,16 @@ from fedtopics.secure.masks import add_self_mask, mask
 from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
 
 Reply = dict[str, Any]
+WRITTEN = ("values", "digest", "product", "own", "shares")  # signatures are others each time
+
+
+class Door(exchange.Door, Protocol):
+    """A door to documents that lets out what is made of its replies."""
+
+    def leave(
+        self, function: str, payload: Mapping[str, Any], moment: Moment, reply: Mapping[str, Any]
+    ) -> None:
+        """Write down what leaves, or raise if something else has left then."""
 
 
 class MaskedDoor:
@@ -49,6 +61,8 @@ class MaskedDoor:
         self._sign = sign
         self._told_of = told_of
         self._reply: Reply = {}
+        self._round = 0
+        self._asks = False  # whether a stage has asked the door of the documents
         self._masked: Residues | None = None
         self._opened: dict[tuple[int, str], Sequence[str]] = {}
         self._stages: Mapping[str, Callable[..., Reply]] = {
@@ -66,7 +80,24 @@ class MaskedDoor:
         """Call a function, masked or not; see `federation.Door.call`."""
         if function not in self._stages:
             return self._door.call(function, payload, moment)
-        return self._staged(self._door.call, function, payload, moment)
+        self._asks = False
+        reply = self._staged(self._door.call, function, payload, moment)
+        if not self._asks:  # else the door of the documents has written down what it answered
+            self._leave(function, getattr(payload, "digest", ""), moment, reply)
+        return reply
+
+    def _leave(self, function: str, digest: str, moment: Moment, reply: Reply) -> None:
+        """Have it written down: a process after this one gives this answer, or none."""
+        told = SharedPayload({"round": self._round})
+        told.digest = digest
+        parts = {**reply.get("said", {}), **reply.get("masked", {})}
+        plain = {
+            name: np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part
+            for name, part in parts.items()
+            if name in WRITTEN
+        }
+        documents = self._reply.get("documents", 0)
+        self._door.leave(function, told, moment, {"documents": documents, **plain})
 
     def repeat(self, function: str, payload: Mapping[str, Any], moment: Moment) -> Reply | None:
         """Do it again so that this client is where it was; nothing leaves."""
@@ -87,6 +118,7 @@ class MaskedDoor:
         """Ask the door of the documents, once for a sum."""
         asked = SharedPayload(payload)
         asked.digest, asked.masked = digest, True
+        self._asks, self._round = True, payload.get("round", 0)
         self._reply = answer(function, asked, moment)
         self._moment = moment.turn, function
 
