@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from fedtopics.errors import FederationError
@@ -62,7 +63,7 @@ class Total:
     digests: Mapping[str, bytes]  # of the masked replies
     kept: Mapping[str, Residues] = field(repr=False)  # at who adds: the masked replies
 
-    @property
+    @cached_property
     def seed(self) -> bytes:
         """What nobody could know before the total: the product's other factor follows from it."""
         return check.challenge(self.context, self.values, self.digests)
@@ -79,7 +80,8 @@ class Total:
 class Answer(Own):
     """A client's signed answer, of parts that have so many bytes each.
 
-    Its product is held against the masked reply by who has that: who adds.
+    Its product is held against the masked reply by who has that: who adds. It looks at an answer
+    when it comes and, as all do, when it is decided: what was found right is the second time.
     """
 
     fits: Fits
@@ -88,6 +90,7 @@ class Answer(Own):
     sizes: Mapping[str, int]
     of: Total | None = None
     least: int = 0
+    _right: set[tuple[str, bytes, bytes]] = field(default_factory=set, repr=False)
 
     def fault(self, value: Any, of: Sequence[str]) -> str:
         """Return what is wrong with an answer, or ''."""
@@ -97,12 +100,15 @@ class Answer(Own):
         if len(sizes) < len(parts) or sizes != self.sizes or not isinstance(signature, bytes):
             return f"it is no answer to {self.stage}"
         said = statement(self.stage, self.context, parts)
+        if len(of) == 1 and (of[0], said, signature) in self._right:
+            return ""
         if len(of) != 1 or not self.fits(of[0], said, signature):
             return "its signature does not fit"
         sent = None if self.of is None else self.of.kept.get(of[0])
-        if self.of is None or sent is None or parts["product"] == product_of(self.of.seed, sent):
-            return ""
-        return "its product is not that of what it sent"
+        if self.of and sent is not None and parts["product"] != product_of(self.of.seed, sent):
+            return "its product is not that of what it sent"
+        self._right.add((of[0], said, signature))
+        return ""
 
 
 @dataclass(eq=False)
