@@ -18,7 +18,6 @@ from fedtopics.engines.handshake import Signatures
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.messages import Reply
 from fedtopics.federation.door import Door
-from fedtopics.federation.policy import Policy
 from fedtopics.methods.aggregation import Payload, Rows
 from fedtopics.methods.base import Moment
 from fedtopics.methods.replies import Field, counts, sums
@@ -26,7 +25,7 @@ from fedtopics.pki import Identity, Signer
 from fedtopics.secure import said
 from fedtopics.secure.door import MaskedDoor
 from fedtopics.secure.field import Residues, add
-from fedtopics.secure.opening import Opening, Seeds
+from fedtopics.secure.opening import Seeds
 from fedtopics.secure.shares import SECRET, _commitment
 from fedtopics.secure.sum import SecureClients
 from tests.helpers.background import KilledError
@@ -94,21 +93,28 @@ class Client(MaskedDoor):
         When the answer to this stage is ready and has not left.
     changes : mapping
         By stage what to make of the answer.
-    gone : callable
-        Breaks its links.
+    hub : Hub
+        Where its links are.
+    key : bytes
+        That it shows in place of its own.
     """
 
     def __init__(
         self, door: Any, name: str, sign: Callable[[bytes], bytes], dies: str = "",
         falls: str = "", changes: Mapping[str, Change] | None = None,
-        gone: Callable[[str], None] = lambda name: None,
+        hub: Hub | None = None, key: bytes = b"",
     ) -> None:  # fmt: skip
         super().__init__(door, name, secret_of(name), sign)
         self.name = name
         self.left: list[Left] = []
         self.made: list[Left] = []  # whether it left or not
         self._dies, self._falls, self._changes = dies, falls, changes or {}
-        self._gone = gone
+        self.hub = hub or Hub()
+        self._shown = key
+
+    @property
+    def key(self) -> bytes:
+        return self._shown or super().key
 
     def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
         self._maybe_die(function == self._dies)
@@ -123,7 +129,7 @@ class Client(MaskedDoor):
 
     def _maybe_die(self, now: bool) -> None:
         if now:
-            self._gone(self.name)
+            self.hub.kill(self.name)
             raise KilledError
 
     def stages(self) -> list[str]:
@@ -204,7 +210,7 @@ class Clients:
     def wrap(self, name: str, **how: Any) -> Callable[[Door], Client]:
         def wrapped(door: Door) -> Client:
             sign = self.identities[name].sign
-            self.doors[name].append(Client(door, name, sign, gone=self.hub.kill, **how))
+            self.doors[name].append(Client(door, name, sign, hub=self.hub, **how))
             return self.doors[name][-1]
 
         return wrapped
@@ -332,7 +338,10 @@ class Adder(Liar):
             return decided | {"replies": {name: r.reply for name, r in of.items()}}
         return decided | {"total": {"masked": masked_total({n: r.reply for n, r in of.items()})}}
 
-    def start(self, *names: str, turn: int = 1, **other: Any) -> None:
+    def start(
+        self, *names: str, turn: int = 1, change: Callable[[Any], None] = lambda begun: None,
+        **other: Any,
+    ) -> None:  # fmt: skip
         """Begin with some clients."""
         self.joined(*names)
         self.there = list(names)
@@ -340,6 +349,7 @@ class Adder(Liar):
             begun = self.begun(turn, round=turn, members=list(names), **other)
             for field in ("certificates", "keys"):
                 begun[field] = {n: begun[field][n] for n in begun["members"]}
+            change(begun)
             self.decide(name, BEGUN, begun)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from fedtopics.engines import adder
 from fedtopics.methods.aggregation import Payload
-from fedtopics.secure import said
 from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED, RECOVERED
 from tests.helpers.background import KilledError, until
 from tests.helpers.masked import (
@@ -48,8 +47,13 @@ def lost_cases() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def named(case: object) -> str:
-    return case if isinstance(case, str) else "-".join(
-        f"{name}.{stage.removeprefix('secure.')}" for name, stage in dict(case).items()  # type: ignore[call-overload]
+    return (
+        case
+        if isinstance(case, str)
+        else "-".join(
+            f"{name}.{stage.removeprefix('secure.')}"
+            for name, stage in dict(case).items()  # type: ignore[call-overload]
+        )
     )
 
 
@@ -116,7 +120,9 @@ def test_another_process(
     first, second = clients.doors["b"]
     before = {(stage, asked["context"]): reply for stage, asked, reply in first.made}
     after = {(stage, asked["context"]): reply for stage, asked, reply in second.made}
-    assert before.keys() & after.keys() == ({(stage, first.made[-1][1]["context"])} if how == "falls" else set())
+    assert before.keys() & after.keys() == (
+        {(stage, first.made[-1][1]["context"])} if how == "falls" else set()
+    )
     for key in before.keys() & after.keys():
         assert fixed(before[key]) == fixed(after[key])
     check_opened(clients, set())

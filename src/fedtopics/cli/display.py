@@ -60,6 +60,10 @@ _SENTENCES = {
     "voided": "round {round}: masked replies add up to what cannot be ({reason}); it is repeated",
     "roster": "masks are shared with {clients}; their keys, to be compared by telephone: {digest}",
     "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
+    "claimed": "{client} says that it has {documents:,} documents, {times:,.0f} times as many as "
+    "the median client",
+    "claimed too many": "{client} says that it has {documents:,} documents, {times:,.0f} times as "
+    "many as the median client, and is left out",
     "excluded": "{client} is excluded: {reason}",
     "old reply": "{client} sent a reply that came too late; it does not count",
     "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
@@ -135,7 +139,7 @@ class RoundProgress:
             before = self._bar.tasks[0].fields["speed"] or speed
             shown = {"loss": event.get("loss", float("nan")), "speed": 0.95 * before + 0.05 * speed}
             self._bar.update(self._task, completed=event["round"], **shown)
-        elif kind in ("chosen", "clipped", "continued", "skipped", "stopped"):
+        elif kind in ("chosen", "claimed", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
 
     def _embed(self, event: Mapping[str, Any]) -> None:
@@ -151,6 +155,8 @@ def sentence(event: Mapping[str, Any]) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
+    if kind == "claimed" and event["left_out"]:
+        kind = "claimed too many"
     return _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
 
 

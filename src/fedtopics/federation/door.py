@@ -36,6 +36,11 @@ class Door:
         """The last turn that was answered, in this process or before; 0 for none."""
         return self._ledger.last.moment.turn
 
+    @property
+    def sums(self) -> Mapping[tuple[int, str], list[str]]:
+        """Over which clients sums were opened, in this process or before, by turn and function."""
+        return self._ledger.sums
+
     def call(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
 

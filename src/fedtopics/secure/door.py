@@ -27,6 +27,10 @@ WRITTEN = ("values", "digest", "product", "own", "shares")  # signatures are oth
 class Door(exchange.Door, Protocol):
     """A door to documents that lets out what is made of its replies."""
 
+    @property
+    def sums(self) -> Mapping[tuple[int, str], list[str]]:
+        """Over which clients sums were opened, by turn and function."""
+
     def leave(
         self, function: str, payload: Mapping[str, Any], moment: Moment, reply: Mapping[str, Any]
     ) -> None:
@@ -64,7 +68,7 @@ class MaskedDoor:
         self._round = 0
         self._asks = False  # whether a stage has asked the door of the documents
         self._masked: Residues | None = None
-        self._opened: dict[tuple[int, str], Sequence[str]] = {}
+        self._sum: dict[str, Any] = {}  # which one is opened, and over whom
         self._stages: Mapping[str, Callable[..., Reply]] = {
             said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
             said.CHECKED: self._check, said.AGREED: self._agree, said.OPENED: self._open,
@@ -80,7 +84,7 @@ class MaskedDoor:
         """Call a function, masked or not; see `federation.Door.call`."""
         if function not in self._stages:
             return self._door.call(function, payload, moment)
-        self._asks = False
+        self._asks, self._sum = False, {}
         reply = self._staged(self._door.call, function, payload, moment)
         if not self._asks:  # else the door of the documents has written down what it answered
             self._leave(function, getattr(payload, "digest", ""), moment, reply)
@@ -88,7 +92,7 @@ class MaskedDoor:
 
     def _leave(self, function: str, digest: str, moment: Moment, reply: Reply) -> None:
         """Have it written down: a process after this one gives this answer, or none."""
-        told = SharedPayload({"round": self._round})
+        told = SharedPayload({"round": self._round, **self._sum})
         told.digest = digest
         parts = {**reply.get("said", {}), **reply.get("masked", {})}
         plain = {
@@ -178,14 +182,17 @@ class MaskedDoor:
         self, ask: Callable[..., None], *, context: bytes, seed: bytes, opening: Opening
     ) -> Reply:
         """Tell the own mask, and shares of what others had in common with who is lost."""
-        before = self._opened.setdefault(self._moment, list(opening.counted))
-        if before != list(opening.counted):
+        turn, called = self._moment
+        counted = list(opening.counted)
+        before = self._door.sums.get((turn, called), counted)
+        if before != counted:
             raise PolicyError(
-                f"Client {self._name!r} was in a sum of {self._moment[1]!r} over "
+                f"Client {self._name!r} was in a sum of {called!r} over "
                 f"{', '.join(before)}, and is asked for the same one over "
-                f"{', '.join(opening.counted)}: the difference would tell what one of them sent. "
+                f"{', '.join(counted)}: the difference would tell what one of them sent. "
                 "Begin a new run."
             )
+        self._sum = {"called": called, "counted": counted}
         shares = opening.shares(self._name, self._pair, self._keys)
         return self._signed(said.OPENED, context, own=self._seeds.own, shares=shares)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from fedtopics.engines.handshake import is_key
 from fedtopics.errors import FederationError
 from fedtopics.methods.replies import Own
 from fedtopics.secure import check
@@ -99,6 +100,8 @@ class Answer(Own):
         sizes = {name: len(part) for name, part in parts.items() if isinstance(part, bytes)}
         if len(sizes) < len(parts) or sizes != self.sizes or not isinstance(signature, bytes):
             return f"it is no answer to {self.stage}"
+        if "key" in parts and not is_key(parts["key"]):
+            return "its key is no key of X25519"
         said = statement(self.stage, self.context, parts)
         if len(of) == 1 and (of[0], said, signature) in self._right:
             return ""
