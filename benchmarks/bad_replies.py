@@ -71,11 +71,11 @@ Studies of five clients with {DOCUMENTS} made-up documents each, of which one se
 about the vocabulary, in each exchange before the first round, in all rounds, or at the end. Of \
 studies in which it could say such a thing: how many end with a model; in how many of these no \
 honest client was blamed or left out of anything; in how many an event names the liar, as its \
-reply is refused, or as it is clipped (rule `clip` alone says so). Then for each rule the worst \
-loss of purity of the honest clients' documents, from the same study without the liar or, if that \
-is lower, where it does not lie, and in how many studies it is more than {CLOSE}. The studies that \
-ended, or did without somebody honest, and those that lost more with `clip`, are listed below. \
-Command: `make attacks`."""
+reply is refused, or as it is clipped (rule `clip` alone says so) or claims too many documents. \
+Then for each rule the worst loss of purity of the honest clients' documents, from the same study \
+without the liar or, if that is lower, where it does not lie, and in how many studies it is more \
+than {CLOSE}. The studies that ended, or did without somebody honest, and those that lost more \
+with `clip`, are listed below. Command: `make attacks`."""
 Reply = dict[str, Any]
 Change = Callable[[Any], Any]
 
@@ -287,9 +287,12 @@ def measure(task: Task) -> dict[str, Any]:
     return row | said(events)
 
 
+NAMING = ("bad reply", "excluded", "clipped", "claimed")  # events
+
+
 def said(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Return whom events name and why, and who was not in a round."""
-    of_clients = [e for e in events if e["event"] in ("bad reply", "excluded", "clipped")]
+    of_clients = [e for e in events if e["event"] in NAMING]
     named = {e["event"]: e.get("reason", "") for e in of_clients if e["client"] == LIAR}
     absent = {
         n for e in events if e["event"] in ("round", "left out") for n in e.get("missing", {})
@@ -306,7 +309,7 @@ def line(title: str, rows: list[dict[str, Any]]) -> str:
         len(with_model),
         sum(not row["missing"] and not row["blamed"] for row in with_model),
         sum("bad reply" in row["named"] for row in rows),
-        sum({*row["named"]} == {"clipped"} for row in rows),
+        sum(bool(row["named"].keys() & {"clipped", "claimed"}) for row in rows),
     )
     cells = [title, *map(str, counts)]
     for rule in RULES:
@@ -325,7 +328,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         row["lost"] = usual[row["method"], row["rule"]] - row["purity"]
     lied = [row for row in rows if row["told"]]
-    head = ["studies", "end", "all in it", "refused", "clipped", *RULES]
+    head = ["studies", "end", "all in it", "refused", "clipped or claimed", *RULES]
     for what in ("lie", "method"):
         yield from ("", f"| {what} | {' | '.join(head)} |", f"| --- |{' ---: |' * len(head)}")
         for name in dict.fromkeys(row[what] for row in lied):

@@ -49,6 +49,7 @@ def test_sentences(screen: StringIO) -> None:
 
 def test_tables(screen: StringIO) -> None:
     row = {"function": TEXT, "replies": 1, "documents": 2, "values": 3, "bytes": 4, "totals": 0}
+    row["masked"] = True
     display.print_ledger(TEXT, [row])
     assert screen.getvalue().count(r"\x1b[31mred") == 2
 

@@ -234,8 +234,8 @@ class Clients:
     def everything(self) -> Iterator[tuple[str, Left]]:
         """All that left, and whom."""
         for name, doors in self.doors.items():
-            for door in doors:
-                for each in door.left:
+            for each_door in doors:
+                for each in each_door.left:
                     yield name, each
 
 

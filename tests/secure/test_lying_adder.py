@@ -18,7 +18,15 @@ from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FedTopicsError
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.keys import KeyPair
-from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED
+from fedtopics.secure.said import (
+    ADDED,
+    AGREED,
+    CHECKED,
+    COMMITTED,
+    OPENED,
+    PREPARED,
+    PRODUCT,
+)
 from tests.helpers.background import until
 from tests.helpers.masked import NAMES, Adder, Clients, assert_total, left_of, opened
 
@@ -145,7 +153,7 @@ def test_a_false_total_with_products_that_would_fit(clients: Clients) -> None:
     liar.step(NAMES, added(by_one(0)))
 
     def another(told: Any) -> None:
-        told["replies"]["b"]["said"]["product"] = bytes(8)
+        told["replies"]["b"]["said"]["product"] = bytes(PRODUCT)
 
     liar.step(NAMES, added(another))
     stops(clients, liar, "its signature does not fit", [COMMITTED, ADDED, CHECKED])

@@ -85,7 +85,7 @@ LEFT_OUT = {
     "product": ("drawn", says(CHECKED, product=zeros), "its product is not that of what it sent"),
     "key": ("whole", says(PREPARED, key=zeros), "its key is no key of X25519"),
     "sealed": ("whole", says(PREPARED, shares=lambda part: part[1:]), "is no answer"),
-    "signed reply": ("whole", {"changes": {ADDED: sends_another}}, "not what the client has signed"),
+    "signed reply": ("whole", {"changes": {ADDED: sends_another}}, "not what the client has signed"),  # noqa: E501
     "signed product": ("whole", says(AGREED, product=zeros), "its product is not that"),
 }  # fmt: skip
 

@@ -57,9 +57,8 @@ _SENTENCES = {
     "bad reply": "round {round}: {client} {reason}",
     "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as "
     "the others, and counts for less",
+    "roster": "masks of {clients}; their keys, to be compared by telephone: {digest}",
     "voided": "round {round}: masked replies add up to what cannot be ({reason}); it is repeated",
-    "roster": "masks are shared with {clients}; their keys, to be compared by telephone: {digest}",
-    "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
     "claimed": "{client} says that it has {documents:,} documents, {times:,.0f} times as many as "
     "the median client",
     "claimed too many": "{client} says that it has {documents:,} documents, {times:,.0f} times as "
@@ -215,5 +214,6 @@ def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
     for row in rows:
-        table.add_row(row["function"], *(f"{row[column]:,}" for column in columns))
+        name = row["function"] + ("*" if row["masked"] else "")
+        table.add_row(name, *(f"{row[column]:,}" for column in columns))
     console.print(table)

@@ -39,9 +39,9 @@ class Ledger:
     """What left one client of a study with this fingerprint, and came; no path keeps nothing.
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
-    `last` is the last answer in this run, `sums` says over which clients masked sums were opened, by
-    turn and function. Each line says if the client's secret is `seeded`, by the
-    study. RunError if the file that is there is damaged.
+    `last` is the last answer in this run, `sums` says over which clients masked sums were opened,
+    by turn and function. Each line says if the client's secret is `seeded`, by the study. RunError
+    if the file that is there is damaged.
     """
 
     def __init__(
@@ -202,12 +202,14 @@ def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     name = line["function"]
     counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
     start = {"function": name, "method": line["method"], "fields": [], "documents": 0}
+    start["masked"] = False  # whether what left of it left in masked sums alone
     row = rows.setdefault(name, start | counts)
     if line["what"] == "came":
         row["totals"] += 1
         row["bytes_of_totals"] += line["bytes"]
         return
     row["fields"] = sorted({*row["fields"], *line["fields"]})
+    row["masked"] = line.get("masked", False)
     documents = line["documents"]
     row["documents"] = min(row["documents"], documents) if row["replies"] else documents
     row["replies"] += 1

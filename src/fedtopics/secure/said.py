@@ -23,6 +23,18 @@ PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
     "secure.prepare", "secure.commit", "secure.add", "secure.check", "secure.agree", "secure.open",
     "secure.recover",
 )  # fmt: skip
+LEAVES = {
+    PREPARED: "Of the masks of a sum: a public key, and shares of what opens them, sealed for each "
+    "other client.",
+    COMMITTED: "The digest of the masked reply that follows; of the last one what secure.check has.",
+    ADDED: "The masked reply, which tells nothing by itself.",
+    CHECKED: "Two inner products of the masked reply with what follows from the total, by which "
+    "all check that it is the sum.",
+    AGREED: "The same products, and by its signature that the client knows who is in the sum.",
+    OPENED: "What the client's own mask follows from; of who was lost, a share of what opens the "
+    "masks that it had in common with others.",
+    RECOVERED: "Shares of the own masks of who is in the sum and was lost since.",
+}
 PRODUCT = 16  # bytes: of two inner products
 
 

@@ -51,7 +51,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         shapes = Trained(0, self.settings).shapes()
         weights = {n: shapes[n] for n in shapes if n != "origin"}
         loss = Field(each=LONGEST, steers=self.settings.loss_steers)
-        template = {"weights": weights, "loss": loss}
+        template = {"changes": weights, "loss": loss}
         return agreement.sum("train_locally", template, round=round_, weights=dict(state))
 
     def step(
@@ -59,7 +59,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     ) -> Step[Arrays]:
         """Average the clients' networks, weighted by their documents."""
         documents = reply["documents"]
-        mean = {name: total / documents for name, total in reply["weights"].items()}
+        mean = {name: state[name] + total / documents for name, total in reply["changes"].items()}
         facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}
         return Step({"origin": state["origin"], **mean}, facts)
 
