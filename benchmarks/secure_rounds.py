@@ -1,10 +1,10 @@
-"""What masks cost whole rounds: studies with and without, turn by turn, over mutual TLS on loopback.
+"""What masks cost whole rounds: studies with and without, turn by turn, over mutual TLS.
 
-A server and five clients, each a process with one thread, train on 20ng (or made-up documents), once
-masked and once not, with the same minibatches. The two take turns in blocks of rounds: at the end
-of a block the server waits for the next one, so that a noisy machine disturbs both. The first round
-of a block is left out, as clients begin it while they wait. At the end both have a model: how far
-its weights are apart is said. What is in ``results/secure_rounds.jsonl`` is not measured again.
+A server and five clients, each a process with one thread, train on 20ng (or made-up documents),
+once masked and once not, with the same minibatches. The two take turns in blocks of rounds: at the
+end of a block the server waits for the next one, so that a noisy machine disturbs both. The first
+round of a block is left out, as clients begin it while they wait. At the end both have a model: how
+far its weights are apart is said. What is in ``results/secure_rounds.jsonl`` is not measured again.
 
     OMP_NUM_THREADS=1 python benchmarks/secure_rounds.py [--data FOLDER | --quick]
 """
@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 from documents import bag_of_words, tokenised
 from federated import NAMES, free_port
 from fedtopics import Corpus, Study, TopicModel, pki
+from fedtopics.engines.node import Node
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.server import serve
@@ -123,23 +124,29 @@ def take_part(part: str, address: str, folder: str, out: str, study: Any, block:
     plan = Study.make(**study).with_clients(dict.fromkeys(NAMES))
     here = Path(folder)
     if not part:
+        nodes: list[Node] = []
         rounds: list[dict[str, float]] = []
+        before = 0, 0
 
         def note(event: dict[str, Any]) -> None:
+            nonlocal before
             if event["event"] != "round" or event["round"] < 1:
                 return
+            # Not those of the event: a total may still be on its way when its round is over.
+            sent, received = after = nodes[0].traffic()
             rounds.append({
                 "seconds": event["seconds"],
-                "up": event["bytes_received"] / 1e6 / len(NAMES),
-                "down": event["bytes_sent"] / 1e6 / len(NAMES),
+                "up": (received - before[1]) / 1e6 / len(NAMES),
+                "down": (sent - before[0]) / 1e6 / len(NAMES),
             })  # fmt: skip
+            before = after
             if len(rounds) == block:
                 print(json.dumps(rounds), flush=True)
                 rounds.clear()
                 input()
 
         identity = Identity.load(here / "pki" / "server", "server")
-        serve(plan, identity, address, Path(out), on_event=note)
+        serve(plan, identity, address, Path(out), on_event=note, on_listen=nodes.append)
         return
     times: list[float] = []
 

@@ -25,8 +25,9 @@ PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
 )  # fmt: skip
 LEAVES = {
     PREPARED: "Of the masks of a sum: a public key, and shares of what opens them, sealed for each "
-    "other client.",
-    COMMITTED: "The digest of the masked reply that follows; of the last one what secure.check has.",
+    "other client; whether its numbers are in the smaller range.",
+    COMMITTED: "The digest of the masked reply that follows, and whether its numbers are in the "
+    "smaller range; of the last one what secure.check has.",
     ADDED: "The masked reply, which tells nothing by itself.",
     CHECKED: "Two inner products of the masked reply with what follows from the total, by which "
     "all check that it is the sum.",
@@ -36,6 +37,7 @@ LEAVES = {
     RECOVERED: "Shares of the own masks of who is in the sum and was lost since.",
 }
 PRODUCT = 16  # bytes: of two inner products
+FITS, EXCEEDS = b"\1", b"\0"  # whether a reply's numbers are in the smaller range
 
 
 class Fits(Protocol):
@@ -65,6 +67,11 @@ def product_of(seed: bytes, values: Residues) -> bytes:
 def numbers_of(product: bytes) -> tuple[int, int]:
     """Return the two numbers that a client has said."""
     return int.from_bytes(product[:8], "little"), int.from_bytes(product[8:], "little")
+
+
+def all_fit(answers: Mapping[str, Mapping[str, bytes]]) -> bool:
+    """Whether the numbers of all clients are in the smaller range."""
+    return all(answer["fits"] == FITS for answer in answers.values())
 
 
 @dataclass(frozen=True, eq=False)
