@@ -54,9 +54,9 @@ HEAD = """# Masked rounds beside plain ones
 A server and five clients, each a process with one thread, mutual TLS on loopback, gRPC {grpc}; {topics} topics,
 hidden layers of 100, `robust = "none"`. Masked and plain rounds in blocks of {block}, turn by turn, {rounds} of each.
 Seconds are medians; *client* is processor time of one client in a round (mean of the five); megabytes a round are
-those between the server and one client, by its `round` events. *Apart* is the largest difference of a weight after
-all rounds, and whether ten words of each topic are the same. *Load* is the machine's, on {cores} cores, with what
-else ran. Command: `make bench-secure-rounds`, which goes on where it was.
+those between the server and one client, from one `round` event to the next. *Apart* is the largest difference of a
+weight after all rounds, then whether ten words of each topic are the same. *Load* is the machine's, on {cores} cores,
+with what else ran. Command: `make bench-secure DATA=folder`, which goes on where it was.
 
 | data | method | documents a round | plain, s | masked, s | ratio | client, plain, s | masked, s | up, plain, MB | masked, MB | ratio | down, plain, MB | masked, MB | ratio | apart | same topics | load |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |
