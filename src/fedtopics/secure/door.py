@@ -15,7 +15,7 @@ from fedtopics.methods.base import Moment
 from fedtopics.secure import said
 from fedtopics.secure.check import digest
 from fedtopics.secure.field import Residues
-from fedtopics.secure.fixed import Layout
+from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.secure.keys import KeyPair, derive
 from fedtopics.secure.masks import add_self_mask, mask
 from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
@@ -68,7 +68,7 @@ class MaskedDoor:
         self._round = 0
         self._asks = False  # whether a stage has asked the door of the documents
         self._masked: Residues | None = None
-        self._factor = 1.0  # by which its numbers were made smaller
+        self._fits = said.FITS
         self._sum: dict[str, Any] = {}  # which one is opened, and over whom
         self._stages: Mapping[str, Callable[..., Reply]] = {
             said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
@@ -166,10 +166,8 @@ class MaskedDoor:
     ) -> Reply:  # fmt: skip
         """Give the masked reply."""
         if prepared is None or layout is None:
-            self._tell()
             return {"masked": {"values": self._masked}}
         values, key = self._encoded(layout), self._seeds.key
-        self._tell()
         others = [name for name in there if name != self._name]
         mask(values, self._name, {n: key.secret_with(prepared[n]["key"], context) for n in others})
         add_self_mask(values, own_seed(self._seeds.own))
@@ -211,17 +209,11 @@ class MaskedDoor:
         return self._signed(said.RECOVERED, context, shares=shares)
 
     def _encoded(self, layout: Layout) -> Residues:
-        values, self._factor = layout.encode(self._reply)
+        values, factor = layout.encode(self._reply)
+        self._fits = said.FITS if factor == 1 else said.EXCEEDS
+        if factor < 1 and layout.fraction < FINE:  # it leaves like this
+            self._told_of(factor)
         return values
-
-    @property
-    def _fits(self) -> bytes:
-        return said.FITS if self._factor == 1 else said.EXCEEDS
-
-    def _tell(self) -> None:
-        """Tell by how much the numbers that leave had to be made smaller, if so."""
-        if self._factor < 1:
-            self._told_of(self._factor)
 
     def _product(self, seed: bytes) -> dict[str, bytes]:
         if not seed or self._masked is None:

@@ -43,6 +43,7 @@ class Layout:
     """
 
     size: int  # residues of the vector
+    fraction: int  # bits, of numbers without a bound
     _parts: Mapping[str, Any]  # by field: a `_Part`, or a map for a map
 
     @classmethod
@@ -69,7 +70,7 @@ class Layout:
             return _Part.of(name, field, start, documents, len(members), fraction)
 
         parts, size = _placed(template, "", 0, part)
-        return cls(size, parts)
+        return cls(size, fraction, parts)
 
     def encode(self, reply: Mapping[str, Any]) -> tuple[Residues, float]:
         """Return a reply's residues, and the smallest factor by which a field was scaled.
