@@ -54,12 +54,13 @@ HEAD = """# Masked rounds beside plain ones
 A server and five clients, each a process with one thread, mutual TLS on loopback, gRPC {grpc}; {topics} topics,
 hidden layers of 100, `robust = "none"`. Masked and plain rounds in blocks of {block}, turn by turn, {rounds} of each.
 Seconds are medians; *client* is processor time of one client in a round (mean of the five); megabytes a round are
-those between the server and one client, from one `round` event to the next. *Apart* is the largest difference of a
-weight after all rounds, then whether ten words of each topic are the same. *Load* is the machine's, on {cores} cores,
-with what else ran. Command: `make bench-secure DATA=folder`, which goes on where it was.
+those between the server and one client, from one `round` event to the next. *Apart* is the largest
+difference of a weight matrix after all rounds, relative to its norm; *furthest* that of a weight (LDA's are counts of
+words, up to thousands). Same topics: ten words of each. *Load* is the machine's, on {cores} cores, with what else ran.
+Command: `make bench-secure DATA=folder`, which goes on where it was.
 
-| data | method | documents a round | plain, s | masked, s | ratio | client, plain, s | masked, s | up, plain, MB | masked, MB | ratio | down, plain, MB | masked, MB | ratio | apart | same topics | load |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |
+| data | method | documents a round | plain, s | masked, s | ratio | client, plain, s | masked, s | up, plain, MB | masked, MB | ratio | down, plain, MB | masked, MB | ratio | apart | furthest | same topics | load |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |
 """  # noqa: E501 - a line of the page
 
 
@@ -181,12 +182,14 @@ def measured(task: Task, folder: Path, rounds: int, block: int) -> dict[str, Any
             loads.append(os.getloadavg()[0])
     row: dict[str, Any] = {name: side.finish() for name, side in sides.items()}
     plain, masked = (side.model() for side in sides.values())
-    apart = max(
-        float(np.abs(weight.numpy() - masked.weights[name].numpy()).max())
-        for name, weight in plain.weights.items()
-    )
-    same = plain.topics(10) == masked.topics(10)
-    return {**row, "apart": apart, "same": same, "load": statistics.median(loads)}
+    matrices = [(weight, masked.weights[name] - weight) for name, weight in plain.weights.items()]
+    return {
+        **row,
+        "apart": max(float(between.norm() / weight.norm()) for weight, between in matrices),
+        "furthest": max(float(between.abs().max()) for _, between in matrices),
+        "same": plain.topics(10) == masked.topics(10),
+        "load": statistics.median(loads),
+    }
 
 
 def prepare(folder: Path, data: Path | None, each: int) -> None:
@@ -215,7 +218,8 @@ def described(task: Task, row: dict[str, Any]) -> str:
     same = "yes" if row["same"] else "no"
     batch = f"{task.batch:,}" if task.batch else "all"
     return (
-        f"| {task.data} | {task.method} | {batch} | {cells} | {row['apart']:.1e} | {same} "
+        f"| {task.data} | {task.method} | {batch} | {cells} | {row['apart']:.1e} "
+        f"| {row['furthest']:.1e} | {same} "
         f"| {row['load']:.1f} |"
     )
 
