@@ -14,7 +14,7 @@ from fedtopics.engines.handshake import Introduction
 from fedtopics.engines.messages import Reply
 from fedtopics.methods.aggregation import Payload
 from fedtopics.methods.base import Moment
-from fedtopics.secure.fixed import Layout
+from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.secure.masks import remove_self_mask
 from fedtopics.secure.opening import Opening, own_seed, pair_key
 from fedtopics.secure.said import ADDED, AGREED, PREPARED, Total, context_of
@@ -67,13 +67,13 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
         PREPARED,
         {
             "context": context, "seed": b"", "called": "whole", "payload": {"round": 1},
-            "members": list(NAMES), "keys": keys,
+            "members": list(NAMES), "keys": keys, "layout": Layout.of(TEMPLATE, NAMES, FINE),
         },
         Moment(1, 1, 1),
     )  # fmt: skip
     said = tell({NAMES: prepared}, everybody, add_up=False) | {"c": prepared}
     words = {name: said[name]["said"] for name in NAMES}
-    layout = Layout.of(TEMPLATE, NAMES)
+    layout = Layout.of(TEMPLATE, NAMES, FINE)
     asked = {"context": context, "there": NAMES, "prepared": words, "layout": layout}
     masked = friend.call(ADDED, asked, Moment(1, 1, 2))
     sent = tell(dict.fromkeys(("abc", "cde"), masked), lists, add_up=True) | {"c": masked}

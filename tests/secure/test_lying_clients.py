@@ -16,7 +16,16 @@ from fedtopics.methods.aggregation import Payload
 from fedtopics.secure.check import digest
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.keys import KeyPair
-from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED, RECOVERED
+from fedtopics.secure.said import (
+    ADDED,
+    AGREED,
+    CHECKED,
+    COMMITTED,
+    FITS,
+    OPENED,
+    PREPARED,
+    RECOVERED,
+)
 from tests.helpers.background import KilledError
 from tests.helpers.masked import ALL, NAMES, Client, assert_total, masked
 
@@ -54,7 +63,8 @@ def sends_noise(client: Client, reply: Payload) -> Payload:
     client._masked = values
     context = client.made[-1][1]["context"]
     if "masked" not in reply:
-        return {"said": client.signed(COMMITTED, {"digest": digest(values, context)})}
+        parts = {"digest": digest(values, context), "fits": FITS}
+        return {"said": client.signed(COMMITTED, parts)}
     signed = client.signed(ADDED, {"digest": digest(values, context)})
     return {"masked": {"values": values, "said": signed}}
 

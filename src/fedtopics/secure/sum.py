@@ -23,7 +23,7 @@ from fedtopics.methods.events import Event, Roster, RoundReport, Voided
 from fedtopics.methods.replies import Announced, Template, WordCounts, find_fault
 from fedtopics.secure import said
 from fedtopics.secure.field import Residues
-from fedtopics.secure.fixed import Layout
+from fedtopics.secure.fixed import FINE, FRACTION, Layout
 from fedtopics.secure.keys import LENGTH, roster_digest
 from fedtopics.secure.opening import SEALED, SHARE, Opening
 from fedtopics.secure.said import Answer, Masked, Total, context_of
@@ -152,17 +152,20 @@ class SecureClients:
     def _sum_drawn(
         self, asked: Mapping[str, Any], template: Template
     ) -> tuple[Residues, list[str], Layout]:
-        members, known = None, False
+        members, known, fraction = None, False, FINE
         while members != self._engine.members:  # who is lost before anything has left is left out
             members = self._members()
-            layout = Layout.of(template, members)
+            layout = Layout.of(template, members, fraction)
             context = context_of(self._engine.moment, asked["called"], members)
+            sizes = {"digest": LENGTH, "fits": 1}
             answers = self._ask(
-                said.COMMITTED, context, {"digest": LENGTH}, self._unchecked,
+                said.COMMITTED, context, sizes, self._unchecked,
                 **asked, known=known, members=members, keys=self._keys(members), layout=layout,
             )  # fmt: skip
             self._take_products(answers)
             known = True
+            if fraction == FINE and not said.all_fit(answers):
+                members, fraction = None, FRACTION  # all commit to coarser numbers
         digests = {name: answers[name]["digest"] for name in members}
         field = Masked(self._engine.fits, context, layout.size, digests)
         found = self._engine.sum(said.ADDED, {"masked": field}, context=context)["masked"]
@@ -191,15 +194,16 @@ class SecureClients:
         self._check()
         members = self._members()
         context = context_of(self._engine.moment, asked["called"], members)
-        sizes = {"key": LENGTH, "own": LENGTH, "shares": SEALED * len(members)}
+        sizes = {"key": LENGTH, "own": LENGTH, "shares": SEALED * len(members), "fits": 1}
         prepared = self._ask(
-            said.PREPARED, context, sizes, **asked, members=members, keys=self._keys(members)
-        )
+            said.PREPARED, context, sizes, **asked, members=members, keys=self._keys(members),
+            layout=Layout.of(template, members, FINE),
+        )  # fmt: skip
         least = max(threshold(len(members)), FEWEST)
         there = list(self._engine.members)
         if len(there) < least:  # of whom so many would have to be left: now fewer are enough
             raise AgainError
-        layout = Layout.of(template, there)
+        layout = Layout.of(template, there, FINE if said.all_fit(prepared) else FRACTION)
         field = Masked(self._engine.fits, context, layout.size, least=least)
         found = self._engine.sum(
             said.ADDED, {"masked": field}, context=context, there=there, prepared=prepared,
