@@ -15,7 +15,7 @@ from fedtopics.engines.messages import Reply
 from fedtopics.methods.aggregation import Payload
 from fedtopics.methods.base import Moment
 from fedtopics.secure.fixed import FINE, Layout
-from fedtopics.secure.masks import remove_self_mask
+from fedtopics.secure.masks import remove_self_mask, seeds_of_pairs
 from fedtopics.secure.opening import Opening, own_seed, pair_key
 from fedtopics.secure.said import ADDED, AGREED, PREPARED, Total, context_of
 from fedtopics.secure.shares import SECRET, combine
@@ -92,7 +92,7 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
     pair = pair_key(combine(shares, NAMES, 3))
     values = sent["a"]["masked"]["values"].copy()
     remove_self_mask(values, own_seed(opened["a"]["own"]))
-    seeds = {n: pair.secret_with(words[n]["key"], context) for n in "bcde"}
+    seeds = seeds_of_pairs("a", pair, {n: words[n]["key"] for n in "bcde"}, context)
     for name, seed in seeds.items():
         remove_self_mask(values, seed)  # plus for each name after its own
         assert name > "a"

@@ -17,7 +17,7 @@ from fedtopics.methods.replies import Field, WordCounts, counts
 from fedtopics.secure import said
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.fixed import Layout
-from fedtopics.secure.masks import mask, remove_self_mask
+from fedtopics.secure.masks import mask, remove_self_mask, seeds_of_pairs
 from fedtopics.secure.opening import own_seed
 from fedtopics.secure.sum import SecureClients, is_masked
 from tests.helpers.fixed_point import assert_close
@@ -241,5 +241,5 @@ def unmasked_by_others(function: str, made: Mapping[str, Client], name: str) -> 
         pair, keys = seeds.key, {n: made[n]._seeds.key.public for n in "cde"}
         remove_self_mask(values, own_seed(seeds.own))
     negative = (np.uint64(PRIME) - values) % np.uint64(PRIME)
-    mask(negative, name, {n: pair.secret_with(keys[n], context) for n in "cde"})
+    mask(negative, name, seeds_of_pairs(name, pair, keys, context))
     return (np.uint64(PRIME) - negative) % np.uint64(PRIME)

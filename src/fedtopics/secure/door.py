@@ -17,7 +17,7 @@ from fedtopics.secure.check import digest
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.secure.keys import KeyPair, derive
-from fedtopics.secure.masks import add_self_mask, mask
+from fedtopics.secure.masks import add_self_mask, mask, seeds_of_pairs
 from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
 
 Reply = dict[str, Any]
@@ -139,8 +139,7 @@ class MaskedDoor:
         if not known:
             ask(called, payload)
         values = self._encoded(layout)
-        others = [name for name in members if name != self._name]
-        mask(values, self._name, {n: self._pair.secret_with(keys[n], context) for n in others})
+        mask(values, self._name, seeds_of_pairs(self._name, self._pair, keys, context))
         self._masked = values
         return self._signed(
             said.COMMITTED, context, digest=digest(values, context), fits=self._fits, **last
@@ -167,9 +166,8 @@ class MaskedDoor:
         """Give the masked reply."""
         if prepared is None or layout is None:
             return {"masked": {"values": self._masked}}
-        values, key = self._encoded(layout), self._seeds.key
-        others = [name for name in there if name != self._name]
-        mask(values, self._name, {n: key.secret_with(prepared[n]["key"], context) for n in others})
+        values, keys = self._encoded(layout), {n: prepared[n]["key"] for n in there}
+        mask(values, self._name, seeds_of_pairs(self._name, self._seeds.key, keys, context))
         add_self_mask(values, own_seed(self._seeds.own))
         self._masked = values
         signed = self._signed(said.ADDED, context, digest=digest(values, context))

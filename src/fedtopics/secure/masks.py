@@ -12,6 +12,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedtopics.secure.field import Residues, add_stream
+from fedtopics.secure.keys import KeyPair, framed
+
+
+def seeds_of_pairs(
+    own: str, key: KeyPair, keys: Mapping[str, bytes], context: bytes
+) -> dict[str, bytes]:
+    """Return the seeds that a member has in a context with each other one, of their public keys.
+
+    Both names are part of what they follow from: who shows another's key as its own would have the
+    same mask with a third member, once with plus and once with minus.
+    """
+
+    def of_both(name: str) -> bytes:
+        return framed(context, *(each.encode() for each in sorted([own, name])))
+
+    return {n: key.secret_with(keys[n], of_both(n)) for n in keys if n != own}
 
 
 def mask(values: Residues, own: str, seeds: Mapping[str, bytes]) -> None:

@@ -15,7 +15,7 @@ from itertools import chain, combinations, islice
 from fedtopics.errors import FederationError
 from fedtopics.secure.field import Residues
 from fedtopics.secure.keys import DOMAIN, LENGTH, KeyPair, derive, framed
-from fedtopics.secure.masks import mask, remove_self_mask
+from fedtopics.secure.masks import mask, remove_self_mask, seeds_of_pairs
 from fedtopics.secure.shares import SECRET, combine, seal, split, threshold, unseal
 
 SHARE = SECRET + LENGTH  # bytes of a share
@@ -150,9 +150,7 @@ class Opening:
         for name in self.counted:
             remove_self_mask(found, own_seed(self.seeds[name]))
         for name in self.lost:
+            keys = {n: self.prepared[n]["key"] for n in self.counted}
             key = pair_key(self.seeds[name])
-            common = {
-                n: key.secret_with(self.prepared[n]["key"], self.context) for n in self.counted
-            }
-            mask(found, name, common)
+            mask(found, name, seeds_of_pairs(name, key, keys, self.context))
         return found
