@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,9 +13,11 @@ from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.masks import remove_self_mask
 from fedtopics.secure.opening import own_seed
-from fedtopics.secure.said import ADDED, COMMITTED, PREPARED
-from tests.helpers.masked import TEMPLATE, Client, half_of, reply_of
-from tests.helpers.programs import POLICY, door
+from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, PREPARED
+from fedtopics.secure.sum import SecureClients
+from tests.helpers.masked import NAMES, TEMPLATE, Client, Clients, half_of, reply_of
+from tests.helpers.masked_adder import Adder, added, begun, stops
+from tests.helpers.programs import POLICY, Member, door
 
 THREE = ["a", "b", "c"]
 LAYOUT = Layout.of(TEMPLATE, THREE)
@@ -31,7 +36,9 @@ def drawn(made: dict[str, Client]) -> Residues:
         "members": THREE, "keys": keys, "layout": LAYOUT,
     }  # fmt: skip
     made["b"].call(COMMITTED, asked, Moment(1, 1, 1))
-    sent: Residues = made["b"].call(ADDED, {"context": b"here"}, Moment(1, 1, 2))["masked"]["values"]
+    sent: Residues = made["b"].call(ADDED, {"context": b"here"}, Moment(1, 1, 2))["masked"][
+        "values"
+    ]
     return sent
 
 
@@ -56,3 +63,49 @@ def test_two_members_with_one_key(asked: object, of_three: dict[str, Client]) ->
     sent = asked(of_three)  # type: ignore[operator]
     assert not np.array_equal(sent, LAYOUT.encode(reply_of("b"))[0])
     assert np.mean(sent == LAYOUT.encode(reply_of("b"))[0]) < 0.5
+
+
+# Replies that all see
+
+
+def without_b(told: Any) -> None:
+    del told["replies"]["b"]
+
+
+def with_another(told: Any) -> None:
+    told["replies"]["f"] = told["replies"]["b"]
+
+
+def no_replies(told: Any) -> None:
+    told["replies"] = 5
+
+
+@pytest.mark.parametrize("lie", [without_b, with_another, no_replies])
+@pytest.mark.parametrize("step", [0, 2])
+@pytest.mark.parametrize("function", ["drawn", "whole"])
+def test_other_replies_than_those_of_the_members(
+    clients: Clients, function: str, step: int, lie: Callable[[Any], None]
+) -> None:
+    liar = begun(clients, function)
+    for _ in range(step):
+        liar.step(NAMES)
+    liar.step(NAMES, added(lie))
+    stages = [COMMITTED, ADDED, CHECKED] if function == "drawn" else [PREPARED, ADDED, AGREED]
+    stops(clients, liar, "other replies than those of its members", stages[: step + 1])
+
+
+def test_another_reply_than_the_own(clients: Clients) -> None:
+    """What sizes are announced decides which masks are drawn."""
+    liar = Adder(clients)
+    for name in NAMES:
+        port, signed = clients.hub.port_of(name), clients.identities[name]
+        answering = clients.wrap(name)(door(name, half_of(name), None, POLICY))
+        todo = lambda engine: SecureClients(engine, {}).call("whole", TEMPLATE)  # noqa: E731
+        clients.members[name] = Member(name, NAMES, port, answering, todo, signed)
+    liar.start(*NAMES, round=0)
+
+    def larger(told: Any) -> None:
+        told["replies"]["b"]["documents"] += 1
+
+    liar.step(NAMES, added(larger))
+    stops(clients, liar, "there is another reply than its own", ["whole"], "b")

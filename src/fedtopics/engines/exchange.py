@@ -35,7 +35,7 @@ from fedtopics.methods.aggregation import Named, SharedPayload
 from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Moment, T
 from fedtopics.methods.base import Door as BaseDoor
 from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
-from fedtopics.methods.replies import Template, fewest, find_fault
+from fedtopics.methods.replies import Template, fewest, find_fault, own_field
 
 BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
 FIELDS: dict[str, dict[str, Any]] = {
@@ -177,8 +177,8 @@ class Exchange(Place):
         found: dict[str, Any] = decided[result]
         counted = own if self._own in attempt.members else None
         if one_by_one:
-            faults = (find_fault(reply, template, [name]) for name, reply in found.items())
-            fault = next((fault for fault in faults if fault), "")
+            mine = {} if counted is None else {self._own: counted}
+            fault = fault_of_replies(found, template, attempt.members, mine)
         else:
             fault = (
                 find_fault(found, template, attempt.members)
@@ -344,6 +344,21 @@ class Exchange(Place):
             "waiting": attempt.waiting,
             "computing": attempt.computing,
         }
+
+
+def fault_of_replies(
+    found: Any, template: Template | None, members: Sequence[str], own: Mapping[str, Any]
+) -> str:
+    """Say what is wrong with replies that all see, if something is.
+
+    One's `own` has to be as it left; signed ones are not compared: those of two processes differ.
+    """
+    if not isinstance(found, dict) or found.keys() != set(members):
+        return "there are other replies than those of its members"
+    if own_field(template) is None and any(dumps(found[n]) != dumps(own[n]) for n in own):
+        return "there is another reply than its own"
+    faults = (find_fault(reply, template, [name]) for name, reply in found.items())
+    return next((fault for fault in faults if fault), "")
 
 
 def implausible(total: Mapping[str, Any], own: Mapping[str, Any]) -> str:
