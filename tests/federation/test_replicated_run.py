@@ -11,6 +11,7 @@ from fedtopics import pki
 from fedtopics.engines.handshake import Introduction, Proposal
 from fedtopics.engines.node import CaughtUpError
 from fedtopics.engines.states import digest_of
+from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import RunError
 from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, run_to_resume
 from fedtopics.federation.run_folder import has_run
@@ -89,7 +90,7 @@ def signed_run(folder: Path, names: str, **other: bytes) -> ReplicatedRun:
     list(run.rounds(0, 0))
     run.keep("agreement", {"words": ["tide"]})
     state = Checkpoint(50, {"weights": np.arange(3.0)}, {"loss": 1.0})
-    signature = b"signed " + digest_of(state, run.kept())
+    signature = b"signed " + digest_of(state, run.kept(), run.progress.turn)
     run.progress.settled = dict.fromkeys(names, signature) | other
     run.checkpoint(state)
     return run
@@ -130,6 +131,14 @@ def test_a_state_without_a_majority_is_not_taken(
     assert not list((tmp_path / "late").glob("checkpoints/*"))
 
 
+def test_a_state_is_taken_at_its_turn_alone(tmp_path: Path) -> None:
+    """As if it were of a later one, clients would answer its rounds a second time."""
+    snapshot = signed_run(tmp_path / "server", "abc").snapshot()
+    assert snapshot is not None
+    later = dumps(loads(snapshot.content) | {"index": 1007, "turn": 1003, "digest": b"e" * 32})
+    assert not opened(tmp_path / "late").install(later, Node())
+
+
 @pytest.mark.parametrize("content", [b"", b"x" * 200])
 def test_a_damaged_state_is_not_taken(content: bytes, tmp_path: Path) -> None:
     assert not opened(tmp_path).install(content, Node())
@@ -156,7 +165,7 @@ def test_who_knows_nobody_takes_a_signed_state_with_its_certificates(tmp_path: P
     said = {n: Introduction(n, proposal, b"run", signer) for n, signer in signers.items()}
     state = Checkpoint(50, {"weights": np.arange(3.0)}, {"loss": 1.0})
     run = signed_run(tmp_path / "server", "")
-    digest = digest_of(state, run.kept())
+    digest = digest_of(state, run.kept(), run.progress.turn)
     run.progress.settled = {n: said[n].sign_state(digest) for n in "ab"}
     run.progress.certificates = {n: signers[n].certificate for n in "ab"}
     run.checkpoint(state)

@@ -196,7 +196,7 @@ class Exchange(Place):
         self.settled = {}
         if round_ % EVERY or (mine := state()) is None:
             return None
-        digest = digest_of(mine, self.kept())
+        digest = digest_of(mine, self.kept(), self.turn)
         index, signature = self.index + 1, self._node.introduction.sign_state(digest)
         if self._own and not self._node.is_decided(index):
             said = {"digest": digest, "signature": signature}
@@ -223,7 +223,7 @@ class Exchange(Place):
             theirs = read(decided["state"])
         except ValueError:
             theirs = Checkpoint(-1, {}, {})
-        fits = digest_of(theirs, self.kept()) == decided["digest"]
+        fits = digest_of(theirs, self.kept(), self.turn) == decided["digest"]
         if not fits or not is_near(mine, theirs):
             raise self._node.disagreement(round_, "most others have signed another state")
         self._notify(Drifted(round_))

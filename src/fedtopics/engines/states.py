@@ -29,11 +29,15 @@ PATIENCE = 10.0  # seconds that the adder waits for the states of those who are 
 TOLERANCE = 1e-4  # of an array's largest number, by which the same state may differ
 
 
-def digest_of(state: Checkpoint, kept: bytes) -> bytes:
-    """Digest a state and what was kept of the agreement; names, types and shapes included."""
+def digest_of(state: Checkpoint, kept: bytes, turn: int) -> bytes:
+    """Digest a state and what was kept of the agreement; names, types and shapes included.
+
+    The `turn` as well: given for that of a later one, an old state would have clients answer again
+    what they have answered.
+    """
     content = hashlib.sha256(kept)
     numbers = dict(sorted(state.numbers.items()))
-    content.update(json.dumps([state.round, numbers]).encode())
+    content.update(json.dumps([state.round, turn, numbers]).encode())
     for name, array in sorted(state.arrays.items()):
         content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         content.update(np.ascontiguousarray(array).tobytes())

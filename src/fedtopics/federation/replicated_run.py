@@ -139,7 +139,8 @@ class ReplicatedRun(RunFolder):
             signed = _read_signed(content)
             state, kept = read(signed["state"]), signed["kept"].tobytes()
             node.introduction.learn(signed["certificates"])  # who is new has seen nobody's
-            digest, names = digest_of(state, kept), signed["signatures"]
+            digest = digest_of(state, kept, signed["turn"])
+            names = signed["signatures"]
             known = node.introduction.has_signed_state
             fits = [n in node.members and known(n, digest, said) for n, said in names.items()]
         except (FedTopicsError, ValueError):
