@@ -9,13 +9,21 @@ import numpy as np
 import pytest
 
 from fedtopics.methods.base import Moment
-from fedtopics.secure.field import Residues
+from fedtopics.secure.field import PRIME, Residues
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.masks import remove_self_mask
 from fedtopics.secure.opening import own_seed
 from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, PREPARED
 from fedtopics.secure.sum import SecureClients
-from tests.helpers.masked import NAMES, TEMPLATE, Client, Clients, half_of, reply_of
+from tests.helpers.masked import (
+    NAMES,
+    TEMPLATE,
+    Client,
+    Clients,
+    assert_total,
+    half_of,
+    reply_of,
+)
 from tests.helpers.masked_adder import Adder, added, begun, stops
 from tests.helpers.programs import POLICY, Member, door
 
@@ -109,3 +117,34 @@ def test_another_reply_than_the_own(clients: Clients) -> None:
 
     liar.step(NAMES, added(larger))
     stops(clients, liar, "there is another reply than its own", ["whole"], "b")
+
+
+def test_a_false_total_that_cannot_be(clients: Clients) -> None:
+    """It is the lie of who adds, and not taken for one of a client."""
+    liar = begun(clients, "drawn")
+    liar.step(NAMES)
+
+    def noise(told: Any) -> None:
+        told["total"]["masked"]["values"][:] = PRIME // 3
+
+    liar.step(NAMES, added(noise))
+    liar.step(NAMES)
+    stages = COMMITTED, ADDED, CHECKED
+    stops(clients, liar, "a total is not the sum of what the clients sent", stages)
+
+
+def test_two_rounds_that_differ_by_a_client(clients: Clients) -> None:
+    """Who adds says that one is away in the second: if all are asked the same, that is its reply.
+
+    Nothing can be seen in it; clients whose policies ask for all of them in a sum would not answer.
+    """
+    liar = begun(clients, "whole", rounds=2)
+    for _ in range(4):
+        liar.step(NAMES)
+    liar.start("a", "b", "c", "d", turn=2)
+    for _ in range(4):
+        liar.step("abcd")
+    (first, _), (second, _) = clients.members["a"].work.result()
+    assert_total(first[0], NAMES)
+    assert_total(second[0], "abcd")
+    np.testing.assert_array_equal(first[0]["x"] - second[0]["x"], reply_of("e")["x"])

@@ -137,7 +137,8 @@ class SecureClients:
         return members
 
     def _void(self, function: str, fault: str) -> None:
-        """Give up an attempt whose total cannot be: nothing follows from it."""
+        """Give up an attempt whose total cannot be: nothing follows from it, unless it is a lie."""
+        self._check()
         self._voids += 1
         self._notify(Voided(self._number, fault))
         if self._voids == VOIDS:
