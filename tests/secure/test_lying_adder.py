@@ -273,7 +273,9 @@ def test_the_same_sum_after_restarts(
     first = {name: list(clients.doors[name][0].left) for name in NAMES}
     liar.joined(*NAMES)
     liar.there = list(NAMES)
-    decided = liar.past[0] | {"missing": dict.fromkeys(lost, "its connection was lost")}
+    replies = {name: reply for name, reply in liar.past[0]["replies"].items() if name not in lost}
+    missing = dict.fromkeys(lost, "its connection was lost")
+    decided = liar.past[0] | {"missing": missing, "replies": replies}
     for name in NAMES:
         liar.decide(name, DECIDED, decided)
     before = [stage for stage, *_ in first["a"]]
