@@ -75,3 +75,16 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
     allowing = Policy(token_patterns=(own,))
     allowing.check_study("north", "lda", 6, 30, TextRules(token_pattern=own))
     Policy().check_study("north", "lda", 6, 30)  # of one's own
+
+
+@pytest.mark.parametrize(
+    ("secure", "signed", "message"),
+    [(False, True, "does not have them; set secure = true"), (True, False, "do not sign; give")],
+)
+def test_required_masks(secure: bool, signed: bool, message: str) -> None:
+    """Without signatures who adds can be all the others."""
+    policy = Policy(secure="required")
+    policy.check_masks("north", secure=True, signed=True)
+    Policy().check_masks("north", secure=False, signed=False)
+    with pytest.raises(PolicyError, match=message):
+        policy.check_masks("north", secure, signed)

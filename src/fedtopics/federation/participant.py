@@ -251,7 +251,7 @@ class Participation:
         leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
         seen = MASKED if study.secure else SEEN
         self.notify(Offered(study, leaves, seen, None if signed else UNSIGNED))
-        self.policy.check_masks(self.name, study.secure)
+        self.policy.check_masks(self.name, study.secure, signed)
         grows = self._growing is not None
         documents = self.policy.min_documents if grows else len(self.corpus)
         method, needed = study.method, study.method.embedding_of(self.corpus)

@@ -74,14 +74,22 @@ class Policy(BaseModel):
                 "min_clients in its policy."
             )
 
-    def check_masks(self, client: str, secure: bool) -> None:
-        """Refuse a study without masks, where they are required."""
-        if self.secure == "required" and not secure:
-            raise PolicyError(
-                f"The policy of client {client!r} requires masked sums, and the study does not "
-                'have them; set secure = true in the study, or leave secure = "required" out of '
-                "the policy. Nothing has left."
-            )
+    def check_masks(self, client: str, secure: bool, signed: bool) -> None:
+        """Refuse a study without masks, or whose participants do not sign, where they are required.
+
+        Without signatures who adds could be all the others, and know their masks.
+        """
+        if self.secure is None or (secure and signed):
+            return
+        lack, remedy = (
+            ("its participants do not sign", "give each of them an identity")
+            if secure
+            else ("the study does not have them", "set secure = true in the study")
+        )
+        raise PolicyError(
+            f"The policy of client {client!r} requires masked sums, and {lack}; {remedy}, or leave "
+            'secure = "required" out of the policy. Nothing has left.'
+        )
 
     def check_text(self, client: str, text: TextRules) -> None:
         """Refuse a pattern of words that neither has a name nor is allowed."""
