@@ -17,6 +17,7 @@ from fedtopics.secure.fixed import Layout
 from fedtopics.secure.keys import KeyPair, derive
 from fedtopics.secure.masks import add_self_mask, mask
 from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
+from fedtopics.secure.words import STAGES, SUMS, Counting, Words
 
 Reply = dict[str, Any]
 
@@ -48,6 +49,7 @@ class MaskedDoor:
         self._pair = KeyPair(derive(secret, "key of masks"))
         self._sign = sign
         self._told_of = told_of
+        self._words = Counting(name, self._secret, self._pair)
         self._reply: Reply = {}
         self._masked: Residues | None = None
         self._opened: dict[tuple[int, str], Sequence[str]] = {}
@@ -55,6 +57,7 @@ class MaskedDoor:
             said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
             said.CHECKED: self._check, said.AGREED: self._agree, said.OPENED: self._open,
             said.RECOVERED: self._recover,
+            **{stage: partial(self._say_of_words, stage) for stage in STAGES},
         }  # fmt: skip
 
     @property
@@ -87,7 +90,10 @@ class MaskedDoor:
         """Ask the door of the documents, once for a sum."""
         asked = SharedPayload(payload)
         asked.digest, asked.masked = digest, True
-        self._reply = answer(function, asked, moment)
+        if function in SUMS:
+            self._reply = self._words.reply(function, payload["words"])
+        else:
+            self._reply = answer(function, asked, moment)
         self._moment = moment.turn, function
 
     # Stages of a sum
@@ -163,6 +169,16 @@ class MaskedDoor:
         """Tell shares of the own masks of who is in the sum, and was lost since."""
         shares = opening.shares(self._name, self._pair, self._keys)
         return self._signed(said.RECOVERED, context, shares=shares)
+
+    def _say_of_words(
+        self, stage: str, ask: Callable[..., None], *, context: bytes, seed: bytes, words: Words,
+        called: str = "", payload: Mapping[str, Any] | None = None,
+    ) -> Reply:  # fmt: skip
+        """Say what the clients need to agree on words."""
+        if payload is not None:
+            ask(called, payload)
+            self._words.documents = self._reply
+        return self._signed(stage, context, **self._words.answer(stage, words, context))
 
     def _encoded(self, layout: Layout) -> Residues:
         values, factor = layout.encode(self._reply)

@@ -7,7 +7,7 @@ change none of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
     "secure.prepare", "secure.commit", "secure.add", "secure.check", "secure.agree", "secure.open",
     "secure.recover",
 )  # fmt: skip
+FEWEST = 3  # clients in a sum: of two, each knows the other's reply
 PRODUCT = 16  # bytes: of two inner products
 
 
@@ -77,7 +78,7 @@ class Total:
 
 @dataclass(eq=False)
 class Answer(Own):
-    """A client's signed answer, of parts that have so many bytes each.
+    """A client's signed answer, of parts that have so many bytes each, or one of some numbers.
 
     Its product is held against the masked reply by who has that: who adds.
     """
@@ -85,7 +86,7 @@ class Answer(Own):
     fits: Fits
     stage: str
     context: bytes
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int | Collection[int]]
     of: Total | None = None
     least: int = 0
 
@@ -93,8 +94,8 @@ class Answer(Own):
         """Return what is wrong with an answer, or ''."""
         parts = dict(value) if isinstance(value, Mapping) else {}
         signature = parts.pop("signature", None)
-        sizes = {name: len(part) for name, part in parts.items() if isinstance(part, bytes)}
-        if len(sizes) < len(parts) or sizes != self.sizes or not isinstance(signature, bytes):
+        fits = (isinstance(parts[n], bytes) and self._is_size(n, len(parts[n])) for n in parts)
+        if parts.keys() != self.sizes.keys() or not all(fits) or not isinstance(signature, bytes):
             return f"it is no answer to {self.stage}"
         said = statement(self.stage, self.context, parts)
         if len(of) != 1 or not self.fits(of[0], said, signature):
@@ -103,6 +104,10 @@ class Answer(Own):
         if self.of is None or sent is None or parts["product"] == product_of(self.of.seed, sent):
             return ""
         return "its product is not that of what it sent"
+
+    def _is_size(self, name: str, size: int) -> bool:
+        allowed = self.sizes[name]
+        return size == allowed if isinstance(allowed, int) else size in allowed
 
 
 @dataclass(eq=False)

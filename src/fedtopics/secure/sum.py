@@ -19,16 +19,16 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
 from fedtopics.methods.events import Event, Roster, RoundReport, Voided
-from fedtopics.methods.replies import Template, WordCounts, find_fault
+from fedtopics.methods.replies import Template, find_fault
 from fedtopics.secure import said
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.keys import LENGTH, roster_digest
 from fedtopics.secure.opening import SEALED, SHARE, Opening
-from fedtopics.secure.said import Answer, Masked, Total, context_of
+from fedtopics.secure.said import FEWEST, Answer, Masked, Total, context_of
 from fedtopics.secure.shares import SECRET, threshold
+from fedtopics.secure.words import Limits, WordSum, word_counts
 
-FEWEST = 3  # clients in a sum: of two, each knows the other's reply
 VOIDS = 3  # totals that cannot be, of one round, until the study ends
 
 
@@ -42,11 +42,13 @@ class SecureClients:
         Functions whose documents are drawn anew at each attempt at a round.
     notify : function, optional
         Gets what people should know.
+    limits : Limits, optional
+        Of the vocabulary, where clients agree on one.
     """
 
     def __init__(
         self, engine: Gathering, drawn: Collection[str],
-        notify: Callable[[Event], None] = lambda event: None,
+        notify: Callable[[Event], None] = lambda event: None, limits: Limits | None = None,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._notify = notify
@@ -57,6 +59,8 @@ class SecureClients:
         self._counted: list[str] | None = None  # who is in this attempt's sums
         self._voids = 0  # in this round
         self._number = 0  # of the round
+        self._limits = limits
+        self._words: WordSum | None = None  # of the round
 
     @property
     def names(self) -> Sequence[str]:
@@ -92,6 +96,10 @@ class SecureClients:
                 self._in_round = False
 
         self._voids, self._number = 0, number
+        self._words = None if self._limits is None else WordSum(
+            self._engine, self._limits, self._ask, self._add_up, self._keys, self._void,
+            self._notify,
+        )  # fmt: skip
         return self._engine.round(number, checked, draw)
 
     def sum(
@@ -101,19 +109,29 @@ class SecureClients:
         if not self._in_round:
             number = int(payload.get("round", 0))
             return self.round(number, lambda: self.sum(function, template, **payload))[0]
-        if not is_masked(template):
-            return self._engine.sum(function, template, **payload)
         members = self._engine.members
         if len(members) < FEWEST:
             raise FederationError(
                 f"A masked sum needs {FEWEST} clients, and here are {len(members)}: of two, each "
                 "could read the other's reply. Wait for more, or set secure = false in the study."
             )
+        if template and self._words is not None and word_counts(template):
+            self._check()
+            words = self._words.sum(function, template, payload)
+            if fault := find_fault(words, template, self._engine.names):
+                self._void(function, fault)
+            return words
         if self._counted not in (None, members):
             raise AgainError
+        return self._add_up(function, payload, template or {})
+
+    def _add_up(
+        self, function: str, payload: Mapping[str, Any], template: Template
+    ) -> dict[str, Any]:
+        """Add up; give up an attempt whose total cannot be."""
         asked = {"called": function, "payload": SharedPayload(payload)}
         add = self._sum_drawn if function in self._drawn else self._sum_whole
-        total, self._counted, layout = add(asked, template or {})
+        total, self._counted, layout = add(asked, template)
         found = layout.decode(total, len(self._counted))
         if fault := find_fault(found, template, self._counted):
             self._void(function, fault)
@@ -209,8 +227,8 @@ class SecureClients:
             opening.recover(silent, {n: answer["shares"] for n, answer in answers.items()})
 
     def _ask(
-        self, stage: str, context: bytes, sizes: Mapping[str, int], of: Total | None = None,
-        least: int = 0, **payload: Any,
+        self, stage: str, context: bytes, sizes: Mapping[str, int | Collection[int]],
+        of: Total | None = None, least: int = 0, **payload: Any,
     ) -> dict[str, dict[str, bytes]]:  # fmt: skip
         """Ask each client for a signed answer; with a total, for its product as well."""
         products = {"product": said.PRODUCT} if of is not None else {}
@@ -227,8 +245,3 @@ class SecureClients:
             self._known |= keys
             self._notify(Roster(sorted(self._known), roster_digest(self._known)))
         return keys
-
-
-def is_masked(template: Template | None) -> bool:
-    """Whether replies of a template can be masked: words of clients cannot."""
-    return not any(isinstance(each, WordCounts) for each in (template or {}).values())
