@@ -60,8 +60,11 @@ federation: .venv/ready
 peers: .venv/ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/peers.sh
 
-# What replies tell: figures of docs/threat-model.md. make attacks DATA=folder, or on made-up texts.
-attacks: .venv/ready
+# What a bad reply does to a study, each method and rule; what replies tell, figures of
+# docs/threat-model.md; make attacks DATA=folder has that of real texts, and bench-poisoning. What
+# is in results/bad_replies.jsonl is not done again.
+attacks: .venv/ready $(if $(DATA),bench-poisoning)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bad_replies.py
 	for name in solving one_reply blind rare_words pairs_of_sums; do \
 	  OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attacks/$$name.py $(if $(DATA),--data $(DATA)); done
 

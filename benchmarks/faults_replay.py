@@ -57,7 +57,7 @@ class _Counted(LocalClients):
     ) -> tuple[T, RoundReport]:
         # What comes before and after the rounds draws nothing; everybody counts there.
         names, self._attempt = self._rounds.get(number, (tuple(self.names), 1))
-        return super().round(number, work, _Named(None, 0, names))
+        return super().round(number, work, _Named(None, 0, names=names))
 
     def _begin(self, attempt: int = 1) -> None:
         self._moment = Moment(self._moment.turn + 1, self._attempt, 0)

@@ -43,6 +43,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import RowFile
 from fedtopics.methods.aggregation import Payload, Rows
 from fedtopics.methods.base import Moment
+from fedtopics.methods.events import BadReply, Event
 from fedtopics.methods.plan import Site
 from fedtopics.methods.replies import Field, Template
 from fedtopics.methods.robust import Robust, Rule
@@ -187,11 +188,21 @@ def with_arrays(value: Any, template: Any, numbers: Iterator[Vectors], documents
     if not isinstance(dense, np.ndarray) or dense.dtype.kind != "f":
         return value
     field = template if isinstance(template, Field) else Field()
-    bound = min(field.each * documents, LARGEST)
-    bounds = np.maximum(field.least, -bound), np.minimum(field.most, bound)
-    array = np.clip(next(numbers).reshape(dense.shape), *bounds)
-    array = array.astype(dense.dtype)
+    array = fitting(next(numbers).reshape(dense.shape), field, documents).astype(dense.dtype)
     return Rows(np.arange(len(array)), array, len(array)) if isinstance(value, Rows) else array
+
+
+def fitting(array: Vectors, field: Field, documents: int) -> Vectors:
+    """Bring numbers within what a field can hold."""
+    bound = min(field.each * documents, LARGEST)
+    fits = np.clip(array, np.maximum(field.least, -bound), np.minimum(field.most, bound))
+    if field.adds_up:
+        fits = fits if fits.any() else np.asarray(array == array.max(), float)
+        fits = fits * (documents / fits.sum())
+    if field.products:
+        reach = np.sqrt(fits.diagonal().clip(0))
+        fits = np.clip(fits, -np.outer(reach, reach), np.outer(reach, reach))
+    return np.asarray(fits)
 
 
 class Lies:
@@ -203,6 +214,11 @@ class Lies:
         self._factors: dict[str, tuple[int, float]] = {}  # by function: its age, the factor
         self._exchange: tuple[str, Template | None] = ("", None)
         self.honest: dict[str, Payload] = {}
+        self.refused = 0  # lies that were seen to be none
+
+    def hear(self, event: Event) -> None:
+        """Count what was refused."""
+        self.refused += isinstance(event, BadReply) and event.client.startswith("liar")
 
     def begin(self, function: str, template: Template | None) -> None:
         """Begin an exchange."""
@@ -256,7 +272,7 @@ class Told(LocalClients):
     """Clients whose liars hear what is asked."""
 
     def __init__(self, doors: Mapping[str, Any], robust: Robust, lies: Lies) -> None:
-        super().__init__(doors, robust=robust)
+        super().__init__(doors, robust=robust, notify=lies.hear)
         self._lies = lies
 
     def sum(
@@ -264,6 +280,12 @@ class Told(LocalClients):
     ) -> dict[str, Any]:
         self._lies.begin(function, template)
         return super().sum(function, template, **payload)
+
+    def call(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, dict[str, Any]]:
+        self._lies.begin(function, template)
+        return super().call(function, template, **payload)
 
 
 class Between:
@@ -309,31 +331,31 @@ class Bench:
             found = {name: part for name, part in found.items() if name.startswith("honest")}
         return found
 
-    def train(self, task: Task) -> tuple[TopicModel, dict[str, Corpus]]:
+    def train(self, task: Task, lies: Lies) -> tuple[TopicModel, dict[str, Corpus]]:
         """Train with lies."""
-        clients, lies = self.clients(task), Lies(task)
+        clients = self.clients(task)
         method = METHODS[task.method] | {"n_components": N_TOPICS, "coherence": "nothing"}
         method |= {"relevance": 1} | ({"max_rounds": 2} if self.quick else {})
         limits = {"max_words": 2000, "max_document_share": 1}
         study = Study.make(seed=task.seed, method=method, vocabulary=limits).with_clients(clients)
-        policy, doors = OPEN_POLICY if self.quick else Policy(), {}
-        for name, corpus in clients.items():
-            secret = Secret.from_seed(task.seed, name)
-            half = study.client_half(Site(name, corpus, policy, secret=secret))
-            door = Door(name, half, policy, Ledger(study.method.method_name, study.fingerprint))
-            lying = name.startswith("liar") and task.attack not in (NOBODY, AWAY, WORDS)
-            doors[name] = Between(name, door, lies, lying)
+        found = doors_of(study, clients, OPEN_POLICY if self.quick else Policy())
+        lied = task.attack not in (NOBODY, AWAY, WORDS)
+        doors = {
+            name: Between(name, door, lies, lied and name.startswith("liar"))
+            for name, door in found.items()
+        }
         run = RunFolder(None, study.identity(None))
         engine = Told(doors, Robust(task.rule, run.event), lies)
         return study.server_half(None).train(engine, run), clients
 
     def measure(self, task: Task) -> dict[str, Any]:
         """Train, and score the honest clients' topics."""
-        reference = self.reference(task)
+        reference, lies = self.reference(task), Lies(task)
         try:
-            model, clients = self.train(task)
+            model, clients = self.train(task, lies)
         except (FedTopicsError, ArithmeticError, ValueError) as error:
-            return {"failed": type(error).__name__}  # what is computed from lies can be no number
+            # What is computed from lies can be no number.
+            return {"failed": type(error).__name__, "refused": lies.refused}
         honest = [corpus for name, corpus in clients.items() if name.startswith("honest")]
         labels = [label for corpus in honest for label in corpus.labels.to_pylist()]  # type: ignore[union-attr]
         texts = [text for corpus in honest for text in corpus.documents.to_pylist()]
@@ -347,14 +369,25 @@ class Bench:
             "tss": shares(before)
             @ [topic_similarity(t[None], beta, *words) for t in reference.beta],
         }
-        return {name: round(float(score), 4) for name, score in scores.items()}
+        found = {name: round(float(score), 4) for name, score in scores.items()}
+        return found | {"refused": lies.refused}
 
     def reference(self, task: Task) -> TopicModel:
         """Return the model of the same study when nobody lies and replies are added up."""
         honest = replace(task, attack=NOBODY, rule="none")
         if honest not in self._references:
-            self._references = {honest: self.train(honest)[0]}
+            self._references = {honest: self.train(honest, Lies(honest))[0]}
         return self._references[honest]
+
+
+def doors_of(study: Study, clients: Mapping[str, Corpus], policy: Policy) -> dict[str, Door]:
+    """Return the doors of a study's clients, by name."""
+    found = {}
+    for name, corpus in clients.items():
+        site = Site(name, corpus, policy, secret=Secret.from_seed(study.seed, name))
+        ledger = Ledger(study.method.method_name, study.fingerprint)
+        found[name] = Door(name, study.client_half(site), policy, ledger)
+    return found
 
 
 def main_topics(model: TopicModel, corpora: list[Corpus]) -> NDArray[np.int64]:

@@ -49,6 +49,7 @@ def test_sentences(screen: StringIO) -> None:
 
 def test_tables(screen: StringIO) -> None:
     row = {"function": TEXT, "replies": 1, "documents": 2, "values": 3, "bytes": 4, "totals": 0}
+    row["masked"] = True
     display.print_ledger(TEXT, [row])
     assert screen.getvalue().count(r"\x1b[31mred") == 2
 
@@ -80,7 +81,7 @@ def test_events_of_others(screen: StringIO) -> None:
         "address": TEXT, "received": [TEXT], "method": TEXT, "documents": 3, "least": 2, "words": 4,
         "model": TEXT, "rounds": 5, "vocabulary": "keep", "seconds": 1.0, "fingerprint": TEXT,
         "function": TEXT, "error": TEXT, "folder": TEXT, "unknown": 1, "majority": 2, "loss": 0.5,
-        "times": 41.0, "digest": TEXT, "factor": 0.5,
+        "times": 41.0, "digest": TEXT, "factor": 0.5, "left_out": True,
     }  # fmt: skip
     with (
         members.ServerNews() as server,

@@ -43,7 +43,7 @@ def test_a_round_of_all() -> None:
     entry = {
         "turn": 1, "attempt": 1, "round": 0, "members": NAMES, "allowance": 5000,
         "missing": dict.fromkeys((f"away-{number}" for number in range(1000)), "not connected"),
-        "certificates": dict.fromkeys(NAMES, bytes(1200)),
+        "certificates": dict.fromkeys(NAMES, bytes(1200)), "keys": dict.fromkeys(NAMES, bytes(104)),
     }  # fmt: skip
     with federation(NAMES) as f:
         assert_same(f.exchange._next(BEGUN, lambda: entry, 0), entry)

@@ -49,14 +49,14 @@ class Bent(GrpcParticipation):
 
 
 def with_one_bent(
-    folder: Path, bend: Bend, **method: Any
+    folder: Path, bend: Bend, rules: FederationSettings = PATIENT, **method: Any
 ) -> tuple[Outcome, FederationError | None, list[dict[str, Any]]]:
     """Run a study in which west is bent; return how it ends for west, and what is said of it."""
     corpora = subjects(SIZES)
     settings = {"name": "lda", "n_components": 4, "max_rounds": 8, "batch_size": 100} | method
     plan = Study.make(
         method=settings, vocabulary={"min_document_frequency": 1, "max_words": 200}
-    ).model_copy(update={"federation": PATIENT})
+    ).model_copy(update={"federation": rules})
     odd = Bent(bend, f"{HOST}:1", None, corpora["west"], OPEN_POLICY, folder / "west", "west")
     outcome = federated(plan, corpora, folder, odd=odd)
     error = outcome.partners["west"].error()
@@ -194,3 +194,53 @@ def test_gradients_from_beyond_hardly_move_the_model(factor: float, tmp_path: Pa
     assert np.mean(losses[-10:]) < 0.95 * np.mean(losses[:3])
     for name, share in outcome.model.shares.items():
         assert np.isfinite(share).all(), name
+
+
+def test_who_claims_a_thousand_times_as_many_documents_is_left_out(tmp_path: Path) -> None:
+    def claim(function: str, reply: Reply) -> Reply:
+        asked.append(function)
+        return reply | {"documents": 10**9} if function in ("vocabulary", "counted") else reply
+
+    asked: list[str] = []
+    outcome, error, said = with_one_bent(tmp_path, claim)
+    assert (error, said) == (None, [])
+    assert {*asked} == {"vocabulary", "counted"}, "nothing was asked of it any more"
+    for events in (outcome.events, outcome.partners["east"].events):
+        (told,) = events.of("claimed")
+        assert (told["client"], told["documents"], told["left_out"]) == ("west", 10**9, True)
+    assert outcome.model.documents.keys() == {"east", "north", "south"}
+    rounds = outcome.events.of("round")
+    assert all(note["clients"] == ["east", "north", "south"] for note in rounds)
+    assert min(note["documents"] for note in rounds) > 95, "of 100: no minibatch is smaller"
+
+
+def test_a_loss_that_one_client_makes_up_does_not_end_the_training(tmp_path: Path) -> None:
+    def lie(function: str, reply: Reply) -> Reply:
+        if function != "validate":
+            return reply
+        said.append(function)
+        return reply | {"loss": 0.0 if len(said) == 1 else 1.5 * reply["loss"]}
+
+    said: list[str] = []
+    method = {"name": "gfedntm", "hidden": [16, 16], "learning_rate": 0.02, "batch_size": 100}
+    method |= {"validation_share": 0.25, "validate_every": 5, "patience": 2, "max_rounds": 40}
+    outcome, error, bad = with_one_bent(tmp_path, lie, **method)
+    assert (error, bad) == (None, [])
+    assert len(said) >= 6
+    assert outcome.events.of("round")[-1]["round"] == 5 * len(said)
+
+
+def test_where_the_only_client_of_a_round_has_no_document_another_is_drawn(tmp_path: Path) -> None:
+    def nothing(function: str, reply: Reply) -> Reply:
+        if function != "expected_counts":
+            return reply
+        counts = reply["counts"]
+        none = Rows(counts.index[:0], counts.values[:0], counts.n_rows)
+        return {"counts": none, "bound": 0.0, "documents": 0}
+
+    alone = PATIENT.model_copy(update={"min_clients": 1})
+    outcome, error, said = with_one_bent(tmp_path, nothing, alone, clients_per_round=1)
+    assert (error, said) == (None, [])
+    rounds = outcome.events.of("round")
+    assert [note["round"] for note in rounds] == [*range(1, 9)]
+    assert {client for note in rounds for client in note["clients"]} <= {"east", "north", "south"}

@@ -105,6 +105,7 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
         {
             "function": "gradients", "method": "gfedntm", "fields": [], "documents": 0,
             "replies": 0, "values": 0, "bytes": 0, "totals": 2, "bytes_of_totals": 1500,
+            "masked": False,
         }
     ]  # fmt: skip
     assert bytes_by_round(path) == {}
@@ -167,6 +168,7 @@ def test_summary(tmp_path: Path) -> None:
             "bytes": (24 + 2) + (48 + 3 + 1),
             "totals": 1,
             "bytes_of_totals": 77,
+            "masked": False,
         }
     ]
 

@@ -157,7 +157,7 @@ def test_no_frame_asks_for_anything(scene: Scene, tmp_path: Path) -> None:
     """Kinds that do not exist, or other fields of those that do, end the connection."""
     plan = scene.plan
     transport = GrpcTransport(Listening(f"{HOST}:0", None), (), 3, lambda _: None)
-    liar = Liar(plan, transport)
+    liar = Liar.of(plan, transport)
     client = partner(f"{HOST}:{transport.port}", "north", subjects(SIZES)["north"],
                      tmp_path / "north", POLICY, secret_from_seed=False)  # fmt: skip
     liar.agree("north")

@@ -51,7 +51,8 @@ def assert_close(found: Any, expected: Any, n: int) -> None:
         np.testing.assert_array_equal(one, other)
     else:
         rounding = float(np.finfo(one.dtype).eps)
-        np.testing.assert_allclose(one, other, rtol=2 * rounding, atol=(n + 1) * FINEST)
+        finest = 8 * FINEST  # where a document can add a million, fewer bits are left
+        np.testing.assert_allclose(one, other, rtol=2 * rounding, atol=(n + 1) * finest)
 
 
 class EncodedSums:

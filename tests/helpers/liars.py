@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedtopics.engines.exchange import ADDED, BEGUN
-from fedtopics.engines.handshake import Introduction, Signatures, Unsigned
+from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Entry, Log
 from fedtopics.engines.log_messages import Append, Begin, Position
@@ -37,24 +37,30 @@ class Liar:
     """
 
     def __init__(
-        self, plan: Study, transport: Transport, run: bytes = RUN,
-        pretends: Mapping[str, Signatures] | None = None,
+        self, members: Sequence[str], proposed: Proposal, origin: bytes, transport: Transport,
+        run: bytes = RUN, pretends: Mapping[str, Signatures] | None = None,
     ) -> None:  # fmt: skip
         self.run = run
-        self.members = list(plan.clients)
+        self.members = list(members)
         self.transport = transport
         self.links: dict[str, str] = {}  # by client
         self.gone: set[str] = set()
         self.logs: dict[str, Log] = {}
         self.accepted: dict[str, Accept] = {}
-        self._origin = origin(plan, run)
-        self._introduction = Introduction(SERVER, proposal(plan, None), run, Unsigned())
+        self._origin = origin
+        self._introduction = Introduction(SERVER, proposed, run, Unsigned())
         self._friends = {
-            name: Introduction(name, proposal(plan, None), run, signs)
+            name: Introduction(name, proposed, run, signs)
             for name, signs in (pretends or {}).items()
         }
         self._heard: dict[str, list[Message]] = {}
         transport.start()
+
+    @classmethod
+    def of(cls, plan: Study, transport: Transport, run: bytes = RUN, **more: Any) -> Liar:
+        """Return the one of a study."""
+        proposed = proposal(plan, None)
+        return cls(list(plan.clients), proposed, origin(plan, run), transport, run, **more)
 
     def take(self) -> None:
         """Take what came, and answer as an honest adder does."""
@@ -139,7 +145,7 @@ class Liar:
         return {
             "turn": turn, "attempt": 1, "round": turn - 1, "members": self.members, "missing": {},
             "allowance": 1 << 30, "certificates": certificates,
-            "keys": dict.fromkeys(certificates, b""),
+            "keys": {n: self.accepted[n].key if n in self.accepted else b"" for n in certificates},
         } | other  # fmt: skip
 
     def added(
@@ -223,7 +229,7 @@ class Scene:
 
     def liar(self, *real: str, **more: Any) -> Liar:
         friends = {n: s for n, s in self.identities.items() if n not in real}
-        return Liar(self.plan, self.hub.listen(), pretends=friends, **more)
+        return Liar.of(self.plan, self.hub.listen(), pretends=friends, **more)
 
     def client(self, name: str = "north", policy: Policy = POLICY) -> Client:
         notes = Notes()

@@ -13,6 +13,7 @@ import numpy as np
 from fedtopics import __version__
 from fedtopics.engines.adder import Rules
 from fedtopics.engines.exchange import ADDED, BEGUN, Exchange
+from fedtopics.engines.exchange import Door as AnyDoor
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Log
@@ -23,7 +24,7 @@ from fedtopics.engines.transport import Transport
 from fedtopics.engines.values import loads
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
-from fedtopics.federation.participant import ALONE
+from fedtopics.federation.participant import ALONE, key_of
 from fedtopics.federation.policy import Policy
 from tests.helpers.background import PATIENCE, Background, Notes, until
 from tests.helpers.hub import Hub
@@ -63,17 +64,18 @@ def door(name: str, half: Any, ledger: Path | None = None, policy: Policy = POLI
 
 
 def introduced(
-    name: str, signatures: Signatures, run: bytes = RUN, proposal: Proposal = PROPOSAL
-) -> Introduction:
+    name: str, signatures: Signatures, run: bytes = RUN, proposal: Proposal = PROPOSAL,
+    key: bytes = b"",
+) -> Introduction:  # fmt: skip
     """How somebody introduces itself in the study of these tests."""
-    return Introduction(name, proposal, run, signatures)
+    return Introduction(name, proposal, run, signatures, key=key)
 
 
 class Member:
     """A client as it is, until its program ends or it is killed."""
 
     def __init__(
-        self, name: str, names: Sequence[str], transport: Transport, answering: Door | None,
+        self, name: str, names: Sequence[str], transport: Transport, answering: AnyDoor | None,
         program: Program, signatures: Signatures,
     ) -> None:  # fmt: skip
         self.notes = Notes()
@@ -91,7 +93,8 @@ class Member:
         try:
             link, offer = self.node.offered()
             replica = Replica(self.name, [SERVER], names, Log(ORIGIN))
-            introduction = introduced(self.name, signatures, offer.run)
+            key = b"" if self._door is None else key_of(self._door)
+            introduction = introduced(self.name, signatures, offer.run, key=key)
             exchange = Exchange(self.node, ALONE, self.notes, self.name, self._door)
             self.node.join(link, offer, names, introduction, replica)
             found = self._program(exchange)
@@ -188,10 +191,10 @@ class Federation:
 
     def member(
         self, name: str, half: Half | None, program: Program, ledger: Path | None = None,
-        policy: Policy = POLICY,
+        policy: Policy = POLICY, wrap: Callable[[Door], AnyDoor] = lambda door: door,
     ) -> Member:  # fmt: skip
         """Start a client."""
-        answering = None if half is None else door(name, half, ledger, policy)
+        answering = None if half is None else wrap(door(name, half, ledger, policy))
         port, signed = self.hub.port_of(name), self.signed(name)
         self.ends.append(lambda: self.hub.kill(name))
         return Member(name, self.names, port, answering, program, signed)

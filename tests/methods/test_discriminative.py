@@ -20,6 +20,7 @@ from fedtopics.methods.client import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
 from fedtopics.methods.registry import find_method
+from fedtopics.methods.replies import COUNT, AgreeingPairs, find_fault
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import READINGS
@@ -377,7 +378,9 @@ def test_agreeing_pairs() -> None:
 
     found = client.agreeing_pairs(vocabulary, np.zeros(4), clusters([0, 1]), clusters([0, 2]))
     # {0, 0, 1, 1}, {2, 3} and {0, 0, 2}, {1, 1, 3}: together are 0, 0 and 1, 1.
-    assert {**found} == {"together": 2, "first": 7, "second": 6, "chance": 42 / 15, "documents": 6}
+    pairs = {"together": 2, "first": 7, "second": 6, "chance": 42 / 15}
+    assert {**found} == {"pairs": pairs, "documents": 6}
+    assert find_fault(found, {"pairs": AgreeingPairs(), "documents": COUNT}) == ""
 
 
 def test_no_two_clusters_are_the_same_where_kmeans_leaves_some_empty() -> None:

@@ -32,6 +32,7 @@ from fedtopics.networks import Adapter, represent, score
 from fedtopics.networks.trained_encoder import EncoderNetwork, digest, encoder_network, take
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.encoders import SentenceEncoder
+from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.models import edit_config
 
 transformers = pytest.importorskip("transformers")
@@ -552,9 +553,24 @@ def test_all_clients_begin_with_one_encoder(folder: Path, tmp_path: Path) -> Non
     study = planned(folder)
     study = Study.make(method=study.method, vocabulary=study.vocabulary, clients=clients)
     with pytest.raises(
-        StudyError, match=r"encoders of south have other weights than that of north"
+        StudyError, match=r"encoders of south have other weights than those of most clients"
     ):
         trained(study)
+
+
+@pytest.mark.parametrize("client", ["north", "south"])
+def test_who_says_other_shapes_is_named(
+    client: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the first client were all others', whatever it said."""
+
+    def bend(function: str, reply: Reply) -> Reply:
+        return reply | {"shapes": reply["shapes"] + 1000} if function == "encoder" else reply
+
+    bend_replies(monkeypatch, client, bend)
+    expected = f"encoders of {client} have other weights than those of most clients"
+    with pytest.raises(StudyError, match=expected):
+        trained(planned(folder))
 
 
 def test_a_client_says_where_it_has_the_model(folder: Path, tmp_path: Path) -> None:

@@ -317,7 +317,8 @@ def test_a_round_is_plain_training() -> None:
     assert reply["documents"] == 70
     assert reply["loss"] / 70 == pytest.approx(np.mean(losses), rel=1e-5)
     for name, weight in plain.arrays().items():
-        np.testing.assert_allclose(reply["weights"][name] / 70, weight.detach(), atol=2e-5)
+        after = weights[name] + reply["changes"][name] / 70
+        np.testing.assert_allclose(after, weight.detach(), atol=2e-5)
 
 
 def test_a_repeated_call_gives_the_same_bits() -> None:
@@ -344,10 +345,10 @@ def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
     replies = {}
     for name, documents in corpora.items():
         client, words = half(study, documents, name=name)
-        replies[name] = client.train_locally(words, 2, first)["weights"]
+        replies[name] = client.train_locally(words, 2, first)["changes"]
     for name in replies["a"]:
         mean = (replies["a"][name] + replies["b"][name]) / 120
-        np.testing.assert_allclose(second[name], mean, rtol=1e-12)
+        np.testing.assert_allclose(second[name], first[name] + mean, rtol=1e-12)
     np.testing.assert_array_equal(first["origin"], second["origin"])
 
 
@@ -423,7 +424,7 @@ def test_no_document_and_no_rare_word_leaves(
 ) -> None:
     messages = assert_nothing_else_leaves(plan(n_components=5), tmp_path, monkeypatch)
     (first, *rest) = messages.of("train_locally", "client-1")
-    assert set(first) == {"weights", "loss", "documents"}
+    assert set(first) == {"changes", "loss", "documents"}
     assert len(rest) == 2
 
 

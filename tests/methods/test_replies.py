@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from fedtopics.methods.aggregation import Named, Rows
-from fedtopics.methods.replies import COUNT, Announced, Field, WordCounts, counts, find_fault
+from fedtopics.methods.replies import (
+    COUNT,
+    AgreeingPairs,
+    Announced,
+    Field,
+    UpTo,
+    Windows,
+    WordCounts,
+    counts,
+    find_fault,
+)
+from tests.helpers import hostile
 
 TEMPLATE = {
     "n": COUNT,
@@ -44,24 +55,23 @@ def test_a_reply_without_fault() -> None:
 FAULTS = {
     "no map": (
         [1, 2],
-        "the reply has list instead of the fields ['map', 'n', 'rows', 'words', 'x']",
+        "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']",
     ),
     "missing field": (
         {"n": 3},
-        "the reply has ['n'] instead of the fields ['map', 'n', 'rows', 'words', 'x']",
+        "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']",
     ),
     "another field": (
         fitting(extra=1),
-        "the reply has ['extra', 'map', 'n', 'rows', 'words', 'x'] instead of the fields "
-        "['map', 'n', 'rows', 'words', 'x']",
+        "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']",
     ),
     "missing inside": (
         fitting(map={"y": np.zeros(7)}),
-        "its field 'map' has ['y'] instead of the fields ['y', 'z']",
+        "its field 'map' does not have the fields ['y', 'z']",
     ),
     "number for map": (
         fitting(map=3),
-        "its field 'map' has int instead of the fields ['y', 'z']",
+        "its field 'map' does not have the fields ['y', 'z']",
     ),
     "array for number": (
         fitting(n=np.zeros(1)),
@@ -98,12 +108,12 @@ FAULTS = {
         fitting(rows=rows([1], [[1]], n_rows=4)),
         "its field 'rows' has the shape (4, 1) instead of ('words', 2)",
     ),
-    "numbers for words": (fitting(words=[1, 2, 3, 4]), "its field 'words' is no list of strings"),
-    "some numbers": (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of strings"),
-    "text for words": (fitting(words="abcd"), "its field 'words' is no list of strings"),
+    "numbers for words": (fitting(words=[1, 2, 3, 4]), "its field 'words' is no list of words"),
+    "some numbers": (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of words"),
+    "text for words": (fitting(words="abcd"), "its field 'words' is no list of words"),
     "array for words": (
         fitting(words=np.zeros(4)),
-        "its field 'words' is no list of strings",
+        "its field 'words' is no list of words",
     ),
     "a real number for a count": (
         fitting(n=3.0),
@@ -299,3 +309,97 @@ def test_who_was_away_has_no_more_documents_than_the_largest() -> None:
     template = {"documents": Announced({"a": 5, "b": 7})}
     assert find_fault({"documents": 7}, template, ["late"]) == ""
     assert find_fault({"documents": 8}, template, ["late"])
+
+
+# Counts that go together
+
+
+def windows(n: int, of: int | None = None) -> dict[str, Any]:
+    """Counts of the words ash, elm and oak, and of the pairs of the first two and the last two."""
+    return {"windows": n, "pairs": np.array([4, 6, 5, 3, of or 2])}
+
+
+BOTH = np.array([[0, 0], [1, 1], [2, 2], [0, 1], [1, 2]])
+
+
+def test_windows_hold_pairs_no_more_often_than_words() -> None:
+    most = np.array([4, 9, 5])
+    template = {"10": Windows(BOTH, most, documents=False), "documents": COUNT}
+    assert find_fault({"10": windows(7), "documents": 7}, template) == ""
+    assert find_fault({"10": windows(10**6), "documents": 7}, template) == ""
+    cannot = "its field '10' holds numbers of windows that cannot be"
+    for pairs in (
+        [4, 6, 5, 5, 2],  # both are in more windows than the first word
+        [4, 6, 5, 3, 6],
+        [5, 6, 5, 3, 2],  # a word is in more windows than all said that they have it
+        [4, 8, 5, 3, 2],  # than there are windows
+    ):
+        odd = {"windows": 7, "pairs": np.array(pairs)}
+        assert find_fault({"10": odd, "documents": 7}, template) == cannot
+    number = "its field '10.windows' holds numbers that cannot be, by what was agreed"
+    assert find_fault({"10": windows(6), "documents": 7}, template) == number
+    assert find_fault({"10": windows(8 * 10**6), "documents": 7}, template) == number
+    whole = {"10": Windows(BOTH, most, documents=True), "documents": COUNT}
+    assert find_fault({"10": windows(7), "documents": 7}, whole) == ""
+    assert find_fault({"10": windows(8), "documents": 7}, whole) == number
+    for odd in (None, 7, {}, {"windows": 7, "pairs": np.zeros(4, np.int64)}, windows(7) | {"x": 1}):
+        assert find_fault({"10": odd, "documents": 7}, template)
+
+
+def test_sums_of_windows_are_windows() -> None:
+    template = {"10": Windows(BOTH, np.array([8, 18, 10]), documents=False), "documents": COUNT}
+    total = {"windows": 20, "pairs": 2 * windows(7)["pairs"]}
+    assert find_fault({"10": total, "documents": 14}, template, ["a", "b"]) == ""
+
+
+def agreeing(**other: float) -> dict[str, Any]:
+    pairs = {"together": 2.0, "first": 7.0, "second": 6.0, "chance": 42 / 15}
+    return {"pairs": pairs | other, "documents": 6}
+
+
+def test_two_clusterings_agree_as_often_as_can_be() -> None:
+    template = {"pairs": AgreeingPairs(), "documents": COUNT}
+    assert find_fault(agreeing(), template) == ""
+    assert find_fault(agreeing() | {"documents": 5}, template)  # by chance, of others
+    cannot = "its field 'pairs' holds numbers of pairs that cannot be"
+    for odd in ({"together": 6.5}, {"chance": 0.0}, {"chance": 6.5}, {"second": 1.0}):
+        assert find_fault(agreeing(**odd), template) == cannot
+    number = "its field 'pairs.first' holds numbers that cannot be, by what was agreed"
+    assert find_fault(agreeing(first=16.0), template) == number
+    twice = {key: 2 * value for key, value in agreeing()["pairs"].items()}
+    assert find_fault({"pairs": twice, "documents": 12}, template, ["a", "b"]) == ""
+    nothing = {"pairs": dict.fromkeys(agreeing()["pairs"], 0.0), "documents": 0}
+    assert find_fault(nothing, template) == ""
+
+
+# What is others' text
+
+
+@pytest.mark.parametrize("word", hostile.NO_WORDS)
+def test_no_list_has_what_is_no_word(word: str) -> None:
+    assert find_fault({"words": ["oak", word]}, {"words": ["words"]}) == (
+        "its field 'words' is no list of words"
+    )
+
+
+def test_a_fault_is_short_and_quotes_nothing_of_who_sent_it() -> None:
+    names = ["\x1b[2J" * 50, "\u202e", "x" * 10_000, *map(str, range(10_000))]
+    reply = dict.fromkeys(names, np.array([np.nan]))
+    faults = [find_fault(reply, TEMPLATE), find_fault({"a": {"map": reply}}, None)]
+    faults.append(find_fault(fitting(map=reply), TEMPLATE))
+    nested: dict[str, Any] = reply
+    for _ in range(30):
+        nested = {"deep" * 100: nested}
+    faults.append(find_fault(nested, None))
+    assert all(0 < len(fault) < 300 and fault.isprintable() for fault in faults)
+
+
+def test_a_length_has_a_bound() -> None:
+    rows_of = UpTo("rows", 3)
+    template = {"x": Field((rows_of, 2)), "n": counts(rows_of), "words": [rows_of]}
+    three = {"x": np.zeros((3, 2)), "n": np.zeros(3, np.int64), "words": ["a", "b", "c"]}
+    assert find_fault(three, template) == ""
+    four = {"x": np.zeros((4, 2)), "n": np.zeros(4, np.int64), "words": [*"abcd"]}
+    fault = "its field 'x' has the shape (4, 2) instead of ('up to 3 rows', 2)"
+    assert find_fault(four, template) == fault
+    assert "instead of ('up to 3 rows',)" in find_fault(three | {"words": ["a"]}, template)

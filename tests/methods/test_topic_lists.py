@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 from fedtopics.methods.flda.topic_lists import (
-    TOPICS,
     Place,
     group_topics,
     mean_topic,
     pack_topics,
+    sent_topics,
     unpack_topics,
 )
 from fedtopics.methods.replies import find_fault
 from fedtopics.metrics import cosines, usual_threshold
 
 Topics = dict[str, list[dict[str, float]]]
+TOPICS = {name: sent_topics(3, 3)[name] for name in ("words", "index", "weights")}
 FRUIT = {"apple": 0.6, "pear": 0.4}
 ROADS = {"car": 0.7, "lorry": 0.3}
 LINKAGES: list[Literal["average", "single"]] = ["average", "single"]
@@ -53,6 +54,17 @@ def test_what_is_packed_is_unpacked() -> None:
     found = unpack_topics(packed)
     assert found == topics
     assert [list(topic) for topic in found] == [list(topic) for topic in topics], "their order"
+
+
+def test_a_client_sends_no_more_topics_than_it_has() -> None:
+    """Four thousand took a quarter of a minute to merge."""
+    four = pack_topics([FRUIT, ROADS, FRUIT, ROADS])
+    fault = "its field 'index' has the shape (4, 2) instead of ('up to 3 topics', 'up to 3 shown')"
+    assert find_fault(four, TOPICS) == fault
+    longer = pack_topics([{"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}])
+    assert "its field 'index' has the shape (1, 4)" in find_fault(longer, TOPICS)
+    more = pack_topics([FRUIT]) | {"words": [f"w{n}" for n in range(10)]}
+    assert "its field 'words' has the shape (10,)" in find_fault(more, TOPICS)
 
 
 def test_no_topics_travel_too() -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,28 @@ def test_who_moved_the_model_too_far_is_named() -> None:
         "and counted for less."
     )
     summary = summarise(made(), run)
+    assert html(summary).count(said) == markdown(summary).count(said) == 1
+
+
+def test_masks_are_told() -> None:
+    model = made()
+    plain, masked = (
+        summarise(replace(model, info={**model.info, "masked": said}))["sentences"][1]
+        for said in (False, True)
+    )
+    assert "the server saw sums" in plain
+    assert "replies were masked" in masked
+
+
+@pytest.mark.parametrize(("left_out", "end"), [(True, ", and was left out."), (False, ".")])
+def test_who_said_to_have_many_documents_is_named(left_out: bool, end: str) -> None:
+    claimed = {"client": "west", "documents": 10**9, "times": 5e6, "left_out": left_out}
+    events = [{"event": "round", "round": 1, "seconds": 1.0}, {"event": "claimed", **claimed}]
+    said = (
+        "west said that it has 1,000,000,000 documents, 5,000,000 times as many as the median "
+        f"client{end}"
+    )
+    summary = summarise(made(), RunFacts("run", events=events))
     assert html(summary).count(said) == markdown(summary).count(said) == 1
 
 

@@ -57,9 +57,12 @@ _SENTENCES = {
     "bad reply": "round {round}: {client} {reason}",
     "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as "
     "the others, and counts for less",
+    "roster": "masks of {clients}; their keys, to be compared by telephone: {digest}",
     "voided": "round {round}: masked replies add up to what cannot be ({reason}); it is repeated",
-    "roster": "masks are shared with {clients}; their keys, to be compared by telephone: {digest}",
-    "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
+    "claimed": "{client} says that it has {documents:,} documents, {times:,.0f} times as many as "
+    "the median client",
+    "claimed too many": "{client} says that it has {documents:,} documents, {times:,.0f} times as "
+    "many as the median client, and is left out",
     "excluded": "{client} is excluded: {reason}",
     "old reply": "{client} sent a reply that came too late; it does not count",
     "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
@@ -135,7 +138,7 @@ class RoundProgress:
             before = self._bar.tasks[0].fields["speed"] or speed
             shown = {"loss": event.get("loss", float("nan")), "speed": 0.95 * before + 0.05 * speed}
             self._bar.update(self._task, completed=event["round"], **shown)
-        elif kind in ("chosen", "clipped", "continued", "skipped", "stopped"):
+        elif kind in ("chosen", "claimed", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
 
     def _embed(self, event: Mapping[str, Any]) -> None:
@@ -151,6 +154,8 @@ def sentence(event: Mapping[str, Any]) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
+    if kind == "claimed" and event["left_out"]:
+        kind = "claimed too many"
     return _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
 
 
@@ -209,5 +214,6 @@ def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
     for row in rows:
-        table.add_row(row["function"], *(f"{row[column]:,}" for column in columns))
+        name = row["function"] + ("*" if row["masked"] else "")
+        table.add_row(name, *(f"{row[column]:,}" for column in columns))
     console.print(table)

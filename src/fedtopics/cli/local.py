@@ -196,6 +196,7 @@ def ledger(run: Path, as_json: bool) -> None:
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
     from fedtopics.federation.ledger import client_of, find_ledgers, is_seeded, summarise_ledger
+    from fedtopics.secure.said import ADDED, LEAVES
 
     paths = {client_of(run): run} if run.is_file() else find_ledgers(run)
     if not paths:
@@ -216,9 +217,14 @@ def ledger(run: Path, as_json: bool) -> None:
             f"Draws of {seeded} followed from the study's seed (--secret-from-seed), which all "
             "participants know: for tests and demonstrations alone.\n"
         )
+    if any(row["masked"] for rows in summaries.values() for row in rows):
+        say(
+            f"*: left in masked sums alone, as {ADDED}; a line has what was masked. Who adds saw "
+            "what all of a round add up to.\n"
+        )
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
-        say(f"{function}: {find_method(method).leaves(function)}")
+        say(f"{function}: {LEAVES.get(function) or find_method(method).leaves(function)}")
 
 
 def _unused(folder: Path) -> Path:

@@ -25,6 +25,8 @@ _PROGRESS = {
     "embedding": "embeddings of {done:,} of {documents:,} documents",
 }
 _NEWS = {
+    "roster": "the keys of all masks, to be compared by telephone: {digest}",
+    "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
     "unreadable": "the documents cannot be read now: {reason}",
     "joined": "joined study {fingerprint}",
     "refused": "the server says: {reason}",

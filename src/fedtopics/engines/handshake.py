@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
 from fedtopics.engines.messages import Accept, Offer, Welcome
 from fedtopics.errors import FedTopicsError, IdentityError
 from fedtopics.harmless import sentence
@@ -17,6 +19,16 @@ KEY = 32  # bytes of a public key; its signature follows
 NO_KEYS: Mapping[str, bytes] = {}
 Versions = tuple[str, Mapping[str, int]]
 """Of fedtopics, and of the methods it has."""
+
+
+def is_key(public: bytes) -> bool:
+    """Whether a pair has secrets with a key of X25519: who uses another one stops."""
+    try:
+        other = X25519PublicKey.from_public_bytes(public)
+        X25519PrivateKey.from_private_bytes(bytes(KEY)).exchange(other)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -239,6 +251,8 @@ class Introduction:
         said = self._said(b"key of masks", name.encode(), key[:KEY])
         if known or len(key) < KEY or not self._signatures.fits(name, said, key[KEY:]):
             return f"The client {name!r} shows another key for its masks than it has signed."
+        if not is_key(key[:KEY]):
+            return f"The client {name!r} shows a key for its masks that is no key of X25519."
         self._keys[name] = key
         return ""
 

@@ -36,6 +36,11 @@ class Door:
         """The last turn that was answered, in this process or before; 0 for none."""
         return self._ledger.last.moment.turn
 
+    @property
+    def sums(self) -> Mapping[tuple[int, str], list[str]]:
+        """Over which clients sums were opened, in this process or before, by turn and function."""
+        return self._ledger.sums
+
     def call(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
 
@@ -67,11 +72,28 @@ class Door:
         self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload
     ) -> None:
         self._check(function, reply)
+        self._write(function, payload, digest, moment, reply)
+
+    def _write(
+        self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload
+    ) -> None:
         if not self._ledger.write(self.client, function, payload, digest, moment, reply):
             raise PolicyError(
                 f"{self._asked(function, moment)}, and the reply would be another one now; the "
                 "documents or the client's secret have changed. Restore them."
             )
+
+    def leave(self, function: str, payload: Payload, moment: Moment, reply: Payload) -> None:
+        """Let out what was made of replies that have passed `call`: once at a moment, and written.
+
+        Raises
+        ------
+        PolicyError
+            If the moment is past, or something else has left then.
+        """
+        digest = digest_of(payload) if self._ledger.is_kept else ""
+        self._check_moment(function, digest, moment)
+        self._write(function, payload, digest, moment, reply)
 
     def repeat(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any] | None:
         """Execute a function so that the half has the state that it leaves; return its reply.

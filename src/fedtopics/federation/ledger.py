@@ -39,8 +39,9 @@ class Ledger:
     """What left one client of a study with this fingerprint, and came; no path keeps nothing.
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
-    `last` is the last answer in this run. Each line says if the client's secret is `seeded`, by the
-    study. RunError if the file that is there is damaged.
+    `last` is the last answer in this run, `sums` says over which clients masked sums were opened,
+    by turn and function. Each line says if the client's secret is `seeded`, by the study. RunError
+    if the file that is there is damaged.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Ledger:
         self._secret = {"secret": SEEDED} if seeded else {}
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()
+        self.sums: dict[tuple[int, str], list[str]] = {}
         self.last = Answer(Moment(0))
         if path is not None:
             if path.exists():
@@ -76,6 +78,7 @@ class Ledger:
         """
         if self._file is None:
             self.last = Answer(moment, function)
+            self._remember(moment.turn, payload)
             return True
         fields = {}
         content = hashlib.sha256()
@@ -98,13 +101,19 @@ class Ledger:
             payload=digest,
             **_words(payload),
             **({"masked": True} if getattr(payload, "masked", False) else {}),
+            **_sum(payload),
             documents=reply.get("documents"),
             fields=fields,
             bytes=total,
             sha256=answer.reply,
         )
         self.last = answer
+        self._remember(moment.turn, payload)
         return True
+
+    def _remember(self, turn: int, content: Mapping[str, Any]) -> None:
+        if "counted" in content:
+            self.sums[turn, content["called"]] = content["counted"]
 
     def came(self, moment: Moment, function: str, digest: str, size: int) -> None:
         """Write down a total, by its SHA-256 and its bytes."""
@@ -125,6 +134,7 @@ class Ledger:
         if line["run"] == self.run:
             moment = Moment(*line["moment"])
             self.last = Answer(moment, line["function"], line["payload"], line["sha256"])
+            self._remember(moment.turn, line)
 
     def close(self) -> None:
         """Close the file."""
@@ -192,12 +202,14 @@ def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     name = line["function"]
     counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
     start = {"function": name, "method": line["method"], "fields": [], "documents": 0}
+    start["masked"] = False  # whether what left of it left in masked sums alone
     row = rows.setdefault(name, start | counts)
     if line["what"] == "came":
         row["totals"] += 1
         row["bytes_of_totals"] += line["bytes"]
         return
     row["fields"] = sorted({*row["fields"], *line["fields"]})
+    row["masked"] = line.get("masked", False)
     documents = line["documents"]
     row["documents"] = min(row["documents"], documents) if row["replies"] else documents
     row["replies"] += 1
@@ -242,6 +254,11 @@ def _words(payload: Payload) -> dict[str, Any]:
         return {}
     few = len(words) <= FEW_WORDS
     return {"words": words if few else {"number": len(words), "fingerprint": fingerprint(words)}}
+
+
+def _sum(payload: Payload) -> dict[str, Any]:
+    """Return which sum was opened, and whose replies are in it."""
+    return {name: payload[name] for name in ("called", "counted") if name in payload}
 
 
 def _describe(value: Any) -> tuple[memoryview, list[int], str]:

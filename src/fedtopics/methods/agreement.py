@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
+from fedtopics.methods.claims import Without, claims
 from fedtopics.methods.events import RoundReport, VocabularyAgreed
 from fedtopics.methods.plan import Plan
-from fedtopics.methods.replies import Announced, Template, WordCounts, counts
+from fedtopics.methods.replies import NATS, Announced, Field, Template, WordCounts, counts
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
@@ -21,6 +23,10 @@ SAID = Announced({}, same=True)  # in all exchanges of the agreement
 COUNTED: Template = {
     "documents": SAID, "training": counts(each=1), "without_known_word": counts(each=1),
 }  # fmt: skip
+
+
+class NoDocumentsError(StudyError):
+    """The clients of a round have no document that counts in it."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Agreement:
     length: float  # mean number of words of a document
     draw: Draw = EVERYONE  # which clients train in a round
     sizes: Mapping[str, int] = field(default_factory=dict)  # documents of each that was there
+    counted: bool = False  # whether the words were counted in these documents
 
     @property
     def complete(self) -> bool:
@@ -49,7 +56,10 @@ class Agreement:
         payload["vocabulary"] = self.vocabulary.fingerprint
         total = self.clients.sum(function, self._counted(template), **payload)
         if payload.get("round") and not total["documents"]:
-            raise StudyError("No client counted a document in this round; look into their data.")
+            raise NoDocumentsError(
+                f"None of {', '.join(self.clients.names)} has a document that counts in round "
+                f"{payload['round']}; look into their data."
+            )
         return total
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
@@ -61,9 +71,24 @@ class Agreement:
         """Add the number of documents: at most what was announced."""
         return {"documents": Announced(self.sizes), **template}
 
+    def loss(self, steers: Literal["", "level", "gain"], passes: int = 1) -> Field:
+        """Return the template of a loss over documents: at most so much a word of all counted."""
+        words = self.most(self.vocabulary.occurrences.sum()) if self.counted else np.inf
+        most = NATS * passes * words
+        return Field((), most, -most, steers=steers)
+
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
-        """As `Clients.round`, with the clients drawn; before the first round with all."""
-        return self.clients.round(number, work, self.draw if number > 0 else EVERYONE)
+        """As `Clients.round`, with the clients drawn; before the first round with all.
+
+        Where those have no document that counts, the next ones are drawn.
+        """
+        draw = self.draw if number > 0 else EVERYONE
+        n_clients = len(self.clients.names)
+        *earlier, last = range(0, n_clients, draw.size or n_clients)
+        for skipped in earlier:
+            with suppress(NoDocumentsError):
+                return self.clients.round(number, work, replace(draw, skipped=skipped))
+        return self.clients.round(number, work, replace(draw, skipped=last))
 
     def keep(self, number: int) -> float:
         """Return the share of earlier sums over all documents that a round keeps.
@@ -82,24 +107,30 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     """
     draw = plan.settings.draw(plan.seed)
     agreed = run.recall("agreement")
+    continued = None if plan.start is None else plan.start.continued
     if agreed is not None:
+        clients = Without(clients, agreed.get("left_out", []))
         adopt(clients, agreed, draw)
     else:
-        continued = None if plan.start is None else plan.start.continued
-        if continued is None:
-            work = partial(_agree, clients, plan.limits, least_words, draw)
-        else:
-            work = partial(_keep_words, clients, continued, draw)
-        agreed = clients.round(0, work)[0]
+        work = partial(_agree, plan.limits, least_words, draw)
+        if continued is not None:
+            work = partial(_keep_words, continued, draw)
+        agreed = clients.round(0, partial(work, clients))[0]
+        for claim in (claimed := claims(agreed["sizes"])):
+            run.event(claim)
+        if left_out := [claim.client for claim in claimed if claim.left_out]:
+            clients = Without(clients, left_out)
+            agreed = clients.round(0, partial(work, clients))[0] | {"left_out": left_out}
         run.keep("agreement", agreed)
     vocabulary, numbers = Vocabulary.of(agreed), agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
     of_all = agreed["total"], numbers["training"], agreed["length"]
-    return Agreement(clients, vocabulary, *of_all, draw, agreed.get("sizes", {}))
+    counted = continued is None
+    return Agreement(clients, vocabulary, *of_all, draw, agreed.get("sizes", {}), counted)
 
 
 def _agree(
-    clients: Clients, limits: VocabularyLimits, least_words: int, draw: Draw
+    limits: VocabularyLimits, least_words: int, draw: Draw, clients: Clients
 ) -> dict[str, Any]:
     # So many words of each client, its most frequent ones, are kept whatever the others name.
     places = limits.max_words // len(clients.names)
@@ -117,7 +148,7 @@ def _agree(
     return _adopted(clients, vocabulary.plain() | {"total": total, "length": length}, draw)
 
 
-def _keep_words(clients: Clients, model: TopicModel, draw: Draw) -> dict[str, Any]:
+def _keep_words(model: TopicModel, draw: Draw, clients: Clients) -> dict[str, Any]:
     """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
     total = clients.sum("size", {"documents": SAID})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)

@@ -31,15 +31,22 @@ class Moment:
 
 @dataclass(frozen=True)
 class Draw:
-    """Which clients take part in a training round: all (size None), or a random sample of them."""
+    """Which clients take part in a training round: all (size None), or a random sample of them.
+
+    Of a sample, so many are `skipped`. Who is `without` takes part in none.
+    """
 
     size: int | None
     seed: int
+    skipped: int = 0
+    without: frozenset[str] = frozenset()
 
     def members(self, round_: int, names: Sequence[str], present: Collection[str]) -> list[str]:
         """Return the clients of a round; an absent one is replaced by the next one drawn."""
-        drawn = [name for name in self._order(round_, names) if name in present]
-        return sorted(drawn[: self.size])
+        there = set(present) - self.without
+        drawn = [name for name in self._order(round_, names) if name in there]
+        first = self.skipped % max(len(drawn), 1)
+        return sorted([*drawn[first:], *drawn[:first]][: self.size])
 
     def share(self, n_clients: int) -> float:
         """Return the share of the clients that take part in a round."""

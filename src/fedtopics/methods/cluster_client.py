@@ -81,7 +81,7 @@ class ClusterClient(PointClient[Settings]):
         pairs = {name: float((counts * (counts - 1) / 2).sum()) for name, counts in sizes.items()}
         n = len(self.usable)
         chance = pairs["first"] * pairs["second"] / max(n * (n - 1) / 2, 1.0)
-        return pairs | {"chance": chance, "documents": n}
+        return {"pairs": pairs | {"chance": chance}, "documents": n}
 
     @leaves(
         "The number of such documents of each cluster that has enough of them, else zero; the "

@@ -66,6 +66,15 @@ class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on
     training: int | None = None  # documents that are not held back
 
 
+class Claimed(Event, kind="claimed"):
+    """A client says that it has many times as many documents as the median one."""
+
+    client: str
+    documents: int
+    times: float
+    left_out: bool  # of the study, as its documents would be nearly all
+
+
 class Chosen(Event, kind="chosen"):  # a rule chose the method
     method: str
     reason: str

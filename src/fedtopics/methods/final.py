@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL, CHOOSING, SCORED
-from fedtopics.methods.replies import LONGEST, Field, Template, counts, sums
+from fedtopics.methods.replies import LONGEST, Field, Template, Windows, sums
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.coherence import federated_coherence, federated_npmi
@@ -33,7 +33,7 @@ def describe(
     """
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
     template: Template = {"theta": Field((n_topics,), least=0, adds_up=True)}
-    words: Template = {"sums": sums(n_topics, len(vocabulary))}
+    words: Template = {"sums": sums(n_topics, len(vocabulary), each=LONGEST)}
     replies = agreement.call("shares", template, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
     made = make(
@@ -50,12 +50,20 @@ def count_pairs(
     agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], half: int
 ) -> dict[str, Any]:
     """Count pairs of words in all clients' documents; see `TopicClient.pairs`."""
-    seen = counts(each=LONGEST)
-    template = {
-        str(size): {"windows": seen, "pairs": counts(len(pairs), each=LONGEST)} for size in windows
-    }
+    template = {str(size): _windows(agreement, words, pairs, size) for size in windows}
     asked = {"words": words, "pairs": pairs, "windows": windows, "half": half}
     return agreement.sum("pairs", template, **asked)
+
+
+def _windows(
+    agreement: Agreement, words: list[str], pairs: NDArray[np.int64], size: int
+) -> Windows:
+    """Return what counts in windows look like: each place of a word is in `size` of them."""
+    vocabulary = agreement.vocabulary
+    places = [vocabulary.index[word] for word in words]
+    counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
+    most = agreement.most(counted[places]) if agreement.counted else np.inf
+    return Windows(pairs, np.broadcast_to(most, len(words)), documents=size == 0)
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: TopicModel) -> TopicModel:

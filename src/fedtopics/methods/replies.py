@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,21 @@ MOST_COUNT = 1 << 53  # exact in float64; a sum of it over a thousand clients fi
 MOST_DOCUMENTS = 10**9  # of a client
 MOST_WORDS = 1 << 20  # that a client may name
 LONGEST = 1_000_000  # words of a client's documents, on average
+NATS = 100.0  # of loss that a word may cost; untrained, a network says ten or so
+LONGEST_NAME = 100  # characters of a field's name, in the sentence of a fault
+FINEST = 2.0**-33  # what numbers of one reply are rounded to, where they are masked
 ROUNDING = 1e-5  # by which a sum, in float32, may be above its bound, relative to that
+
+
+@dataclass(frozen=True)
+class UpTo:
+    """A length with a name, as in the shapes of a `Field`, of at most so many."""
+
+    name: str
+    most: int
+
+
+Axis = int | str | UpTo
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +46,7 @@ class Field:
 
     Attributes
     ----------
-    shape : tuple of int or str
+    shape : tuple of int, str or UpTo
         A name instead of a length is any length, the same throughout a reply; `()` is one number.
     most, least : float or array
         Bounds of each number, or of each by broadcasting.
@@ -46,12 +60,15 @@ class Field:
         Whether the second half are the summed squares of what the first half sums.
     products : bool
         Whether it is a matrix of summed products of numbers with each other.
+    steers : {"", "level", "gain"}
+        Whether a training goes on by it, a number summed over documents: by how large it is, or by
+        whether it is smaller than before. By `robust` no client decides that alone.
     dtype : {"float64", "float32", "int64"}
     rows : bool
         Whether they come as `Rows`.
     """
 
-    shape: tuple[int | str, ...] = ()
+    shape: tuple[Axis, ...] = ()
     most: float | NDArray[Any] = LIMIT
     least: float | NDArray[Any] = -LIMIT
     each: float = np.inf
@@ -59,6 +76,7 @@ class Field:
     adds_up: bool = False
     squares: bool = False
     products: bool = False
+    steers: Literal["", "level", "gain"] = ""
     dtype: str = "float64"
     rows: bool = False
 
@@ -120,20 +138,53 @@ def fewest(template: Template | None) -> int:
     return field[1].least if field else 0
 
 
-def counts(*shape: int | str, each: float = np.inf) -> Field:
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """A number of windows, at least one a document, and of those that hold both words of a pair.
+
+    A pair of a word with itself is of all that hold it: at most so many, by its number. With
+    `documents` they are the windows.
+    """
+
+    pairs: NDArray[np.int64]  # (n_pairs, 2)
+    most: NDArray[Any]  # (n_words,)
+    documents: bool
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """What it consists of."""
+        seen = {"windows": counts(each=LONGEST)}
+        return seen | {"pairs": counts(len(self.pairs), each=LONGEST)}
+
+
+@dataclass(frozen=True)
+class AgreeingPairs:
+    """Numbers of pairs of documents: that two clusterings have together, that each has, by chance.
+
+    They are of one client's documents, or sums of such.
+    """
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """What it consists of."""
+        return dict.fromkeys(PAIRS_IN, sums(most=float(MOST_DOCUMENTS) ** 2))
+
+
+def counts(*shape: Axis, each: float = np.inf) -> Field:
     """Return the template of whole numbers, at least 0."""
     return Field(shape, MOST_COUNT, 0, each, dtype="int64")
 
 
-def sums(*shape: int | str, most: float | NDArray[Any] = LIMIT, each: float = np.inf) -> Field:
+def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, each: float = np.inf) -> Field:
     """Return the template of numbers that are not negative."""
     return Field(shape, most, 0, each)
 
 
 COUNT = counts()
+PAIRS_IN = ("together", "first", "second", "chance")
 Template = Mapping[str, Any]
-"""By field: a `Field`, `Announced`, `WordCounts`, a map for a map, a list of one length for
-strings, or a shape alone, of float64."""
+"""By field: a `Field`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a map for a map, a
+list of one length for words, or a shape alone, of float64."""
 
 
 def find_fault(reply: Any, template: Template | None, of: Sequence[str] = ("",)) -> str:
@@ -185,17 +236,21 @@ class _Check:
         self._lengths: dict[str, int] = {}
 
     def fault(self, value: Any, template: Any, name: str) -> str:
-        where = f"its field {name!r}" if name else "the reply"
+        where = f"its field {name[:LONGEST_NAME]!r}" if name else "the reply"
         if isinstance(template, Mapping):
             return self._fault_of_map(value, template, name, where)
         if isinstance(template, list):
-            if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-                return f"{where} is no list of strings"
+            if not isinstance(value, list) or not all(map(_is_word, value)):
+                return f"{where} is no list of words"
             return self._misfit((len(value),), tuple(template), where)
         if isinstance(template, WordCounts):
             return self._fault_of_words(value, template, where)
         if isinstance(template, Own):
             return template.fault(value, self._of)
+        if isinstance(template, Windows):
+            return self._fault_of_windows(value, template, name, where)
+        if isinstance(template, AgreeingPairs):
+            return self._fault_of_pairs(value, name, where)
         if isinstance(template, Announced):
             largest = max(template.sizes.values(), default=MOST_DOCUMENTS)
             most = sum(template.sizes.get(client, largest) for client in self._of)
@@ -209,8 +264,7 @@ class _Check:
 
     def _fault_of_map(self, value: Any, template: Template, name: str, where: str) -> str:
         if not isinstance(value, Mapping) or value.keys() != template.keys():
-            fields = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            return f"{where} has {fields} instead of the fields {sorted(template)}"
+            return f"{where} does not have the fields {sorted(template)}"  # and no others
         inner = (
             self.fault(value[key], template[key], f"{name}.{key}".lstrip(".")) for key in template
         )
@@ -244,7 +298,8 @@ class _Check:
         """Whether what is squared and multiplied could be, by the inequality of Cauchy, Schwarz."""
         if field.squares:
             first, squares = np.split(numbers, 2)
-            return bool((squares * self._documents >= first**2 * (1 - ROUNDING)).all())
+            fine = FINEST * len(self._of) * (self._documents + 2 * np.abs(first))
+            return bool((squares * self._documents >= first**2 * (1 - ROUNDING) - fine).all())
         if field.products:
             diagonal = numbers.diagonal()
             most = np.sqrt(np.outer(diagonal, diagonal).clip(0)) * (1 + ROUNDING)
@@ -266,14 +321,51 @@ class _Check:
             return f"{where} holds counts of words that cannot be"
         return ""
 
-    def _misfit(
-        self, shape: tuple[int, ...] | None, wanted: tuple[int | str, ...], where: str
-    ) -> str:
+    def _fault_of_windows(self, value: Any, template: Windows, name: str, where: str) -> str:
+        n, (left, right) = len(template.pairs), template.pairs.T
+        fewest = self._documents
+        most = fewest if template.documents else LONGEST * fewest
+        windows = Field((), most, fewest, dtype="int64")
+        if fault := self._fault_of_map(
+            value, {"windows": windows, "pairs": counts(n)}, name, where
+        ):
+            return fault
+        found, alone = value["pairs"], left == right
+        words = np.minimum(template.most, value["windows"])
+        of_word = np.zeros(len(words), np.int64)
+        of_word[left[alone]] = found[alone]
+        if (of_word > words).any() or (found > np.minimum(of_word[left], of_word[right])).any():
+            return f"{where} holds numbers of windows that cannot be"
+        return ""
+
+    def _fault_of_pairs(self, value: Any, name: str, where: str) -> str:
+        n = self._documents
+        number = Field((), n * (n - 1) / 2, 0)
+        if fault := self._fault_of_map(value, dict.fromkeys(PAIRS_IN, number), name, where):
+            return fault
+        together, first, second, chance = (value[key] for key in PAIRS_IN)
+        fits = max(together, chance) <= min(first, second) * (1 + ROUNDING)
+        if len(self._of) == 1:
+            expected = first * second / max(n * (n - 1) / 2, 1.0)
+            fits &= abs(chance - expected) <= ROUNDING * expected
+        return "" if fits else f"{where} holds numbers of pairs that cannot be"
+
+    def _misfit(self, shape: tuple[int, ...] | None, wanted: tuple[Axis, ...], where: str) -> str:
         fits = shape is not None and len(shape) == len(wanted)
         for length, want in zip(shape or (), wanted, strict=False):
+            if isinstance(want, UpTo):
+                fits &= length <= want.most
+                want = want.name
             expected = self._lengths.setdefault(want, length) if isinstance(want, str) else want
             fits &= length == expected
-        return "" if fits else f"{where} has the shape {shape} instead of {wanted}"
+        if fits:
+            return ""
+        axes = tuple(f"up to {a.most} {a.name}" if isinstance(a, UpTo) else a for a in wanted)
+        return f"{where} has the shape {shape} instead of {axes}"
+
+
+def _is_word(entry: Any) -> bool:
+    return isinstance(entry, str) and is_word(entry)
 
 
 def _are_finite(value: Any) -> bool:

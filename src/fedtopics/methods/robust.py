@@ -2,8 +2,9 @@
 
 Arrays of numbers, which models are made of, are bounded by what other clients' documents do
 ("clip"), or are what most clients say that a document adds, times the number of documents
-("trimmed-mean", "median", "centred-clip"). Counts stay sums, as what they can be is checked in each
-reply; so do single numbers, which only inform.
+("trimmed-mean", "median", "centred-clip"). Of a loss that a training goes on by, no client decides
+alone whether it is a gain. Counts stay sums, as what they can be is checked in each reply; so do
+losses that only inform.
 
 References
 ----------
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from fedtopics.methods.aggregation import Payload, Rows, RunningSum
 from fedtopics.methods.events import Clipped, Event
 from fedtopics.methods.replies import Field, Own, Template, own_field
+from fedtopics.methods.steering import Steering
 
 Rule = Literal["none", "clip", "trimmed-mean", "median", "centred-clip"]
 Key = tuple[str, int]  # a function, and which exchange of a round it is called in
@@ -64,6 +66,7 @@ class Robust:
         self._notify = notify
         self._last: dict[tuple[str, Key], deque[float]] = {}
         self._told: dict[str, float] = {}
+        self.steering = Steering()
         self.usual: dict[Key, Usual] = {}
 
     def sum(self, function: str, template: Template | None, exchange: int, round_: int) -> Total:
@@ -72,9 +75,15 @@ class Robust:
             return _Own(*own)
         if self._rule == "none":
             return _Plain()
-        if self._rule == "clip":
-            return _Bounded(self, (function, exchange), round_, template)
-        return _Voted(VOTES[self._rule], template)
+        key = function, exchange
+        total: Total = (
+            _Bounded(self, key, round_, template)
+            if self._rule == "clip"
+            else _Voted(VOTES[self._rule], template)
+        )
+        fields = (template or {}).items()
+        steering = {name: f.steers for name, f in fields if isinstance(f, Field) and f.steers}
+        return _Steered(self, key, steering, total)
 
     def moved(self, client: str, key: Key, round_: int, times: float) -> None:
         """Take how far a reply goes; tell of who goes too far on average, and of twice as far."""
@@ -198,6 +207,27 @@ def weight(times: float) -> float:
     It moves the sum by FAR; from ABSURD on, which few honest ones are, by less and less.
     """
     return min(1.0, FAR / times) * min(1.0, ABSURD / times) if times else 1.0
+
+
+class _Steered:
+    """What another total comes to, but for single numbers that a training goes on by."""
+
+    def __init__(self, robust: Robust, key: Key, fields: Mapping[str, str], others: Total) -> None:
+        self._robust = robust
+        self._key = key
+        self._fields = fields
+        self._others = others
+        self._said: dict[str, dict[str, tuple[int, float]]] = {field: {} for field in fields}
+
+    def add(self, name: str, reply: Payload) -> None:
+        for field, said in self._said.items():
+            said[name] = reply["documents"], reply[field]
+        self._others.add(name, reply)
+
+    def total(self) -> dict[str, Any]:
+        steer = self._robust.steering.sum
+        found = {f: steer((*self._key, f), how, self._said[f]) for f, how in self._fields.items()}
+        return self._others.total() | found
 
 
 def _lengths(reply: Payload) -> dict[str, float]:

@@ -101,6 +101,11 @@ class TopicSettings(BaseModel):
         """The method's stop rules by name, with their numbers."""
         return {}
 
+    @property
+    def loss_steers(self) -> Literal["", "level"]:
+        """How the training goes on by the loss of a round: by how large it is, or not."""
+        return "level" if "loss" in self.stop_when else ""
+
     def draw(self, seed: int) -> Draw:
         """Return which clients train in a round of the study with this seed."""
         return Draw(self.clients_per_round, seed)

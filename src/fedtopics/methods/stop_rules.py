@@ -28,9 +28,15 @@ class Progress:
     coherence_before: float = np.nan  # of those of the round before
 
 
+GAIN = 1e-3  # of a validation loss: a client could say that it loses a little less each time
 StopRule = Callable[[Progress, float], str]
 """Returns why the training ends, or nothing."""
 STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
+
+
+def improves(loss: float, best: float) -> bool:
+    """Whether a validation is clearly better than the best one before it."""
+    return best - loss > GAIN * abs(loss)
 
 
 def why_stop(progress: Progress, limits: Mapping[str, float]) -> str:

@@ -28,7 +28,7 @@ from fedtopics.methods.events import (
 )
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.stop_rules import Progress, why_stop
+from fedtopics.methods.stop_rules import Progress, improves, why_stop
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.threads import small_products
 
@@ -229,7 +229,7 @@ class Program(ABC, Generic[Settings, State]):
             state = self.with_best(state, status.best)
         # One more round, so that all of the model's descriptions are by the same clients.
         work = partial(self.model, agreement, state, status.round, run)
-        model, report = clients.round(status.round + 1, work)
+        model, report = agreement.clients.round(status.round + 1, work)
         if missing := report.get("missing"):
             run.event(LeftOut(status.round + 1, missing))
         return model
@@ -281,7 +281,7 @@ class Program(ABC, Generic[Settings, State]):
             return
         loss, documents = result
         run.event(Validation(status.round, loss, documents))
-        if loss < status.best_loss:
+        if improves(loss, status.best_loss):
             status.best, status.best_loss, status.waited = self.best(state), loss, 0
         else:
             status.waited += 1

@@ -26,7 +26,8 @@ class Signer:
         self.certificate = identity.certificate
         self._key = key
         self._authority = x509.load_pem_x509_certificate(identity.ca)
-        self._known: dict[str, tuple[bytes, ec.EllipticCurvePublicKey]] = {}
+        own = identity.certificate, key.public_key()  # for what comes back by way of others
+        self._known = {identity.name: own}
 
     @classmethod
     def load(cls, folder: str | Path, role: Role, name: str = "") -> Signer:

@@ -30,6 +30,15 @@ SPECIFIC = 3  # topics that a client is named with
 MORE = 1.05  # times its share overall, from which a topic is specific for a client
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 EXAMPLES = 3  # of a topic
+SEEN = (
+    "No document left its client: the server saw sums over documents and the words that "
+    "enough documents have, and so does whoever reads this."
+)
+MASKED = (
+    "No document left its client: replies were masked, so that whoever added them saw sums over "
+    "several clients' documents, besides the words that enough documents have and what is said "
+    "here of each client."
+)
 PASSAGES = 20  # in the list of repeated ones
 LONGEST = 400  # characters that are shown of a document
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
@@ -105,7 +114,7 @@ def summarise(
         "clusters": _clusters(model) if clusters else None,
         "rounds": _rounds(run),
         "absences": [row | {"rounds": ranges(row["rounds"])} for row in run.absences],
-        **{"adders": run.adders, "clipped": run.clipped},
+        **{"adders": run.adders, "clipped": run.clipped, "claimed": run.of_kind("claimed")},
         "over_rounds": _over_rounds(model.info.get("history", [])),
         "scores": _scores(model),
         "left": _left(run),
@@ -135,8 +144,7 @@ def _sentences(model: TopicModel, clusters: bool) -> list[str]:
     return [
         f"{model.n_topics} {what} were found in {total:,} documents of {who} by "
         f"{_method(model)}{worked}.",
-        "No document left its client: the server saw sums over documents and the words that "
-        "enough documents have, and so does whoever reads this.",
+        MASKED if model.info.get("masked") else SEEN,
     ]
 
 

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from fedtopics.engines.exchange import Door
+import numpy as np
+
+from fedtopics.engines import exchange
 from fedtopics.errors import PolicyError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.secure import said
 from fedtopics.secure.check import digest
+from fedtopics.secure.counting import Counting
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.keys import KeyPair, derive
 from fedtopics.secure.masks import add_self_mask, mask
 from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
-from fedtopics.secure.words import STAGES, SUMS, Counting, Words
+from fedtopics.secure.words import SUMS, Words
 
 Reply = dict[str, Any]
+WRITTEN = (  # signatures are others each time
+    "values", "digest", "product", "own", "shares", "sealed", "same", "names", "length", "words",
+)  # fmt: skip
+
+
+class Door(exchange.Door, Protocol):
+    """A door to documents that lets out what is made of its replies."""
+
+    @property
+    def sums(self) -> Mapping[tuple[int, str], list[str]]:
+        """Over which clients sums were opened, by turn and function."""
+
+    def leave(
+        self, function: str, payload: Mapping[str, Any], moment: Moment, reply: Mapping[str, Any]
+    ) -> None:
+        """Write down what leaves, or raise if something else has left then."""
 
 
 class MaskedDoor:
@@ -51,13 +70,15 @@ class MaskedDoor:
         self._told_of = told_of
         self._words = Counting(name, self._secret, self._pair)
         self._reply: Reply = {}
+        self._round = 0
+        self._asks = False  # whether a stage has asked the door of the documents
         self._masked: Residues | None = None
-        self._opened: dict[tuple[int, str], Sequence[str]] = {}
+        self._sum: dict[str, Any] = {}  # which one is opened, and over whom
         self._stages: Mapping[str, Callable[..., Reply]] = {
             said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
             said.CHECKED: self._check, said.AGREED: self._agree, said.OPENED: self._open,
             said.RECOVERED: self._recover,
-            **{stage: partial(self._say_of_words, stage) for stage in STAGES},
+            **{stage: partial(self._say_of_words, stage) for stage in said.WORD_STAGES},
         }  # fmt: skip
 
     @property
@@ -69,7 +90,24 @@ class MaskedDoor:
         """Call a function, masked or not; see `federation.Door.call`."""
         if function not in self._stages:
             return self._door.call(function, payload, moment)
-        return self._staged(self._door.call, function, payload, moment)
+        self._asks, self._sum = False, {}
+        reply = self._staged(self._door.call, function, payload, moment)
+        if not self._asks:  # else the door of the documents has written down what it answered
+            self._leave(function, getattr(payload, "digest", ""), moment, reply)
+        return reply
+
+    def _leave(self, function: str, digest: str, moment: Moment, reply: Reply) -> None:
+        """Have it written down: a process after this one gives this answer, or none."""
+        told = SharedPayload({"round": self._round, **self._sum})
+        told.digest = digest
+        parts = {**reply.get("said", {}), **reply.get("masked", {})}
+        plain = {
+            name: np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part
+            for name, part in parts.items()
+            if name in WRITTEN
+        }
+        documents = self._reply.get("documents", 0)
+        self._door.leave(function, told, moment, {"documents": documents, **plain})
 
     def repeat(self, function: str, payload: Mapping[str, Any], moment: Moment) -> Reply | None:
         """Do it again so that this client is where it was; nothing leaves."""
@@ -93,6 +131,7 @@ class MaskedDoor:
         if function in SUMS:
             self._reply = self._words.reply(function, payload["words"])
         else:
+            self._asks, self._round = True, payload.get("round", 0)
             self._reply = answer(function, asked, moment)
         self._moment = moment.turn, function
 
@@ -152,14 +191,17 @@ class MaskedDoor:
         self, ask: Callable[..., None], *, context: bytes, seed: bytes, opening: Opening
     ) -> Reply:
         """Tell the own mask, and shares of what others had in common with who is lost."""
-        before = self._opened.setdefault(self._moment, list(opening.counted))
-        if before != list(opening.counted):
+        turn, called = self._moment
+        counted = list(opening.counted)
+        before = self._door.sums.get((turn, called), counted)
+        if before != counted:
             raise PolicyError(
-                f"Client {self._name!r} was in a sum of {self._moment[1]!r} over "
+                f"Client {self._name!r} was in a sum of {called!r} over "
                 f"{', '.join(before)}, and is asked for the same one over "
-                f"{', '.join(opening.counted)}: the difference would tell what one of them sent. "
+                f"{', '.join(counted)}: the difference would tell what one of them sent. "
                 "Begin a new run."
             )
+        self._sum = {"called": called, "counted": counted}
         shares = opening.shares(self._name, self._pair, self._keys)
         return self._signed(said.OPENED, context, own=self._seeds.own, shares=shares)
 
@@ -178,7 +220,9 @@ class MaskedDoor:
         if payload is not None:
             ask(called, payload)
             self._words.documents = self._reply
-        return self._signed(stage, context, **self._words.answer(stage, words, context))
+        signed = self._signed(stage, context, **self._words.answer(stage, words, context))["said"]
+        arrays = {n: np.frombuffer(signed[n], np.uint8) for n in ("names", "words") if n in signed}
+        return {"said": signed | arrays}
 
     def _encoded(self, layout: Layout) -> Residues:
         values, factor = layout.encode(self._reply)

@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.replies import LIMIT, MOST_DOCUMENTS, ROUNDING, Announced, Field, Template
+from fedtopics.methods.replies import (
+    LIMIT,
+    MOST_DOCUMENTS,
+    ROUNDING,
+    AgreeingPairs,
+    Announced,
+    Field,
+    Template,
+    Windows,
+)
 from fedtopics.secure.field import PRIME, Residues
 
 FRACTION = 32  # bits, of numbers that are not whole
@@ -48,7 +57,7 @@ class Layout:
             if isinstance(of, Announced):
                 of = Field((), _most(of, members), 0, dtype="int64")
             field = Field(of) if isinstance(of, tuple) else of
-            if not isinstance(field, Field) or any(isinstance(n, str) for n in field.shape):
+            if not isinstance(field, Field) or not all(isinstance(n, int) for n in field.shape):
                 raise StudyError(
                     f"The method adds up {f'a field {name!r}' if name else 'replies'} that cannot "
                     "be masked, as it has no numbers of a known shape; choose another method, or "
@@ -117,7 +126,7 @@ class _Part:
         if high - low < np.inf:
             lowest = round(low * unit)
             bits = max(1, (members * (round(high * unit) - lowest)).bit_length())
-        shape = tuple(int(n) for n in field.shape)
+        shape = tuple(n for n in field.shape if isinstance(n, int))
         reach, lanes = share / unit, max(1, BITS // bits)
         return cls(name, field, shape, start, low, high, reach, fraction, lowest, bits, lanes)
 
@@ -197,6 +206,8 @@ def _placed(
     template: Any, name: str, start: int, part: Callable[[Any, str, int], _Part]
 ) -> tuple[Any, int]:
     """Return the part of a field, or a map of parts for a map, and where the next one begins."""
+    if isinstance(template, (Windows, AgreeingPairs)):
+        template = template.fields
     if not isinstance(template, Mapping):
         made = part(template, name, start)
         return made, made.end

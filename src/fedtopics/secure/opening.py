@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, combinations, islice
 
 from fedtopics.errors import FederationError
 from fedtopics.secure.field import Residues
@@ -18,6 +19,7 @@ from fedtopics.secure.masks import mask, remove_self_mask
 from fedtopics.secure.shares import SECRET, combine, seal, split, threshold, unseal
 
 SHARE = SECRET + LENGTH  # bytes of a share
+TRIES = 1000  # groups of clients whose shares are tried: all, where there are 12 of them
 SEALED = 2 * SHARE + 28  # of both shares of a client for another one
 
 
@@ -120,8 +122,8 @@ class Opening:
     def _combined(self, name: str, shares: Mapping[str, bytes]) -> bytes:
         """Combine enough shares that fit together, of which some may be false."""
         names, least = sorted(shares), threshold(len(self.members))
-        for first in range(len(names)):
-            used = (names[first:] + names[:first])[:least]
+        around = [(names[first:] + names[:first])[:least] for first in range(len(names))]
+        for used in chain(around, islice(combinations(names, least), TRIES)):
             with suppress(FederationError):
                 seed = combine({n: shares[n] for n in used}, self.members, least)
                 if self._is_of(name, seed):

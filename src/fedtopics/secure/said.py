@@ -11,6 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
+from fedtopics.engines.handshake import is_key
 from fedtopics.errors import FederationError
 from fedtopics.methods.replies import Own
 from fedtopics.secure import check
@@ -21,6 +24,26 @@ PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
     "secure.prepare", "secure.commit", "secure.add", "secure.check", "secure.agree", "secure.open",
     "secure.recover",
 )  # fmt: skip
+KEY, SAME, NAMES, LISTED, CHOSEN = WORD_STAGES = (
+    "secure.key", "secure.same", "secure.names", "secure.listed", "secure.chosen",
+)  # fmt: skip
+LEAVES = {
+    PREPARED: "Of the masks of a sum: a public key, and shares of what opens them, sealed for each "
+    "other client.",
+    COMMITTED: "The digest of the masked reply that follows; of the last what secure.check has.",
+    ADDED: "The masked reply, which tells nothing by itself.",
+    CHECKED: "Two inner products of the masked reply with what follows from the total, by which "
+    "all check that it is the sum.",
+    AGREED: "The same products, and by its signature that the client knows who is in the sum.",
+    OPENED: "What the client's own mask follows from; of who was lost, a share of what opens the "
+    "masks that it had in common with others.",
+    RECOVERED: "Shares of the own masks of who is in the sum and was lost since.",
+    KEY: "A part of the key for words, sealed for each other client.",
+    SAME: "What tells that all clients have the same key, and tells nothing of it.",
+    NAMES: "Words that may be among the agreed ones, encrypted for the other clients.",
+    LISTED: "How many words the clients named to each other, and a keyed digest of these.",
+    CHOSEN: "The agreed words, in the clear: the model has them.",
+}
 FEWEST = 3  # clients in a sum: of two, each knows the other's reply
 PRODUCT = 16  # bytes: of two inner products
 
@@ -42,6 +65,13 @@ def statement(stage: str, context: bytes, parts: Mapping[str, bytes]) -> bytes:
     """Return what is signed."""
     named = (part for name in sorted(parts) for part in (name.encode(), parts[name]))
     return framed(DOMAIN, b"said", stage.encode(), context, *named)
+
+
+def parts_of(value: Any) -> dict[str, Any]:
+    """Return the parts of an answer; long ones travel as arrays, beside a message's structure."""
+    parts = dict(value) if isinstance(value, Mapping) else {}
+    long = {n: each for n, each in parts.items() if isinstance(each, np.ndarray)}
+    return parts | {n: each.tobytes() for n, each in long.items() if each.dtype == np.uint8}
 
 
 def product_of(seed: bytes, values: Residues) -> bytes:
@@ -92,11 +122,13 @@ class Answer(Own):
 
     def fault(self, value: Any, of: Sequence[str]) -> str:
         """Return what is wrong with an answer, or ''."""
-        parts = dict(value) if isinstance(value, Mapping) else {}
+        parts = parts_of(value)
         signature = parts.pop("signature", None)
         fits = (isinstance(parts[n], bytes) and self._is_size(n, len(parts[n])) for n in parts)
         if parts.keys() != self.sizes.keys() or not all(fits) or not isinstance(signature, bytes):
             return f"it is no answer to {self.stage}"
+        if "key" in parts and not is_key(parts["key"]):
+            return "its key is no key of X25519"
         said = statement(self.stage, self.context, parts)
         if len(of) != 1 or not self.fits(of[0], said, signature):
             return "its signature does not fit"

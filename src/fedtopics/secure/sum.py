@@ -71,6 +71,7 @@ class SecureClients:
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
         """Call a function of every client; all see each reply."""
+        self._check()  # what leaves may follow from the last total
         return self._engine.call(function, template, **payload)
 
     def tell(self, function: str, **payload: Any) -> None:
@@ -109,19 +110,13 @@ class SecureClients:
         if not self._in_round:
             number = int(payload.get("round", 0))
             return self.round(number, lambda: self.sum(function, template, **payload))[0]
-        members = self._engine.members
-        if len(members) < FEWEST:
-            raise FederationError(
-                f"A masked sum needs {FEWEST} clients, and here are {len(members)}: of two, each "
-                "could read the other's reply. Wait for more, or set secure = false in the study."
-            )
         if template and self._words is not None and word_counts(template):
             self._check()
             words = self._words.sum(function, template, payload)
             if fault := find_fault(words, template, self._engine.names):
                 self._void(function, fault)
             return words
-        if self._counted not in (None, members):
+        if self._counted not in (None, self._members()):
             raise AgainError
         return self._add_up(function, payload, template or {})
 
@@ -136,6 +131,16 @@ class SecureClients:
         if fault := find_fault(found, template, self._counted):
             self._void(function, fault)
         return found
+
+    def _members(self, least: int = FEWEST) -> list[str]:
+        """Return who is in the round; stop where who adds leaves out too many of them."""
+        members = list(self._engine.members)
+        if len(members) < least:
+            raise FederationError(
+                f"A masked sum needs {least} clients here, and {len(members)} are left: in sums of "
+                "fewer, replies could be read. Wait for more, or set secure = false in the study."
+            )
+        return members
 
     def _void(self, function: str, fault: str) -> None:
         """Give up an attempt whose total cannot be: nothing follows from it."""
@@ -155,7 +160,7 @@ class SecureClients:
     ) -> tuple[Residues, list[str], Layout]:
         members, known = None, False
         while members != self._engine.members:  # who is lost before anything has left is left out
-            members = list(self._engine.members)
+            members = self._members()
             layout = Layout.of(template, members)
             context = context_of(self._engine.moment, asked["called"], members)
             answers = self._ask(
@@ -190,20 +195,23 @@ class SecureClients:
         self, asked: Mapping[str, Any], template: Template
     ) -> tuple[Residues, list[str], Layout]:
         self._check()
-        members = list(self._engine.members)
+        members = self._members()
         context = context_of(self._engine.moment, asked["called"], members)
         sizes = {"key": LENGTH, "own": LENGTH, "shares": SEALED * len(members)}
         prepared = self._ask(
             said.PREPARED, context, sizes, **asked, members=members, keys=self._keys(members)
         )
-        there, least = list(self._engine.members), max(threshold(len(members)), FEWEST)
+        least = max(threshold(len(members)), FEWEST)
+        there = list(self._engine.members)
+        if len(there) < least:  # of whom so many would have to be left: now fewer are enough
+            raise AgainError
         layout = Layout.of(template, there)
         field = Masked(self._engine.fits, context, layout.size, least=least)
         found = self._engine.sum(
             said.ADDED, {"masked": field}, context=context, there=there, prepared=prepared,
             layout=layout,
         )["masked"]  # fmt: skip
-        counted = list(self._engine.members)
+        counted = self._members(least)
         digests = {name: found["said"][name]["digest"] for name in counted}
         self._unchecked = Total(context, found["values"], digests, field.kept)
         self._take_products(self._ask(said.AGREED, context, {}, self._unchecked))
@@ -235,7 +243,7 @@ class SecureClients:
         field = Answer(self._engine.fits, stage, context, {**sizes, **products}, of, least)
         seed = of.seed if of is not None else b""
         answers = self._engine.call(stage, {"said": field}, context=context, seed=seed, **payload)
-        return {name: answer["said"] for name, answer in answers.items()}
+        return {name: said.parts_of(answer["said"]) for name, answer in answers.items()}
 
     def _keys(self, members: Sequence[str]) -> dict[str, bytes]:
         keys = {name: self._engine.key_of(name) for name in members}

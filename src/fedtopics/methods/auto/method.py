@@ -12,10 +12,12 @@ from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.events import Chosen
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.registry import find_method
-from fedtopics.methods.replies import COUNT, Template, counts
+from fedtopics.methods.replies import LONGEST, Announced, Template, counts
 from fedtopics.model.topic_model import TopicModel
 
-EXTENT: Template = {"documents": COUNT, "words": COUNT, "embedded": counts(each=1)}
+EXTENT: Template = {
+    "documents": Announced({}), "words": counts(each=LONGEST), "embedded": counts(each=1),
+}  # fmt: skip
 AGREED = "agreement"  # what is kept of before the first round, also for who comes back late
 
 

@@ -8,5 +8,5 @@ from fedtopics.methods.registry import Method
 
 METHOD = Method(
     "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
-    DiscriminativeClient, version=2, shows="clusters", inferences=(Discriminants,),
+    DiscriminativeClient, version=3, shows="clusters", inferences=(Discriminants,),
 )  # fmt: skip

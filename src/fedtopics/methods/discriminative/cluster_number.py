@@ -18,7 +18,7 @@ from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.events import Candidate, Event
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.replies import sums
+from fedtopics.methods.replies import AgreeingPairs
 from fedtopics.methods.training import Arrays, iterate
 
 Settings = TypeVar("Settings", bound=SeparationSettings)
@@ -56,9 +56,9 @@ def with_number(
 
 def _agreement(agreement: Agreement, origin: Numbers, first: Arrays, second: Arrays) -> float:
     """Return the adjusted Rand index of two clusterings, over pairs of documents of one client."""
-    template = dict.fromkeys(("together", "first", "second", "chance"), sums())
+    template = {"pairs": AgreeingPairs()}
     payload = {"origin": origin, "first": first, "second": second}
     work = partial(agreement.sum, "agreeing_pairs", template, **payload)
-    pairs = agreement.clients.round(0, work)[0]
+    pairs = agreement.clients.round(0, work)[0]["pairs"]
     most = (pairs["first"] + pairs["second"]) / 2
     return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

@@ -43,8 +43,14 @@ from fedtopics.methods.flda.state import (
     resumed,
     what_happened,
 )
-from fedtopics.methods.flda.topic_lists import TOPICS, Place, group_topics, mean_topic, pack_topics
-from fedtopics.methods.replies import COUNT, LONGEST, Field, Template, counts, sums
+from fedtopics.methods.flda.topic_lists import (
+    Place,
+    group_topics,
+    mean_topic,
+    pack_topics,
+    sent_topics,
+)
+from fedtopics.methods.replies import LONGEST, Template, counts
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
@@ -53,10 +59,6 @@ from fedtopics.model.shown_words import SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 
-LOCAL: Template = TOPICS | {
-    "seeds": Field(("topics",), least=-1, dtype="int64"),
-    "occurrences": sums("topics", each=LONGEST), "documents": COUNT,
-}  # fmt: skip
 NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -128,8 +130,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
     ) -> tuple[dict[str, LocalTopics], FLDAState]:
         """Let the clients compute topics, and merge them (Algorithms 3 and 1)."""
         settings, clients = self.settings, agreement.clients
+        template = sent_topics(settings.n_local, settings.n_words)
         replies = clients.call(
-            "local_topics", LOCAL, round=round_, ids=[topic.id for topic in state.topics],
+            "local_topics", template, round=round_, ids=[topic.id for topic in state.topics],
             seeds={name: self._seeds(state, ids) for name, ids in state.optimal.items()},
             first=self._seeds(state, [topic.id for topic in state.topics]),
             **pack_topics([self._guide(topic) for topic in state.topics]),

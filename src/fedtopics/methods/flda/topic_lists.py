@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from fedtopics.methods.replies import counts, sums
+from fedtopics.methods.replies import LONGEST, Announced, Field, Template, UpTo, counts, sums
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.words import is_word
@@ -20,11 +20,18 @@ from fedtopics.text.words import is_word
 Place = tuple[str, int]
 """A client and the number of one of its topics."""
 
-TOPICS: dict[str, Any] = {
-    "words": ["words"],
-    "index": counts("topics", "shown"),
-    "weights": sums("topics", "shown", most=1),
-}
+
+def sent_topics(n_topics: int, n_words: int) -> Template:
+    """Return the template of a client's topics, at most so many of so many words."""
+    topics, shown = UpTo("topics", n_topics), UpTo("shown", n_words)
+    return {
+        "words": [UpTo("words", n_topics * n_words)],
+        "index": counts(topics, shown),
+        "weights": sums(topics, shown, most=1),
+        "seeds": Field((topics,), least=-1, dtype="int64"),
+        "occurrences": sums(topics, each=LONGEST),
+        "documents": Announced({}),
+    }
 
 
 def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:

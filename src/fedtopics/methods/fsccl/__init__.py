@@ -7,5 +7,6 @@ from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    "fsccl", "FSCCL", FSCCLSettings, FSCCL, FSCCLClient, shows="clusters", inferences=[Contrastive]
-)
+    "fsccl", "FSCCL", FSCCLSettings, FSCCL, FSCCLClient, version=2, shows="clusters",
+    inferences=[Contrastive],
+)  # fmt: skip

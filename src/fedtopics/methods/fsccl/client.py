@@ -41,8 +41,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         return calls_of_start(settings) | {"train_locally": "each round"}
 
     @leaves(
-        "The weights of the network and its centres, trained on the documents, times their "
-        "number; the loss, summed over documents; their number."
+        "How training on the documents changed the weights of the network and its centres, times "
+        "their number; the loss, summed over documents; their number."
     )
     def train_locally(self, vocabulary: str, round: int, weights: Arrays) -> dict[str, Any]:
         """Train the network on the client's documents for a round.
@@ -55,8 +55,12 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
         work = round, self.attempt
         loss = train(trained, texts, self.settings, self.secret, *work) if n else 0.0
-        sums = {name: weight.detach().numpy() * np.float64(n) for name, weight in trained.items()}
-        return {"weights": sums, "loss": loss * n, "documents": n}
+        # What changed, as a bound of its length is one of how far the client moves the network.
+        sums = {
+            name: (weight.detach().numpy() - arrays[name]) * np.float64(n)
+            for name, weight in trained.items()
+        }
+        return {"changes": sums, "loss": loss * n, "documents": n}
 
     def _texts(self, origin: Numbers) -> Texts:
         points = self.points(origin)

@@ -28,7 +28,7 @@ from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.fsccl.training import Trained, network
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.replies import Field
+from fedtopics.methods.replies import LONGEST, Field
 from fedtopics.methods.training import Arrays, Step
 
 
@@ -49,7 +49,9 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
         shapes = Trained(0, self.settings).shapes()
-        template = {"weights": {n: shapes[n] for n in shapes if n != "origin"}, "loss": Field()}
+        weights = {n: shapes[n] for n in shapes if n != "origin"}
+        loss = Field(each=LONGEST, steers=self.settings.loss_steers)
+        template = {"changes": weights, "loss": loss}
         return agreement.sum("train_locally", template, round=round_, weights=dict(state))
 
     def step(
@@ -57,7 +59,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     ) -> Step[Arrays]:
         """Average the clients' networks, weighted by their documents."""
         documents = reply["documents"]
-        mean = {name: total / documents for name, total in reply["weights"].items()}
+        mean = {name: state[name] + total / documents for name, total in reply["changes"].items()}
         facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}
         return Step({"origin": state["origin"], **mean}, facts)
 

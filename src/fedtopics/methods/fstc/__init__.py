@@ -7,6 +7,6 @@ from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.registry import Method
 
 METHOD = Method(
-    "fstc", "FSTC", FSTCSettings, FSTC, FSTCClient, version=2, shows="clusters",
+    "fstc", "FSTC", FSTCSettings, FSTC, FSTCClient, version=3, shows="clusters",
     inferences=(Adapted, FineTuned),
 )  # fmt: skip

@@ -16,6 +16,7 @@ Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering: Alg
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import repeat
 from typing import Any
@@ -35,11 +36,12 @@ from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.replies import Field, Template, counts, sums
+from fedtopics.methods.replies import LONGEST, Field, Template, UpTo, counts, sums
 from fedtopics.methods.training import Step, below, iterate, prefixed
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import Shapes
 
+MOST_WEIGHTS = 10_000  # of an encoder
 PROTOTYPES = "start/centres", "start/directions"  # have a row a cluster
 CONSTANT = "origin", "start/", "encoder/"  # from round to round
 Arrays = dict[str, NDArray[Any]]
@@ -87,7 +89,8 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9), and average networks if it is time."""
-        template = {**self._template, "loss": Field()}
+        loss = Field(each=LONGEST, steers=self.settings.loss_steers)
+        template = {**self._template, "loss": loss}
         sent = {"centres": state["centres"], "counts": state["counts"]}
         network = below("network", state)
         reply = agreement.sum("train_locally", template, round=round_, network=network, **sent)
@@ -111,17 +114,30 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
     def _same_encoder(self, agreement: Agreement) -> Shapes:
-        """Check that all clients have the same encoder; return the shapes of its weights."""
+        """Check that all clients have the same encoder; return the shapes of its weights.
+
+        Who says something else than most is named, of its shapes as of its weights.
+        """
         if not self.settings.fine_tune:
             return {}
-        template = {"names": ["weights"], "shapes": counts("weights", DIMENSIONS), "digest": [1]}
-        (first, reply), *others = agreement.call("encoder", template).items()
-        different = [name for name, other in others if other["digest"] != reply["digest"]]
+        weights = UpTo("weights", MOST_WEIGHTS)
+        template = {"names": [weights], "shapes": counts(weights, DIMENSIONS), "digest": [1]}
+        replies = agreement.call("encoder", template)
+        said = {
+            name: (*reply["digest"], *reply["names"], reply["shapes"].tobytes())
+            for name, reply in replies.items()
+        }
+        usual, number = Counter(said.values()).most_common(1)[0]
+        different = [name for name in said if said[name] != usual]
         if different:
+            most = number > len(said) / 2
+            whose = "those of most clients" if most else "those of the other clients"
             raise StudyError(
-                f"The encoders of {', '.join(different)} have other weights than that of {first}; "
-                f"give all clients the same files of the model {self.settings.embedding.model!r}."
+                f"The encoders of {', '.join(different if most else said)} have other weights than "
+                f"{whose}; give all clients the same files of the model "
+                f"{self.settings.embedding.model!r}."
             )
+        reply = next(iter(replies.values()))
         shapes = (tuple(int(n) for n in row if n) for row in reply["shapes"])
         return dict(zip(reply["names"], shapes, strict=True))
 

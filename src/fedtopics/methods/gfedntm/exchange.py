@@ -26,12 +26,12 @@ def add_up_gradients(
         averages = to_arrays(state.averages) if settings.norm == "server" else {}
         return _local_steps(settings, averages, agreement, state, round_)
     if settings.norm == "server":
-        return _server_statistics(agreement, state, round_)
+        return _server_statistics(settings, agreement, state, round_)
     # A single client's statistics are those of all; without a cut there are none.
     local = len(agreement.clients.names) == 1 or not state.network.stages
     if settings.norm == "local" or local:
-        return _client_statistics(agreement, state, round_)
-    return _synchronised_statistics(agreement, state, round_)
+        return _client_statistics(settings, agreement, state, round_)
+    return _synchronised_statistics(settings, agreement, state, round_)
 
 
 def _fields(state: NetworkState, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Field]:
@@ -60,7 +60,9 @@ def client_weights(network: NeuralTopicModel, weights: Tensors) -> dict[str, NDA
     return to_arrays({n: t for n, t in weights.items() if n not in network.finish_weights})
 
 
-def _synchronised_statistics(agreement: Agreement, state: NetworkState, round_: int) -> Update:
+def _synchronised_statistics(
+    settings: GFedNTMSettings, agreement: Agreement, state: NetworkState, round_: int
+) -> Update:
     """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
     network, shapes = state.network, state.shapes
     server = ServerPass(network, state.weights)
@@ -80,7 +82,8 @@ def _synchronised_statistics(agreement: Agreement, state: NetworkState, round_: 
         totals = to_tensor(reply["sums"], torch.float64)
         shared = to_arrays(server.finish(number, totals, reply["documents"]))
     *earlier, last = [_fields(state, shapes.shared[stage.name]) for stage in network.stages]
-    reply = ask("loss", {"loss": Field(), "shared": last}, shared=shared)
+    steered = agreement.loss(settings.loss_steers)
+    reply = ask("loss", {"loss": steered, "shared": last}, shared=shared)
     documents, loss = reply["documents"], reply["loss"]
     templates = [
         {"weights": _rows(state, shapes.client_weights)},
@@ -94,14 +97,18 @@ def _synchronised_statistics(agreement: Agreement, state: NetworkState, round_: 
     return Update(total, documents, loss, sums)
 
 
-def _client_statistics(agreement: Agreement, state: NetworkState, round_: int) -> Update:
+def _client_statistics(
+    settings: GFedNTMSettings, agreement: Agreement, state: NetworkState, round_: int
+) -> Update:
     """Normalise at each client by its own minibatch: the paper's Algorithm 1."""
     fields: Template = {"weights": _rows(state, state.shapes.weights), "shared": {}}
     payload = {"weights": to_arrays(state.weights), "shared": {}}
-    return _pass_once(agreement, state, "gradients", fields, round_, **payload)[0]
+    return _pass_once(settings, agreement, state, "gradients", fields, round_, **payload)[0]
 
 
-def _server_statistics(agreement: Agreement, state: NetworkState, round_: int) -> Update:
+def _server_statistics(
+    settings: GFedNTMSettings, agreement: Agreement, state: NetworkState, round_: int
+) -> Update:
     """Normalise by the server's running statistics, in one exchange."""
     network, shapes = state.network, state.shapes
     server = ServerPass(network, state.weights)
@@ -116,7 +123,7 @@ def _server_statistics(agreement: Agreement, state: NetworkState, round_: int) -
         "weights": _rows(state, shapes.client_weights),
         "shared": {name: _fields(state, shared) for name, shared in shapes.shared.items()},
     }
-    update, shared = _pass_once(agreement, state, "gradients", fields, round_, **payload)
+    update, shared = _pass_once(settings, agreement, state, "gradients", fields, round_, **payload)
     for i, stage in enumerate(network.stages):
         server.backward(i, to_tensors(shared[stage.name], network.dtype))
     update.gradients |= to_arrays(server.weight_gradients)
@@ -133,15 +140,16 @@ def _local_steps(
     fields: Template = {
         "descent": _fields(state, state.shapes.weights), "documents": Announced(looks),
     }  # fmt: skip
-    return _pass_once(agreement, state, "steps", fields, round_, **payload)[0]
+    return _pass_once(settings, agreement, state, "steps", fields, round_, **payload)[0]
 
 
 def _pass_once(
-    agreement: Agreement, state: NetworkState, function: str, fields: Template, round_: int,
-    **payload: Any,
+    settings: GFedNTMSettings, agreement: Agreement, state: NetworkState, function: str,
+    fields: Template, round_: int, **payload: Any,
 ) -> tuple[Update, Any]:  # fmt: skip
     """Ask for a whole pass over a minibatch; return the update, and gradients of what is shared."""
-    template: Template = {**fields, "sums": _sums(state), "loss": Field()}
+    loss = agreement.loss(settings.loss_steers, settings.local_steps)
+    template: Template = {**fields, "sums": _sums(state), "loss": loss}
     reply = agreement.sum(function, template, round=round_, **payload)
     total = reply["descent"] if "descent" in fields else reply["weights"]
     return Update(total, reply["documents"], reply["loss"], reply["sums"]), reply.get("shared")

@@ -29,7 +29,6 @@ from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState, Update
 from fedtopics.methods.gfedntm.warm_start import AVERAGES, check_fits
 from fedtopics.methods.plan import Plan
-from fedtopics.methods.replies import Field
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import to_arrays
@@ -91,7 +90,8 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
         payload = _for_evaluation(state)
-        reply = agreement.sum("validate", {"loss": Field()}, round=round_, **payload)
+        template = {"loss": agreement.loss(steers="gain")}
+        reply = agreement.sum("validate", template, round=round_, **payload)
         return reply["loss"] / reply["documents"], reply["documents"]
 
     def best(self, state: NetworkState) -> Arrays:

@@ -75,11 +75,16 @@ class Lloyd:
         template: Template = {
             "sums": Field(state.sums.shape, n * self.length, -n * self.length),  # Cauchy, Schwarz
             "counts": sums(*state.counts.shape, each=1),
-            "distances": sums(*state.distances.shape),
+            "distances": sums(*state.distances.shape, each=self._farthest(state)),
         }  # fmt: skip
         payload = {"centres": state.centres, "starts": state.starts.tolist(), "half": self.half}
         payload |= {"origin": self.origin, "round": round_}
         return agreement.sum("cluster_sums", template, **payload)
+
+    def _farthest(self, state: Partition) -> float:
+        """Return the largest squared distance of a point from the nearest centre."""
+        of_point = max(self.length, 1.0)  # it is a mean, of points of length 1 or 0
+        return float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
 
     def step(
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int

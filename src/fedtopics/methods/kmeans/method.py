@@ -25,7 +25,7 @@ from fedtopics.methods.base import EVERYONE, Clients, Run
 from fedtopics.methods.clusters import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, draw_centres
 from fedtopics.methods.kmeans.settings import KMeansSettings
-from fedtopics.methods.replies import Template, sums
+from fedtopics.methods.replies import LIMIT, Field, Template, UpTo, sums
 from fedtopics.methods.training import Arrays, Step
 
 
@@ -106,8 +106,11 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 
     def _own_centres(self, agreement: Agreement, origin: Numbers) -> dict[str, dict[str, Any]]:
         """Return each client's own centres (k-FED, step 1)."""
-        counts = sums("clusters", each=1)
-        template: Template = {"centres": ("clusters", len(origin)), "counts": counts}
+        clusters = UpTo("clusters", self.settings.n_components)
+        counts = sums(clusters, each=1)
+        most = LIMIT if self.settings.needed_embedding is None else 1.0  # points have length 1
+        centres = Field((clusters, len(origin)), most, -most)
+        template: Template = {"centres": centres, "counts": counts}
         return agreement.call("own_centres", template, round=1, origin=origin)
 
     def _merged(self, replies: Mapping[str, Mapping[str, Any]]) -> Partition:

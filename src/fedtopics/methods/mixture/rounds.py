@@ -15,7 +15,7 @@ from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.clusters import check_enough, find_moments
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.mixture.settings import MixtureSettings
-from fedtopics.methods.replies import Field, Template, sums
+from fedtopics.methods.replies import LONGEST, Field, Template, sums
 from fedtopics.methods.training import Step, iterate
 
 Sums = Mapping[str, Numbers]
@@ -43,7 +43,7 @@ class Expectation:
             "directions": Field(state["directions"].shape, each=1),  # points have unit length
             "words": sums(*state["words"].shape, most=most),
             "weights": sums(*state["weights"].shape, each=1),
-            "loss": Field(),
+            "loss": Field(each=LONGEST, steers=self.settings.loss_steers),
         }
         evidence = vars(Evidence.of(state, self.settings))
         return agreement.sum("topic_sums", template, round=round_, evidence=evidence)

@@ -1,0 +1,372 @@
+"""What a reply that cannot be, or should not, does to a study, for each method and rule of sums.
+
+Five clients with made-up documents, of which one lies, in this process: in each exchange before the
+first round, in all rounds, or at the end. Where nothing is wrong, a study ends with a model, all
+honest clients take part in it to the end, an event names the liar, and documents are as well
+divided as when the liar is away (purity of the honest clients' main topics).
+
+    python benchmarks/bad_replies.py
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fedtopics import Corpus, Study
+from fedtopics.engines.local import LocalClients
+from fedtopics.errors import FedTopicsError
+from fedtopics.federation.door import Door
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.run_folder import RunFolder
+from fedtopics.files import RowFile
+from fedtopics.methods.aggregation import Named, Payload, Rows
+from fedtopics.methods.base import Moment
+from fedtopics.methods.replies import LONGEST
+from fedtopics.methods.robust import Robust, Rule
+from fedtopics.metrics import purity
+from poisoning import RULES, doors_of, main_topics
+from quick import parser_of, results_of
+
+HONEST, LIAR = ("east", "north", "south", "west"), "liar"
+DOCUMENTS, THEMES, DIMENSION = 100, 5, 16  # of a client, of all, of embeddings
+MOST_SECONDS = 60
+JUNK, MOST_WORDS = 5000, 150  # of the latter, 120 are in documents
+CLOSE = 0.05  # of purity
+EMBEDDED = {"embedding": {"dimension": DIMENSION}}
+CLUSTERS = {"max_rounds": 10, "starts": 2} | EMBEDDED
+NETWORK = {
+    "n_components": 2 * THEMES, "max_rounds": 40, "batch_size": 200, "learning_rate": 0.02,
+    "hidden": [32, 32],
+} | EMBEDDED  # fmt: skip
+AVERAGED = {"norm": "server", "optimizer": "fedavg", "local_steps": 3, "initialisation": "anchors"}
+TRAINED = {"max_rounds": 4, "local_steps": 20, "batch_size": 50} | EMBEDDED
+METHODS: dict[str, dict[str, Any]] = {
+    "auto": {"max_rounds": 10} | EMBEDDED,
+    "discriminative": CLUSTERS,
+    "flda": {"max_rounds": 3, "iterations": 60, "min_new_documents": 20},
+    "fsccl": TRAINED | {"deletion": 0},
+    "fstc": TRAINED | {"learning_rate": 0.01},
+    **{f"gfedntm {n}": NETWORK | {"network": n} for n in ("prodlda", "neurallda", "combinedtm")},
+    "gfedntm zeroshottm": NETWORK | {"network": "zeroshottm", "initialisation": "mixture"},
+    "gfedntm averaged": NETWORK | AVERAGED,
+    "kmeans": CLUSTERS,
+    "kmeans k-fed": CLUSTERS | {"algorithm": "k-fed"},
+    "lda": {"max_rounds": 10, "batch_size": 200},
+    "mixture": {"max_rounds": 10} | EMBEDDED,
+    "nmf": {"max_rounds": 10},
+}
+INTRODUCTION = f"""\
+Studies of five clients with {DOCUMENTS} made-up documents each, of which one sends bad replies: \
+about the vocabulary, in each exchange before the first round, in all rounds, or at the end. Of \
+studies in which it could say such a thing: how many end with a model; in how many of these no \
+honest client was blamed or left out of anything; in how many an event names the liar, as its \
+reply is refused, or as it is clipped (rule `clip` alone says so) or claims too many documents. \
+Then for each rule the worst loss of purity of the honest clients' documents, from the same study \
+without the liar or, if that is lower, where it does not lie, and in how many studies it is more \
+than {CLOSE}. The studies that ended, or did without somebody honest, and those that lost more \
+with `clip`, are listed below. Command: `make attacks`."""
+Reply = dict[str, Any]
+Change = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A study."""
+
+    method: str
+    rule: Rule
+    lie: str
+
+
+@dataclass(frozen=True)
+class Lie:
+    """What becomes of a reply, and when."""
+
+    when: tuple[str, ...]
+    change: Callable[[Reply], Reply]
+
+
+def arrays(change: Change, value: Any) -> Any:
+    """Change the arrays of a reply."""
+    if isinstance(value, Mapping):
+        return {name: arrays(change, part) for name, part in value.items()}
+    if isinstance(value, Rows):
+        return replace(value, values=change(value.values))
+    return change(value) if isinstance(value, np.ndarray) else value
+
+
+def largest(change: Change, reply: Reply) -> Reply:
+    """Change the arrays of the field that has most numbers: what is bounded shields no others."""
+    name = max(reply, key=lambda name: count(reply[name]))
+    return reply | {name: arrays(change, reply[name])}
+
+
+def count(value: Any) -> int:
+    """Count the numbers of a field."""
+    if isinstance(value, Mapping):
+        return sum(map(count, value.values()))
+    numbers = value.values if isinstance(value, Rows) else value
+    return numbers.size if isinstance(numbers, np.ndarray) else 0
+
+
+def first(number: float, array: Any) -> Any:
+    """Change the first number, if it can be this one."""
+    if array.dtype.kind != "f" or not array.size:
+        return array
+    changed = array.copy()
+    changed.flat[0] = number
+    return changed
+
+
+def turned(array: Any) -> Any:
+    return array * array.dtype.type(-100)
+
+
+def other_type(array: Any) -> Any:
+    return array.astype(np.int64 if array.dtype.kind == "f" else np.float64)
+
+
+def other_form(value: Any) -> Any:
+    """Send dense for rows, and rows for what is dense."""
+    if isinstance(value, Mapping):
+        return {name: other_form(part) for name, part in value.items()}
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        return Rows(np.arange(len(value)), value, len(value))
+    return value.dense() if isinstance(value, Rows) else value
+
+
+def single(number: float, reply: Reply) -> Reply:
+    return {name: number if type(part) is float else part for name, part in reply.items()}
+
+
+def escaped(value: Any) -> Any:
+    """Put a control sequence in front of the first word."""
+    if isinstance(value, Mapping):
+        return {name: escaped(part) for name, part in value.items()}
+    if isinstance(value, Named) and value.names:
+        return replace(value, names=["\x1b[31m" + value.names[0], *value.names[1:]])
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return ["\x1b[31m" + value[0], *value[1:]]
+    return value
+
+
+def junk(possible: bool, reply: Reply) -> Reply:
+    """Name words that nobody has, in all documents, as often as can be or more often."""
+    documents = reply["documents"]
+    most = LONGEST * documents // JUNK if possible else 10**9
+    first = np.arange(JUNK) < (reply["words"].values[:, 3].sum() if possible else JUNK)
+    columns = [np.full(JUNK, documents), np.full(JUNK, most), np.ones(JUNK), first]
+    names = [f"junk{number:04}" for number in range(JUNK)]
+    return reply | {"words": Named(names, np.stack(columns, 1).astype(np.int64))}
+
+
+def documents(number: int, reply: Reply) -> Reply:
+    every = {name: number for name in ("documents", "training") if name in reply}
+    return reply | every
+
+
+def theta(reply: Reply) -> Reply:
+    return reply | {name: first(-1000.0, part) for name, part in reply.items() if name == "theta"}
+
+
+AWAY, HONESTLY = "the liar is away", "nobody lies"
+WORDS, NUMBERS, BEFORE, ROUNDS, END = "words", "numbers", "before round 1", "rounds", "end"
+GRADIENTS = "gradients"  # of a round, where the lie is in nothing else
+USUAL = {"vocabulary": {WORDS}, "counted": {NUMBERS}, "backward": {ROUNDS, GRADIENTS}}
+ANYWHERE: dict[str, Callable[[Reply], Reply]] = {
+    "documents = -512": partial(documents, -512),
+    "int64 for float64": partial(arrays, other_type),
+    "dense for rows": other_form,
+    "a number is 1e30": partial(largest, partial(first, 1e30)),
+    "numbers times -100": partial(largest, turned),
+    "a number is NaN": partial(largest, partial(first, np.nan)),
+    "a number is inf": partial(largest, partial(first, np.inf)),
+    "2 MB of empty values": lambda reply: reply | {"more": [[]] * 2_000_000},
+}
+LIES = {
+    AWAY: Lie((), dict),
+    HONESTLY: Lie((), dict),
+    "5,000 junk words, 1e9 times each": Lie((WORDS,), partial(junk, False)),
+    "5,000 junk words, as often as can be": Lie((WORDS,), partial(junk, True)),
+    "words of -100000 documents": Lie((WORDS,), partial(documents, -100_000)),
+    "a word with an escape character": Lie((WORDS, ROUNDS), escaped),
+    "a billion documents": Lie((WORDS, NUMBERS), partial(documents, 10**9)),
+    **{
+        f"{title}, {when}": Lie((when,), change)
+        for title, change in ANYWHERE.items()
+        for when in (BEFORE, ROUNDS, END)
+    },
+    "a gradient is 1e30": Lie((GRADIENTS,), partial(arrays, partial(first, 1e30))),
+    "gradients times -100": Lie((GRADIENTS,), partial(arrays, turned)),
+    "a loss of 1.7e308": Lie((ROUNDS,), partial(single, 1.7e308)),
+    "at the end 1e18 documents": Lie((END,), partial(documents, 10**18)),
+    "at the end a theta of -1000": Lie((END,), theta),
+}
+
+
+class LyingDoor:
+    """A door whose replies are made worse."""
+
+    def __init__(self, door: Door, lie: Lie) -> None:
+        self._door, self._lie = door, lie
+        self._trained = False
+        self.told = 0
+        self.repeat = door.repeat
+
+    def call(self, function: str, payload: Payload, moment: Moment) -> Reply:
+        reply = self._door.call(function, payload, moment)
+        self._trained |= bool(payload.get("round"))
+        usual = ROUNDS if payload.get("round") else END if self._trained else BEFORE
+        if not USUAL.get(function, {usual}) & {*self._lie.when}:
+            return reply
+        said = self._lie.change(dict(reply))
+        self.told += str(said) != str(reply)
+        return said
+
+
+@cache
+def corpora() -> dict[str, Corpus]:
+    """Draw each client's documents: of a theme each, whose words and point are its own."""
+    rng = np.random.default_rng(7)
+    centres = rng.standard_normal((THEMES, DIMENSION))
+    found = {}
+    for name in sorted((*HONEST, LIAR)):
+        themes = rng.integers(THEMES, size=DOCUMENTS)
+        texts = [
+            [f"theme{theme}word{number}" for number in rng.integers(20, size=15)]
+            + [f"common{number}" for number in rng.integers(20, size=5)]
+            for theme in themes
+        ]
+        vectors = centres[themes] + rng.normal(0, 0.5, (DOCUMENTS, DIMENSION))
+        labelled = replace(Corpus.of(texts), labels=pa.chunked_array([themes.astype(str)]))
+        found[name] = labelled.with_embeddings(vectors.astype(np.float32))
+    return found
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """Do a study, and say what came of it."""
+    clients, lie = dict(corpora()), LIES[task.lie]
+    if task.lie == AWAY:
+        del clients[LIAR]
+    name = task.method.split()[0]
+    method = {"name": name, "n_components": THEMES} | METHODS[task.method]
+    limits = {"min_document_frequency": 1, "max_words": MOST_WORDS}
+    study = Study.make(method=method, vocabulary=limits).with_clients(clients)
+    doors: dict[str, Any] = dict(doors_of(study, clients, OPEN_POLICY))
+    liar = LyingDoor(doors.get(LIAR, doors[HONEST[0]]), lie)
+    doors |= {LIAR: liar} if LIAR in doors else {}
+    events: list[dict[str, Any]] = []
+    run = RunFolder(None, study.identity(None), on_event=events.append)
+    engine = LocalClients(doors, robust=Robust(task.rule, run.event), notify=run.event)
+    begun, row = time.perf_counter(), {"ended": "", "purity": 0.0}
+    signal.alarm(MOST_SECONDS)
+    try:
+        model = study.server_half(None).train(engine, run)
+        labels = [label for each in HONEST for label in clients[each].labels.to_pylist()]  # type: ignore[union-attr]
+        row["purity"] = round(purity(labels, main_topics(model, [clients[n] for n in HONEST])), 4)
+        row["missing"] = sorted({*HONEST} - model.documents.keys())
+    except FedTopicsError as error:
+        row["ended"] = str(error)
+    except Exception as error:  # what is no sentence is a fault, whatever it is
+        row["ended"] = f"{type(error).__name__}: {error}"
+        row["fault"] = True
+    finally:
+        signal.alarm(0)
+    row |= {"told": liar.told, "seconds": round(time.perf_counter() - begun, 1)}
+    return row | said(events)
+
+
+NAMING = ("bad reply", "excluded", "clipped", "claimed")  # events
+
+
+def said(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return whom events name and why, and who was not in a round."""
+    of_clients = [e for e in events if e["event"] in NAMING]
+    named = {e["event"]: e.get("reason", "") for e in of_clients if e["client"] == LIAR}
+    absent = {
+        n for e in events if e["event"] in ("round", "left out") for n in e.get("missing", {})
+    }
+    blamed = absent | {e["client"] for e in of_clients}
+    return {"named": named, "blamed": sorted(blamed - {LIAR})}
+
+
+def line(title: str, rows: list[dict[str, Any]]) -> str:
+    """Return a line of a table: what came of these studies."""
+    with_model = [row for row in rows if not row["ended"]]
+    counts = (
+        len(rows),
+        len(with_model),
+        sum(not row["missing"] and not row["blamed"] for row in with_model),
+        sum("bad reply" in row["named"] for row in rows),
+        sum(bool(row["named"].keys() & {"clipped", "claimed"}) for row in rows),
+    )
+    cells = [title, *map(str, counts)]
+    for rule in RULES:
+        lost = [row["lost"] for row in rows if row["rule"] == rule]
+        cells.append(f"{max(lost):.2f} / {sum(each > CLOSE for each in lost)}" if lost else "-")
+    return f"| {' | '.join(cells)} |"
+
+
+def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line a lie and a line a method, and what is not as it should be."""
+    usual: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if row["lie"] in (AWAY, HONESTLY):
+            place = row["method"], row["rule"]
+            usual[place] = min(usual.get(place, 1.0), row["purity"])
+    for row in rows:
+        row["lost"] = usual[row["method"], row["rule"]] - row["purity"]
+    lied = [row for row in rows if row["told"]]
+    head = ["studies", "end", "all in it", "refused", "clipped or claimed", *RULES]
+    for what in ("lie", "method"):
+        yield from ("", f"| {what} | {' | '.join(head)} |", f"| --- |{' ---: |' * len(head)}")
+        for name in dict.fromkeys(row[what] for row in lied):
+            yield line(name, [row for row in lied if row[what] == name])
+    yield ""
+    wrong: dict[str, list[str]] = {}
+    for row in lied:
+        without = ", ".join(sorted({*row["blamed"], *row.get("missing", ())}))
+        bent = f"{row['lost']:.2f} lost" if row["rule"] == "clip" and row["lost"] > CLOSE else ""
+        if what := row["ended"] or (without and f"without {without}") or bent:
+            wrong.setdefault(f"- {row['lie']}: {what}", []).append(
+                f"{row['method']}, {row['rule']}"
+            )
+    yield from (f"{what} ({'; '.join(where)})" for what, where in wrong.items())
+
+
+def too_long(*_: Any) -> None:
+    raise TimeoutError(f"longer than {MOST_SECONDS} s")
+
+
+def main() -> None:
+    given = parser_of(__doc__).parse_args()
+    signal.signal(signal.SIGALRM, too_long)
+    folder = results_of("bad_replies", given.quick)
+    kept = RowFile(folder / "bad_replies.jsonl")
+    tasks = [Task(*each) for each in product(METHODS, RULES, LIES)]
+    if given.quick:
+        tasks = [task for task in tasks if (task.method, task.rule) == ("lda", "clip")]
+    kept.fill(
+        tasks, vars, measure,
+        lambda task: ", ".join(vars(task).values()),
+        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
+    )  # fmt: skip
+    rows = [json.loads(each) for each in (folder / "bad_replies.jsonl").read_text().splitlines()]
+    text = "\n".join([INTRODUCTION, *tables(rows)]) + "\n"
+    (folder / "bad_replies.md").write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Clients in this process that reply what they like, behind their doors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fedtopics.federation.door import Door
+
+Reply = dict[str, Any]
+Bend = Callable[[str, Reply], Reply]
+
+
+def bend_replies(monkeypatch: pytest.MonkeyPatch, client: str, bend: Bend) -> None:
+    """Bend what one client of a simulation replies to a function."""
+    honest = Door.call
+
+    def call(self: Door, function: str, payload: Any, moment: Any) -> Reply:
+        reply = honest(self, function, payload, moment)
+        return bend(function, reply) if self.client == client else reply
+
+    monkeypatch.setattr(Door, "call", call)

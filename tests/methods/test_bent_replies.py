@@ -1,0 +1,123 @@
+"""Replies of one client of four that cannot be, in each method: it is named, the rest go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from tests.helpers.bent import Reply, bend_replies
+from tests.helpers.federation import DIMENSION, embedded, subjects
+
+SIZES = {"east": 60, "north": 50, "south": 50, "west": 60}
+CANNOT = "holds numbers that cannot be, by what was agreed"
+LDA = {"name": "lda", "max_rounds": 2, "batch_size": 100}
+NETWORK = {
+    "name": "gfedntm", "max_rounds": 4, "hidden": [8, 8], "validation_share": 0.3,
+    "validate_every": 2,
+}  # fmt: skip
+EMBEDDED = {"embedding": {"dimension": DIMENSION}, "coherence": "nothing"}
+CHOSEN = {"name": "discriminative", "candidates": [2, 3], "max_rounds": 3, "starts": 2, **EMBEDDED}
+AUTO = {"name": "auto", "max_rounds": 3, "embedding": {"dimension": DIMENSION}}
+FLDA = {"name": "flda", "max_rounds": 1, "min_new_documents": 10}
+
+
+def all_windows(size: str) -> Any:
+    """Say that each window holds all words."""
+
+    def bend(reply: Reply) -> Reply:
+        counted = reply.get(size)
+        if counted is None:  # the words are chosen in others
+            return {}
+        return {size: counted | {"pairs": np.full_like(counted["pairs"], counted["windows"])}}
+
+    return bend
+
+
+def many_windows(reply: Reply) -> Reply:
+    return {"0": reply["0"] | {"windows": 10**6}} if "0" in reply else {}
+
+
+def many_topics(reply: Reply) -> Reply:
+    times = 4000 // max(len(reply["seeds"]), 1)
+    names = ("index", "weights", "seeds", "occurrences")
+    return {name: np.concatenate([reply[name]] * times) for name in names}
+
+
+def many_clusters(reply: Reply) -> Reply:
+    return {name: np.concatenate([reply[name]] * 100) for name in ("centres", "counts")}
+
+
+def no_chance(reply: Reply) -> Reply:
+    pairs = reply["documents"] * (reply["documents"] - 1) / 2
+    alike = {"together": pairs, "first": pairs, "second": pairs, "chance": 0.0}
+    return {"pairs": alike}
+
+
+def as_many(field: str, number: Any) -> Any:
+    return lambda _: {field: number}
+
+
+BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
+    "words in all windows": (
+        LDA, "pairs", all_windows("10"), "'10' holds numbers of windows that cannot be",
+    ),
+    "words in all documents": (
+        LDA, "pairs", all_windows("0"), "'0' holds numbers of windows that cannot be",
+    ),
+    "windows of no document": (
+        LDA, "pairs", many_windows, f"'0.windows' {CANNOT}",
+    ),
+    "bound": (LDA, "expected_counts", as_many("bound", -1e9), f"'bound' {CANNOT}"),
+    "loss": (NETWORK, "loss", as_many("loss", 1e9), f"'loss' {CANNOT}"),
+    "validation": (NETWORK, "validate", as_many("loss", -1e9), f"'loss' {CANNOT}"),
+    "topics": (
+        FLDA, "local_topics", many_topics, "instead of ('up to 8 topics', 'up to 30 shown')",
+    ),
+    "documents of a round": (
+        FLDA, "local_topics", as_many("documents", 10**12), f"'documents' {CANNOT}",
+    ),
+    "clusters": (
+        {"name": "kmeans", "algorithm": "k-fed", **EMBEDDED}, "own_centres", many_clusters,
+        "instead of ('up to 4 clusters', 7)",
+    ),
+    "distances": (
+        {"name": "kmeans", "max_rounds": 3, **EMBEDDED}, "cluster_sums",
+        lambda reply: {"distances": np.full_like(reply["distances"], 1e6)}, f"'distances' {CANNOT}",
+    ),
+    "clusterings": (
+        CHOSEN, "agreeing_pairs", no_chance, "'pairs' holds numbers of pairs that cannot be",
+    ),
+    "words of documents": (
+        AUTO, "extent", as_many("words", 1 << 52), f"'words' {CANNOT}",
+    ),
+    "documents of all": (
+        AUTO, "extent", as_many("documents", 1 << 52),
+        f"'documents' {CANNOT}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BENT)
+def test_what_cannot_be_is_left_out_and_who_said_it_is_named(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, function, bend, fault = BENT[case]
+
+    def bent(called: str, reply: Reply) -> Reply:
+        return reply | bend(reply) if called == function else reply
+
+    bend_replies(monkeypatch, "west", bent)
+    events: list[dict[str, Any]] = []
+    plan = Study.make(
+        method={"n_components": 4, **method}, vocabulary={"min_document_frequency": 1}
+    )
+    model = train(plan, embedded(subjects(SIZES)), on_event=events.append, at_once=False)
+    said = [event for event in events if event["event"] == "bad reply"]
+    assert {event["client"] for event in said} == {"west"}
+    assert all(fault in event["reason"] for event in said), said
+    assert {"east", "north", "south"} <= model.documents.keys()
+    assert np.isfinite(model.beta).all()

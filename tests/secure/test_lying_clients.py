@@ -1,0 +1,179 @@
+"""Clients that lie or say nothing in masked sums of an honest adder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.engines import adder
+from fedtopics.errors import FederationError
+from fedtopics.methods.aggregation import Payload
+from fedtopics.secure.check import digest
+from fedtopics.secure.field import PRIME
+from fedtopics.secure.keys import KeyPair
+from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED, RECOVERED
+from tests.helpers.background import KilledError
+from tests.helpers.masked import ALL, NAMES, Client, assert_total, masked
+
+Odd = Mapping[str, Mapping[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adder, "GRACE", 0.0)
+
+
+def says(stage: str, **parts: Callable[[bytes], bytes]) -> dict[str, Any]:
+    """A client whose signed answer to a stage has other parts."""
+
+    def change(client: Client, reply: Payload) -> Payload:
+        said = reply["said"]
+        return {"said": client.signed(stage, said | {n: of(said[n]) for n, of in parts.items()})}
+
+    return {"changes": {stage: change}}
+
+
+def zeros(part: bytes) -> bytes:
+    return bytes(len(part))
+
+
+def flipped(part: bytes) -> bytes:
+    """Other values of shares, with the digest that they should have."""
+    return bytes([part[0] ^ 1]) + part[1:]
+
+
+def sends_noise(client: Client, reply: Payload) -> Payload:
+    """Masked numbers that are nobody's, which it has said and signed all the same."""
+    values = np.frombuffer(os.urandom(8 * len(client._masked)), np.uint64) % np.uint64(PRIME)
+    client._masked = values
+    context = client.made[-1][1]["context"]
+    if "masked" not in reply:
+        return {"said": client.signed(COMMITTED, {"digest": digest(values, context)})}
+    signed = client.signed(ADDED, {"digest": digest(values, context)})
+    return {"masked": {"values": values, "said": signed}}
+
+
+def sends_another(client: Client, reply: Payload) -> Payload:
+    values = reply["masked"]["values"].copy()
+    values[0] = (values[0] + np.uint64(1)) % np.uint64(PRIME)
+    return {"masked": reply["masked"] | {"values": values}}
+
+
+def falls_silent(client: Client, reply: Payload) -> Payload:
+    client.hub.deaf.add(client.name)
+    return reply
+
+
+def sums(function: str, odd: Odd, rules: Any = ALL) -> tuple[Any, Any, Any]:
+    """The sum of a round, what is said of who is not in it, and what happened."""
+    with masked(NAMES, function, odd=odd, rules=rules) as (f, _, _):
+        ((totals, report),) = f.lead(f.program).result()
+        return totals[0], report["missing"], f.notes
+
+
+# Without consequence for others
+
+
+LEFT_OUT = {
+    "digest": ("drawn", says(COMMITTED, digest=lambda part: part[:31]), "is no answer"),
+    "reply": ("drawn", {"changes": {ADDED: sends_another}}, "not what the client committed to"),
+    "product": ("drawn", says(CHECKED, product=zeros), "its product is not that of what it sent"),
+    "key": ("whole", says(PREPARED, key=zeros), "its key is no key of X25519"),
+    "sealed": ("whole", says(PREPARED, shares=lambda part: part[1:]), "is no answer"),
+    "signed reply": ("whole", {"changes": {ADDED: sends_another}}, "not what the client has signed"),  # noqa: E501
+    "signed product": ("whole", says(AGREED, product=zeros), "its product is not that"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LEFT_OUT)
+def test_who_is_left_out(lie: str) -> None:
+    """What it says is a bad reply, and the sum is that of the others."""
+    function, odd, why = LEFT_OUT[lie]
+    total, missing, notes = sums(function, {"b": odd})
+    assert_total(total, "acde")
+    assert missing.keys() == {"b"}
+    assert why in missing["b"]
+    assert why in notes.of("bad reply")[0]["reason"]
+
+
+@pytest.mark.parametrize("key", [bytes(32), b"\x01" + bytes(31)])
+def test_a_key_that_is_none(key: bytes) -> None:
+    """All who had to use it would stop: who shows it is refused."""
+    _, missing, notes = sums("drawn", {"b": {"key": key}}, replace(ALL, gather=0.5))
+    assert missing.keys() == {"b"}
+    assert "key for its masks that is no key of X25519" in str(notes)
+
+
+def test_another_own_seed() -> None:
+    """Others have shares of the right one."""
+    total, missing, _ = sums("whole", {"b": says(OPENED, own=zeros)})
+    assert_total(total, NAMES)
+    assert missing == {}
+
+
+@pytest.mark.parametrize("false", [zeros, flipped])
+@pytest.mark.parametrize("who", NAMES[:-1])
+def test_a_false_share_of_who_is_lost(who: str, false: Callable[[bytes], bytes]) -> None:
+    odd = {"e": {"dies": ADDED}, who: says(OPENED, shares=false)}
+    total, _, _ = sums("whole", odd)
+    assert_total(total, "abcd")
+
+
+@pytest.mark.parametrize("false", [zeros, flipped])
+def test_two_false_shares_of_five(false: Callable[[bytes], bytes]) -> None:
+    """Wherever they are: here no three clients beside each other say the truth."""
+    odd = {n: says(RECOVERED, shares=false) for n in "ac"} | {"b": says(OPENED, own=zeros)}
+    total, _, _ = sums("whole", odd)
+    assert_total(total, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("function", "stage"),
+    [("drawn", s) for s in (COMMITTED, ADDED, CHECKED)]
+    + [("whole", s) for s in (PREPARED, ADDED, AGREED, OPENED)],
+)
+def test_who_says_nothing(function: str, stage: str) -> None:
+    odd = {"b": {"changes": {stage: falls_silent}}}
+    total, missing, _ = sums(function, odd, replace(ALL, deadline=0.4))
+    assert_total(total, NAMES if stage == OPENED else "acde")
+    assert missing == {"b": "did not answer within 0.4 s"}
+
+
+# What nobody can be blamed for
+
+
+def ends(function: str, odd: Odd) -> tuple[str, Any]:
+    with masked(NAMES, function, odd=odd) as (f, _, members):
+        error = f.lead(f.program).error()
+        assert isinstance(error, FederationError)
+        for name in NAMES:
+            assert isinstance(members[name].work.error(), (FederationError, KilledError))
+        return str(error), f.notes
+
+
+@pytest.mark.parametrize("function", ["drawn", "whole"])
+def test_noise(function: str) -> None:
+    """A total that cannot be is worked again twice; then the study ends with what is known."""
+    stage = COMMITTED if function == "drawn" else ADDED
+    said, _ = ends(function, {"b": {"changes": {stage: sends_noise}}})
+    assert f"the replies to '{function}' added up to what cannot be, 3 times" in said
+    assert "a client sends false numbers, and masks hide which" in said
+
+
+def test_false_shares_from_who_is_lost() -> None:
+    """Nobody can take its masks out of the sum: all say whose they are."""
+    other = KeyPair(bytes(31) + b"1").public
+    odd = says(PREPARED, key=lambda _: other) | {"dies": ADDED}
+    said, _ = ends("whole", {"b": odd})
+    assert "The masks of 'b' cannot be opened" in said
+
+
+def test_too_many_false_shares() -> None:
+    odd = {n: says(OPENED, shares=zeros) for n in "ab"} | {"e": {"dies": ADDED}}
+    said, _ = ends("whole", odd)
+    assert "The masks of 'e' cannot be opened: too many shares of them are false" in said
