@@ -76,8 +76,8 @@ class MaskedDoor:
         self._sum: dict[str, Any] = {}  # which one is opened, and over whom
         self._stages: Mapping[str, Callable[..., Reply]] = {
             said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
-            said.CHECKED: self._check, said.AGREED: self._agree, said.OPENED: self._open,
-            said.RECOVERED: self._recover,
+            said.OPENED: self._open, said.RECOVERED: self._recover,
+            **{stage: partial(self._say_product, stage) for stage in (said.CHECKED, said.AGREED)},
             **{stage: partial(self._say_of_words, stage) for stage in said.WORD_STAGES},
         }  # fmt: skip
 
@@ -179,13 +179,11 @@ class MaskedDoor:
         signed = self._signed(said.ADDED, context, digest=digest(values, context))
         return {"masked": {"values": values, **signed}}
 
-    def _check(self, ask: Callable[..., None], *, context: bytes, seed: bytes) -> Reply:
-        """Say what the masked reply was, by its product."""
-        return self._signed(said.CHECKED, context, **self._product(seed))
-
-    def _agree(self, ask: Callable[..., None], *, context: bytes, seed: bytes) -> Reply:
-        """Say it, and by the signature that this client knows who is in the sum."""
-        return self._signed(said.AGREED, context, **self._product(seed))
+    def _say_product(
+        self, stage: str, ask: Callable[..., None], *, context: bytes, seed: bytes
+    ) -> Reply:
+        """Say what the masked reply was; by the signature also that this client knows the total."""
+        return self._signed(stage, context, **self._product(seed))
 
     def _open(
         self, ask: Callable[..., None], *, context: bytes, seed: bytes, opening: Opening
