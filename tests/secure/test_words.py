@@ -159,7 +159,7 @@ class Overhearing(Hub):
 @contextmanager
 def study(
     replies: Replies, limits: VocabularyLimits, odd: Mapping[str, Any] | None = None,
-    size: bool = False,
+    size: bool = False, folder: Path | None = None,
 ) -> Iterator[tuple[Federation, Clients, dict[str, Member], Any]]:  # fmt: skip
     """Agree on words over a hub, then count documents if it is said; the program is all's."""
     names = list(replies)
@@ -182,7 +182,8 @@ def study(
         members = {}
         for name in names:
             wrap = clients.wrap(name, **(odd or {}).get(name, {}))
-            members[name] = f.member(name, half(replies[name]), program, wrap=wrap)
+            ledger = None if folder is None else folder / name / "ledger.jsonl"
+            members[name] = f.member(name, half(replies[name]), program, ledger, wrap=wrap)
         yield f, clients, members, program
 
 
@@ -220,6 +221,7 @@ def test_who_adds_hears_the_agreed_words_alone() -> None:
         assert (word in named) == (places[word] in passing)
         if word in named:
             assert known.table["clients"][places[word]] >= 2
+        assert word in named or word not in agreed
         # A bucket never says less than is true of a word in it.
         assert (counts <= [known.table[name][places[word]] for name in COLUMNS]).all()
 
@@ -285,6 +287,25 @@ def test_who_is_lost_after_words_were_agreed() -> None:
         assert_same(found, replies, ALL_WORDS)
         assert found["size"] == {"documents": 4 * DOCUMENTS}
         assert clients.doors["a"][0].stages().count(said.CHOSEN) == 1
+
+
+GONE = [(said.NAMES, 1), (said.ADDED, 3)]  # the others do not wait for who is restarted then
+BACK = [(said.SAME, 1), (said.AGREED, 2), (said.AGREED, 3), (said.OPENED, 3), (said.CHOSEN, 1)]
+
+
+@pytest.mark.parametrize("when", [*GONE, *BACK], ids=str)
+def test_who_is_restarted(when: tuple[str, int], tmp_path: Path) -> None:
+    """Another process of a client has the same key, and goes on from what was opened."""
+    replies = made_up("subjects", NAMES, ALL_WORDS, n=60)
+    with study(replies, ALL_WORDS, {"b": dies(*when)}, folder=tmp_path) as (f, clients, m, program):
+        work = f.lead(program)
+        assert isinstance(m["b"].work.error(), KilledError)
+        ledger = tmp_path / "b" / "ledger.jsonl"
+        again = f.member("b", half(replies["b"]), program, ledger, wrap=clients.wrap("b"))
+        counted = {n: each for n, each in replies.items() if n != "b" or when not in GONE}
+        for each in work, again.work, m["a"].work:
+            assert_same(each.result(), counted, ALL_WORDS)
+        assert clients.doors["a"][0].stages().count(said.KEY) == 1
 
 
 # Who lies

@@ -124,13 +124,14 @@ class Counting:
         return derive(self._key(words), "names", context, sender.encode())
 
     def _list(self, words: Words) -> list[str]:
-        """Return all words that were named."""
+        """Return all words that were named, in an order that tells nothing of them."""
         found = {""}
         for name, sealed in words.names.items():
             key = self._key_of_names(words, name, words.named)
             with suppress(FederationError, UnicodeDecodeError):  # the same at all who can read
                 found.update(unseal(sealed, key, words.named).decode().split("\n"))
-        return sorted(found - {""})
+        key = derive(self._key(words), "order")
+        return sorted(found - {""}, key=lambda name: hmac.digest(key, name.encode(), "sha256"))
 
     def _listed(self, words: Words, context: bytes) -> dict[str, bytes]:
         """Say how long the list is, and its digest, which tells nothing without the key."""
@@ -148,9 +149,13 @@ class Counting:
         return _by_column(counted)
 
     def _chosen(self, words: Words, context: bytes) -> dict[str, bytes]:
-        """Name the agreed words, for all."""
+        """Name the agreed words, for all, and say where in the list they are."""
         names = self._list(words)
-        return {"words": "\n".join(names[number] for number in words.chosen).encode()}
+        order = sorted(range(len(names)), key=names.__getitem__)
+        kept = words.limits.chosen(words.counted[order], words.counts["documents"])
+        rows = [order[row] for row in sorted(kept)]
+        chosen = "\n".join(names[row] for row in rows)
+        return {"rows": np.array(rows, "<u4").tobytes(), "words": chosen.encode()}
 
 
 def _sealed(content: bytes, key: bytes, context: bytes) -> bytes:

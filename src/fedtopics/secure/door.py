@@ -24,8 +24,10 @@ from fedtopics.secure.words import SUMS, Words
 
 Reply = dict[str, Any]
 WRITTEN = (  # signatures are others each time
-    "values", "digest", "product", "own", "shares", "sealed", "same", "names", "length", "words",
+    "values", "digest", "product", "own", "shares", "sealed", "same", "names", "length", "rows",
+    "words",
 )  # fmt: skip
+LONG = "names", "rows", "words"  # parts that travel as arrays
 
 
 class Door(exchange.Door, Protocol):
@@ -219,7 +221,7 @@ class MaskedDoor:
             ask(called, payload)
             self._words.documents = self._reply
         signed = self._signed(stage, context, **self._words.answer(stage, words, context))["said"]
-        arrays = {n: np.frombuffer(signed[n], np.uint8) for n in ("names", "words") if n in signed}
+        arrays = {n: np.frombuffer(signed[n], np.uint8) for n in LONG if n in signed}
         return {"said": signed | arrays}
 
     def _encoded(self, layout: Layout) -> Residues:

@@ -2,8 +2,8 @@
 
 Clients share a key that who adds does not have. Each counts its words in a table of keyed hashes,
 and the tables are added up masked. Names of words whose bucket may hold an agreed one leave, for
-the other clients to read; these words are counted exactly, again masked, and chosen by their
-numbers alone; the names of those that are chosen are told. A bucket says of a word no less than is
+the other clients to read; these words are counted exactly, again masked, and the names of those
+that are chosen are told. A bucket says of a word no less than is
 true, so what is left out for its bucket could not have been chosen. See
 docs/secure-aggregation.md.
 """
@@ -118,17 +118,16 @@ class Words:
         return [least << doubled for doubled in range(DOUBLED)]
 
     @property
-    def chosen(self) -> list[int]:
-        """The numbers of the agreed words in the list."""
-        return sorted(self.limits.chosen(self._counted, self.counts["documents"]))
-
-    @property
-    def _counted(self) -> Integers:
+    def counted(self) -> Integers:
+        """The counts of the list, shape (length, 4)."""
         return np.column_stack([self.counts[name] for name in COLUMNS])
 
-    def sum(self, names: Sequence[str]) -> Named:
-        """Return the counts of the agreed words."""
-        return Named(list(names), self._counted[self.chosen])
+    def named_by(self, answer: Mapping[str, bytes]) -> Named | None:
+        """Return the counts of the agreed words, if that is what an answer says."""
+        names = answer["words"].decode(errors="replace").split("\n") if answer["words"] else []
+        rows = np.frombuffer(answer["rows"][: len(answer["rows"]) // 4 * 4], "<u4")
+        fits = len(answer["rows"]) == 4 * len(names) and rows.max(initial=0) < max(self.length, 1)
+        return Named(names, self.counted[rows]) if fits else None
 
 
 class WordSum:
@@ -181,12 +180,12 @@ class WordSum:
             columns = dict.fromkeys(COLUMNS, counts(words.length))
             said = {"documents": template["documents"], **columns}
             words.counts = self._add_up(COUNTS, {"words": words}, said)
-        named = self._agreed(CHOSEN, {"words": range(LARGEST)}, words, function)["words"]
-        names = named.decode(errors="replace").split("\n") if named else []
-        if len(names) != len(words.chosen):
-            self._void(function, "it has other words than were chosen")
+        sizes = dict.fromkeys(("rows", "words"), range(LARGEST))
+        named = words.named_by(self._agreed(CHOSEN, sizes, words, function))
+        if named is None:
+            self._void(function, "it has other words than were counted")
         found = {
-            name: words.sum(names) if isinstance(each, WordCounts) else words.counts[name]
+            name: named if isinstance(each, WordCounts) else words.counts[name]
             for name, each in template.items()
         }
         self._found = found
