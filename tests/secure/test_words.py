@@ -94,13 +94,23 @@ def half(each: dict[str, Any]) -> Half:
     return Half({"vocabulary": lambda places: each, "size": lambda: size})
 
 
-def summed(replies: Replies, limits: VocabularyLimits) -> tuple[dict[str, Any], LocalClients]:
-    """The masked sum of all in this process."""
+def summed(
+    replies: Replies, limits: VocabularyLimits, liar: str = "", claims: int = 0
+) -> tuple[dict[str, Any], dict[str, Client]]:
+    """The masked sum of all in this process; and their doors.
+
+    Somebody may claim so many occurrences for each bucket besides its own.
+    """
     doors = {n: Client(door(n, half(each)), n, lambda _: b"") for n, each in replies.items()}
-    engine = LocalClients(doors)
-    clients = SecureClients(engine, [], limits=limits)
+    if liar:
+        counting = doors[liar]._words
+        counting._sums[words.TABLE] = lambda known: {
+            name: numbers + claims * (name == "occurrences") + (name == "clients") * (numbers == 0)
+            for name, numbers in counting._table(known).items()
+        }
+    clients = SecureClients(LocalClients(doors), [], limits=limits)
     places = limits.max_words // len(replies)
-    return clients.sum("vocabulary", template(limits, list(replies)), places=places), engine
+    return clients.sum("vocabulary", template(limits, list(replies)), places=places), doors
 
 
 LIMITS = {
@@ -372,6 +382,19 @@ def test_who_seals_another_part_for_one_client() -> None:
     replies = made_up("subjects", "abc", ALL_WORDS, n=60)
     odd = {"b": says(said.KEY, sealed=lambda part: part[: -words.SEALED] + zeros(part[-60:]))}
     assert "3 times ('c' said another key of words than most clients)" in ends(replies, odd)
+
+
+def test_who_claims_all_buckets_reads_few_names() -> None:
+    """As many pass as without the lie, by what is true of them."""
+    limits = VocabularyLimits(max_words=40)
+    replies = made_up("subjects", "abc", limits)
+    found, doors = summed(replies, limits, "b", claims=2000)
+    assert_same(found, replies, limits)
+    known = next(asked["words"] for stage, asked, _ in doors["b"].made if stage == said.NAMES)
+    assert (known.table["clients"] > 0).all()
+    assert len(known.passing()) <= 2 * 2 * (40 + 10 + words.SPARE)
+    read = doors["b"]._words._list(known)
+    assert len(read) < len(plain(replies)["words"].names) / 4
 
 
 def test_who_seals_nothing_has_no_part_in_the_key() -> None:
