@@ -149,9 +149,11 @@ bench-exports: .venv/ready .venv-peers/exports
 bench-sweep: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sweep.py
 
-# What masks, digests, products, keys and shares cost a participant.
+# What masks, digests, products, keys and shares cost a participant; whole rounds with and without
+# them, on made-up documents or 20ng: make bench-secure DATA=folder. Rounds are resumable.
 bench-secure: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/secure.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/secure_rounds.py $(if $(DATA),--data $(DATA))
 
 # Adders lost in a million simulated networks, about 20 minutes on two cores. Resumable.
 bench-takeover: .venv/ready

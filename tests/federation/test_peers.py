@@ -15,6 +15,8 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study, adders
 from tests.helpers.background import KilledError, until
 from tests.helpers.federation import assert_same_bits, study, subjects
+from tests.helpers.grpc_federation import federated
+from tests.helpers.ordinary import difference
 from tests.helpers.peers import Peer, quickly, with_addresses
 
 __all__ = ["quickly"]
@@ -187,3 +189,19 @@ def test_all_begin_with_the_same_model(tmp_path: Path) -> None:
     assert "name the same one with --start everywhere" in objections()[0]
     for each in two.values():
         each.kill()
+
+
+@pytest.mark.parametrize("method", METHODS[:2], ids=lambda method: method["name"])
+def test_masked_sums_have_the_same_bits_whoever_adds(
+    method: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = planned(**method).model_copy(update={"secure": True})
+    peers = begun(plan, tmp_path)
+    served = federated(plan, CORPORA, tmp_path / "server")
+    for each in peers.values():
+        assert_same_bits(each.model(), served.model)
+        assert each.events.of("roster"), "it is masked"
+        assert {event["client"] for event in each.events.of("adds")} == {adders(plan)[0]}
+    plain = train(plan.model_copy(update={"secure": False}), CORPORA, policies=OPEN)
+    assert difference(served.model.weights, plain.weights) < 2e-6
+    assert served.model.topics() == plain.topics()

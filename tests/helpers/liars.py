@@ -64,15 +64,21 @@ class Liar:
 
     def take(self) -> None:
         """Take what came, and answer as an honest adder does."""
-        for link, what in self.transport.receive(0.02):
-            if isinstance(what, Opened):
-                self.transport.send(link, self._introduction.offer())
-            elif isinstance(what, Accept):
-                self.links[what.name], self.accepted[what.name] = link, what
-                self.gone.discard(what.name)
-                self.transport.send(link, Welcome(SERVER, b"a certificate"))
-            else:
-                self._of_client(link, what)
+        arrived = self.transport.receive(0.005)
+        while arrived:
+            for link, what in arrived:
+                self._take(link, what)
+            arrived = self.transport.receive(0.0)
+
+    def _take(self, link: str, what: Any) -> None:
+        if isinstance(what, Opened):
+            self.transport.send(link, self._introduction.offer())
+        elif isinstance(what, Accept):
+            self.links[what.name], self.accepted[what.name] = link, what
+            self.gone.discard(what.name)
+            self.transport.send(link, Welcome(SERVER, b"a certificate"))
+        else:
+            self._of_client(link, what)
 
     def _of_client(self, link: str, what: Any) -> None:
         name = next((name for name, its in self.links.items() if its == link), "")

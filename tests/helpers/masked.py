@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.engines.exchange import ADDED, BEGUN
 from fedtopics.engines.handshake import Signatures
 from fedtopics.engines.links import SERVER
-from fedtopics.engines.messages import Reply
 from fedtopics.federation.door import Door
 from fedtopics.methods.aggregation import Payload, Rows
 from fedtopics.methods.base import Moment
@@ -24,20 +22,16 @@ from fedtopics.methods.replies import Field, counts, sums
 from fedtopics.pki import Identity, Signer
 from fedtopics.secure import said
 from fedtopics.secure.door import MaskedDoor
-from fedtopics.secure.field import Residues, add
 from fedtopics.secure.opening import Seeds
 from fedtopics.secure.shares import SECRET, _commitment
 from fedtopics.secure.sum import SecureClients
 from tests.helpers.background import KilledError
 from tests.helpers.grpc_federation import authority
 from tests.helpers.hub import Hub
-from tests.helpers.liars import Liar
 from tests.helpers.programs import (
-    ORIGIN,
     POLICY,
     PROPOSAL,
     RULES,
-    RUN,
     Federation,
     Half,
     Member,
@@ -146,7 +140,7 @@ def program(*functions: str, rounds: int = 1) -> Program:
     """Sums of some functions in each of some rounds; returns totals and reports."""
 
     def executed(engine: Any) -> list[tuple[list[dict[str, Any]], dict[str, Any]]]:
-        clients = SecureClients(engine, ["drawn"])
+        clients = SecureClients(engine, {"drawn": 0})
         found = []
         for number in range(1, rounds + 1):
             work = lambda n=number: [  # noqa: E731
@@ -234,9 +228,8 @@ class Clients:
     def everything(self) -> Iterator[tuple[str, Left]]:
         """All that left, and whom."""
         for name, doors in self.doors.items():
-            for each_door in doors:
-                for each in each_door.left:
-                    yield name, each
+            for each in doors:
+                yield from ((name, left) for left in each.left)
 
 
 @contextmanager
@@ -294,74 +287,4 @@ def opened(everything: Iterator[tuple[str, Left]]) -> dict[tuple[bytes, str], se
 
 def _masks_of(name: str) -> bytes:
     found: bytes = Client(None, name, bytes)._secret
-    return found
-
-
-# Who adds, by hand
-
-
-class Adder(Liar):
-    """Adds up masked sums as it likes; keeps a log for each client."""
-
-    def __init__(self, clients: Clients, *real: str) -> None:
-        friends = {n: s for n, s in clients.identities.items() if real and n not in real}
-        proposed = replace(PROPOSAL, study={"clients": list(clients.names)})
-        super().__init__(
-            clients.names, proposed, ORIGIN, clients.hub.listen(), RUN, pretends=friends
-        )
-        self.past: list[dict[str, Any]] = []  # what exchanges came to, in truth
-        self._introduction._signatures = Signer(signers()[""])
-
-    def step(
-        self, names: Sequence[str], tell: Callable[[str, dict[str, Any]], Any] = lambda _, d: d,
-        add_up: Sequence[str] = (),
-    ) -> dict[str, Reply]:  # fmt: skip
-        """Take the answers of clients, and tell all what it comes to; by default the truth."""
-        replies = {name: self.hear(name, Reply) for name in names}
-        counted = add_up or names
-        for name in self.logs:
-            self.decide(name, ADDED, tell(name, self.true(replies, counted)))
-        self.there = list(counted)
-        self.past.append(self.true(replies, counted))
-        return replies
-
-    def true(self, replies: Mapping[str, Reply], counted: Sequence[str]) -> dict[str, Any]:
-        """What an exchange comes to, if the others are lost."""
-        of = {name: replies[name] for name in counted}
-        decided = {
-            "index": next(iter(of.values())).index, "missing": {
-                name: "its connection was lost" for name in self.there if name not in of
-            }, "again": False, "signatures": {n: r.signature for n, r in of.items()},
-        }  # fmt: skip
-        first = next(iter(of.values())).reply
-        if "masked" not in first:
-            return decided | {"replies": {name: r.reply for name, r in of.items()}}
-        return decided | {"total": {"masked": masked_total({n: r.reply for n, r in of.items()})}}
-
-    def start(
-        self, *names: str, turn: int = 1, change: Callable[[Any], None] = lambda begun: None,
-        **other: Any,
-    ) -> None:  # fmt: skip
-        """Begin with some clients."""
-        self.joined(*names)
-        self.there = list(names)
-        for name in names:
-            begun = self.begun(turn, round=turn, members=list(names), **other)
-            for field in ("certificates", "keys"):
-                begun[field] = {n: begun[field][n] for n in begun["members"]}
-            change(begun)
-            self.decide(name, BEGUN, begun)
-
-
-def masked_total(replies: Mapping[str, Payload]) -> dict[str, Any]:
-    total: Residues | None = None
-    for reply in replies.values():
-        values = reply["masked"]["values"]
-        if total is None:
-            total = values.copy()
-        else:
-            add(total, values)
-    found: dict[str, Any] = {"values": total}
-    if "said" in next(iter(replies.values()))["masked"]:
-        found["said"] = {name: reply["masked"]["said"] for name, reply in replies.items()}
     return found

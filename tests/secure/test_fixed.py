@@ -180,7 +180,7 @@ def test_larger_sums_have_fewer_bits_of_fraction() -> None:
         (counts(100), 1, 100),
         (Field((100,), 5, -10, dtype="int64"), 1, 7),  # 15 above the least
         (Field((100,), 0, 0, dtype="int64"), 9, 2),
-        (Field((100,), 2.0**-10, -(2.0**-10)), 5, 50),
+        (Field((100,), 2.0**-18, -(2.0**-18)), 5, 50),
         (Field((100,), 1, -1), 5, 100),
         (sums(100), 5, 100),
         (Field((0, 7)), 5, 0),
@@ -203,10 +203,10 @@ def test_who_has_announced_nothing_has_at_most_as_many_as_the_largest() -> None:
 
 
 def test_the_sum_of_some_members() -> None:
-    template: Template = {"x": Field((4,), 3, -2, dtype="int64"), "y": Field((2,), 1e-4, -1e-4)}
+    template: Template = {"x": Field((4,), 3, -2, dtype="int64"), "y": Field((2,), 1e-7, -1e-7)}
     rng = np.random.default_rng(0)
     replies = {
-        name: {"x": rng.integers(-2, 4, 4), "y": rng.uniform(-1e-4, 1e-4, 2)} for name in members(5)
+        name: {"x": rng.integers(-2, 4, 4), "y": rng.uniform(-1e-7, 1e-7, 2)} for name in members(5)
     }
     layout = Layout.of(template, members(5))
     assert layout.size == 2

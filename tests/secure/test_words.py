@@ -108,7 +108,7 @@ def summed(
             name: numbers + claims * (name == "occurrences") + (name == "clients") * (numbers == 0)
             for name, numbers in counting._table(known).items()
         }
-    clients = SecureClients(LocalClients(doors), [], limits=limits)
+    clients = SecureClients(LocalClients(doors), {}, limits=limits)
     places = limits.max_words // len(replies)
     return clients.sum("vocabulary", template(limits, list(replies)), places=places), doors
 
@@ -178,7 +178,7 @@ def study(
     places = limits.max_words // len(names)
 
     def program(engine: Any) -> dict[str, Any]:
-        masked = SecureClients(engine, [], engine._notify, limits)
+        masked = SecureClients(engine, {}, engine._notify, limits)
 
         def work() -> dict[str, Any]:
             found = masked.sum("vocabulary", template(limits, names), places=places)

@@ -39,7 +39,7 @@ class Ledger:
     """What left one client of a study with this fingerprint, and came; no path keeps nothing.
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
-    `last` is the last answer in this run, `sums` says over which clients masked sums were opened,
+    `last` is the last answer in this run; `sums` says over which clients masked sums were opened,
     by turn and function. Each line says if the client's secret is `seeded`, by the study. RunError
     if the file that is there is damaged.
     """

@@ -47,10 +47,17 @@ def leaves(what: str) -> Callable[[Function], Function]:
     return publish
 
 
-def drawn_anew(function: Function) -> Function:
-    """Say that a function's documents are others at each attempt at a round."""
-    function.drawn = True  # type: ignore[attr-defined]
-    return function
+def drawn_anew(noise: bool) -> Callable[[Function], Function]:
+    """Say that a function's documents are others at each attempt at a round, unless it has all.
+
+    With `noise`, replies over the same documents are others as well.
+    """
+
+    def say(function: Function) -> Function:
+        function.noise = noise  # type: ignore[attr-defined]
+        return function
+
+    return say
 
 
 class TopicClient(ABC, Generic[Settings]):

@@ -44,10 +44,18 @@ class Method:
         schedule = self.client.schedule(settings)
         return [Exchange(name, often, self.leaves(name)) for name, often in schedule.items()]
 
-    def drawn(self, settings: TopicSettings) -> frozenset[str]:
-        """Return which of these functions sum over other documents at each attempt at a round."""
-        names = self.client.schedule(settings)
-        return frozenset(n for n in names if getattr(getattr(self.client, n, None), "drawn", False))
+    def drawn(self, settings: TopicSettings) -> dict[str, int]:
+        """Return which of these functions have other replies at each attempt at a round.
+
+        They do where a client has more than so many documents.
+        """
+        noise = {n: self._noise(n) for n in self.client.schedule(settings)}
+        batch = getattr(settings, "batch_size", 0)
+        return {name: 0 if said else batch for name, said in noise.items() if said is not None}
+
+    def _noise(self, function: str) -> bool | None:
+        """Return what `drawn_anew` says of a function, None if nothing."""
+        return getattr(getattr(self.client, function, None), "noise", None)
 
     @property
     def functions(self) -> list[str]:

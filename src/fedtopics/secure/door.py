@@ -16,16 +16,16 @@ from fedtopics.secure import said
 from fedtopics.secure.check import digest
 from fedtopics.secure.counting import Counting
 from fedtopics.secure.field import Residues
-from fedtopics.secure.fixed import Layout
+from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.secure.keys import KeyPair, derive
 from fedtopics.secure.masks import add_self_mask, mask
 from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
 from fedtopics.secure.words import SUMS, Words
 
 Reply = dict[str, Any]
-WRITTEN = (  # signatures are others each time
-    "values", "digest", "product", "own", "shares", "sealed", "same", "names", "length", "rows",
-    "words",
+WRITTEN = (  # signatures differ each time
+    "values", "digest", "fits", "product", "own", "shares", "sealed", "same", "names", "length",
+    "rows", "words",
 )  # fmt: skip
 LONG = "names", "rows", "words"  # parts that travel as arrays
 
@@ -75,6 +75,7 @@ class MaskedDoor:
         self._round = 0
         self._asks = False  # whether a stage has asked the door of the documents
         self._masked: Residues | None = None
+        self._fits = said.FITS
         self._sum: dict[str, Any] = {}  # which one is opened, and over whom
         self._stages: Mapping[str, Callable[..., Reply]] = {
             said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
@@ -144,7 +145,7 @@ class MaskedDoor:
         payload: Mapping[str, Any], known: bool, members: Sequence[str], keys: Mapping[str, bytes],
         layout: Layout,
     ) -> Reply:  # fmt: skip
-        """Mask a reply; say what it is, by its digest, and what the last one was."""
+        """Mask a reply; say what it is, by its digest, if it fits, and what the last one was."""
         last = self._product(seed)
         if not known:
             ask(called, payload)
@@ -152,18 +153,22 @@ class MaskedDoor:
         others = [name for name in members if name != self._name]
         mask(values, self._name, {n: self._pair.secret_with(keys[n], context) for n in others})
         self._masked = values
-        return self._signed(said.COMMITTED, context, digest=digest(values, context), **last)
+        return self._signed(
+            said.COMMITTED, context, digest=digest(values, context), fits=self._fits, **last
+        )
 
     def _prepare(
         self, ask: Callable[..., None], *, context: bytes, seed: bytes, called: str,
         payload: Mapping[str, Any], members: Sequence[str], keys: Mapping[str, bytes],
+        layout: Layout,
     ) -> Reply:  # fmt: skip
         """Draw the masks of a sum; give each other client what can open them, if it has to."""
         ask(called, payload)
+        self._encoded(layout)
         self._keys, self._seeds = keys, Seeds.of(self._secret, context)
         return self._signed(
             said.PREPARED, context, key=self._seeds.key.public, own=committed(self._seeds.own),
-            shares=self._seeds.sealed(self._name, self._pair, keys, context),
+            shares=self._seeds.sealed(self._name, self._pair, keys, context), fits=self._fits,
         )  # fmt: skip
 
     def _add(
@@ -226,7 +231,8 @@ class MaskedDoor:
 
     def _encoded(self, layout: Layout) -> Residues:
         values, factor = layout.encode(self._reply)
-        if factor < 1:
+        self._fits = said.FITS if factor == 1 else said.EXCEEDS
+        if factor < 1 and layout.fraction < FINE:  # it leaves like this
             self._told_of(factor)
         return values
 

@@ -28,7 +28,8 @@ from fedtopics.methods.replies import (
 )
 from fedtopics.secure.field import PRIME, Residues
 
-FRACTION = 32  # bits, of numbers that are not whole
+FINE = 40  # bits, of numbers that are not whole
+FRACTION = 32  # of those without a bound, where some are too large for it
 BITS = 60  # of a sum, besides its sign: the prime has one more
 LARGEST = (1 << BITS) - (1 << 20)  # sum; rounding may add to it
 Integers = NDArray[np.int64]
@@ -42,11 +43,14 @@ class Layout:
     """
 
     size: int  # residues of the vector
+    fraction: int  # bits, of numbers without a bound
     _parts: Mapping[str, Any]  # by field: a `_Part`, or a map for a map
 
     @classmethod
-    def of(cls, template: Template | None, members: Sequence[str]) -> Layout:
-        """Return that of the replies of some clients.
+    def of(
+        cls, template: Template | None, members: Sequence[str], fraction: int = FRACTION
+    ) -> Layout:
+        """Return that of the replies of some clients; `fraction` bits where there is no bound.
 
         StudyError if there is no template, or one of words, or of numbers without a known shape.
         """
@@ -63,10 +67,10 @@ class Layout:
                     "be masked, as it has no numbers of a known shape; choose another method, or "
                     "set secure = false."
                 )
-            return _Part.of(name, field, start, documents, len(members))
+            return _Part.of(name, field, start, documents, len(members), fraction)
 
         parts, size = _placed(template, "", 0, part)
-        return cls(size, parts)
+        return cls(size, fraction, parts)
 
     def encode(self, reply: Mapping[str, Any]) -> tuple[Residues, float]:
         """Return a reply's residues, and the smallest factor by which a field was scaled.
@@ -114,14 +118,16 @@ class _Part:
     lanes: int
 
     @classmethod
-    def of(cls, name: str, field: Field, start: int, documents: int, members: int) -> _Part:
+    def of(
+        cls, name: str, field: Field, start: int, documents: int, members: int, fraction: int
+    ) -> _Part:
         """Derive it from the most documents of a client, and the number of clients in a sum."""
         low, high = _bounds(field, documents)
-        share, fraction = LARGEST // members, FRACTION
+        share = LARGEST // members
         if field.dtype == "int64":
             low, high, fraction = max(low, -share), min(high, share), 0
         elif (most := max(-low, high)) < np.inf:
-            fraction = min(FRACTION, math.frexp(share / max(most, 1.0))[1] - 1)
+            fraction = min(FINE, math.frexp(share / max(most, 1.0))[1] - 1)
         unit, lowest, bits = 2.0**fraction, 0, BITS
         if high - low < np.inf:
             lowest = round(low * unit)

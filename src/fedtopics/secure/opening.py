@@ -109,12 +109,17 @@ class Opening:
         for name in names:
             piece = self.prepared[name]["shares"][place * SEALED : (place + 1) * SEALED]
             common = key.secret_with(keys[name], _to_read(self.context, name, reader))
-            both = unseal(piece, common, self.context)
+            both = bytes(2 * SHARE)  # that of who sealed nothing is a false one
+            with suppress(FederationError):
+                both = unseal(piece, common, self.context)
             found.append(both[SHARE:] if name in self.counted else both[:SHARE])
         return b"".join(found)
 
     def recover(self, names: Sequence[str], answers: Mapping[str, bytes]) -> None:
-        """Learn the seeds of some clients from what enough others have of them."""
+        """Learn the seeds of some clients from what enough others have of them.
+
+        A FederationError if they cannot be learned.
+        """
         for number, name in enumerate(names):
             part = slice(number * SHARE, (number + 1) * SHARE)
             self.seeds[name] = self._combined(name, {n: said[part] for n, said in answers.items()})
@@ -129,8 +134,8 @@ class Opening:
                 if self._is_of(name, seed):
                     return seed
         raise FederationError(
-            f"The masks of {name!r} cannot be opened: too many shares of them are false, or it "
-            "gave false ones; leave it out of the study."
+            f"the masks of {name!r} cannot be opened, as too many shares of them are false, or it "
+            "gave false ones"
         )
 
     def _is_of(self, name: str, seed: bytes) -> bool:

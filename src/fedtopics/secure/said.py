@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,8 +30,9 @@ KEY, SAME, NAMES, LISTED, CHOSEN = WORD_STAGES = (
 )  # fmt: skip
 LEAVES = {
     PREPARED: "Of the masks of a sum: a public key, and shares of what opens them, sealed for each "
-    "other client.",
-    COMMITTED: "The digest of the masked reply that follows; of the last what secure.check has.",
+    "other client; whether its numbers are in the smaller range.",
+    COMMITTED: "The digest of the masked reply that follows, and whether its numbers are in the "
+    "smaller range; of the last one what secure.check has.",
     ADDED: "The masked reply, which tells nothing by itself.",
     CHECKED: "Two inner products of the masked reply with what follows from the total, by which "
     "all check that it is the sum.",
@@ -46,6 +48,7 @@ LEAVES = {
 }
 FEWEST = 3  # clients in a sum: of two, each knows the other's reply
 PRODUCT = 16  # bytes: of two inner products
+FITS, EXCEEDS = b"\1", b"\0"  # whether a reply's numbers are in the smaller range
 
 
 class Fits(Protocol):
@@ -84,6 +87,11 @@ def numbers_of(product: bytes) -> tuple[int, int]:
     return int.from_bytes(product[:8], "little"), int.from_bytes(product[8:], "little")
 
 
+def all_fit(answers: Mapping[str, Mapping[str, bytes]]) -> bool:
+    """Whether the numbers of all clients are in the smaller range."""
+    return all(answer["fits"] == FITS for answer in answers.values())
+
+
 @dataclass(frozen=True, eq=False)
 class Total:
     """A masked total, and what was said of its parts before it was known."""
@@ -93,7 +101,7 @@ class Total:
     digests: Mapping[str, bytes]  # of the masked replies
     kept: Mapping[str, Residues] = field(repr=False)  # at who adds: the masked replies
 
-    @property
+    @cached_property
     def seed(self) -> bytes:
         """What nobody could know before the total: the product's other factor follows from it."""
         return check.challenge(self.context, self.values, self.digests)
@@ -110,7 +118,8 @@ class Total:
 class Answer(Own):
     """A client's signed answer, of parts that have so many bytes each, or one of some numbers.
 
-    Its product is held against the masked reply by who has that: who adds.
+    Its product is held against the masked reply by who has that: who adds. It looks at an answer
+    when it comes and, as all do, when it is decided: what was found right is the second time.
     """
 
     fits: Fits
@@ -119,6 +128,7 @@ class Answer(Own):
     sizes: Mapping[str, int | Collection[int]]
     of: Total | None = None
     least: int = 0
+    _right: set[tuple[str, bytes, bytes]] = field(default_factory=set, repr=False)
 
     def fault(self, value: Any, of: Sequence[str]) -> str:
         """Return what is wrong with an answer, or ''."""
@@ -130,12 +140,15 @@ class Answer(Own):
         if "key" in parts and not is_key(parts["key"]):
             return "its key is no key of X25519"
         said = statement(self.stage, self.context, parts)
+        if len(of) == 1 and (of[0], said, signature) in self._right:
+            return ""
         if len(of) != 1 or not self.fits(of[0], said, signature):
             return "its signature does not fit"
         sent = None if self.of is None else self.of.kept.get(of[0])
-        if self.of is None or sent is None or parts["product"] == product_of(self.of.seed, sent):
-            return ""
-        return "its product is not that of what it sent"
+        if self.of and sent is not None and parts["product"] != product_of(self.of.seed, sent):
+            return "its product is not that of what it sent"
+        self._right.add((of[0], said, signature))
+        return ""
 
     def _is_size(self, name: str, size: int) -> bool:
         allowed = self.sizes[name]

@@ -13,16 +13,17 @@ checked by all participants before anything follows from it. See docs/secure-agg
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
 from fedtopics.methods.events import Event, Roster, RoundReport, Voided
-from fedtopics.methods.replies import Template, find_fault
+from fedtopics.methods.replies import Announced, Template, find_fault
 from fedtopics.secure import said
 from fedtopics.secure.field import Residues
-from fedtopics.secure.fixed import Layout
+from fedtopics.secure.fixed import FINE, FRACTION, Layout
 from fedtopics.secure.keys import LENGTH, roster_digest
 from fedtopics.secure.opening import SEALED, SHARE, Opening
 from fedtopics.secure.said import FEWEST, Answer, Masked, Total, context_of
@@ -38,8 +39,9 @@ class SecureClients:
     Parameters
     ----------
     engine : Gathering
-    drawn : collection of str
-        Functions whose documents are drawn anew at each attempt at a round.
+    drawn : mapping
+        Functions whose replies are others at each attempt at a round, where all clients have more
+        documents than this.
     notify : function, optional
         Gets what people should know.
     limits : Limits, optional
@@ -47,7 +49,7 @@ class SecureClients:
     """
 
     def __init__(
-        self, engine: Gathering, drawn: Collection[str],
+        self, engine: Gathering, drawn: Mapping[str, int],
         notify: Callable[[Event], None] = lambda event: None, limits: Limits | None = None,
     ) -> None:  # fmt: skip
         self._engine = engine
@@ -125,12 +127,21 @@ class SecureClients:
     ) -> dict[str, Any]:
         """Add up; give up an attempt whose total cannot be."""
         asked = {"called": function, "payload": SharedPayload(payload)}
-        add = self._sum_drawn if function in self._drawn else self._sum_whole
+        add = self._sum_drawn if self._draws_anew(function, template) else self._sum_whole
         total, self._counted, layout = add(asked, template)
         found = layout.decode(total, len(self._counted))
         if fault := find_fault(found, template, self._counted):
             self._void(function, fault)
         return found
+
+    def _draws_anew(self, function: str, template: Template | None) -> bool:
+        """Whether all clients' replies are others at each attempt."""
+        announced = (template or {}).get("documents")
+        sizes = announced.sizes if isinstance(announced, Announced) else {}
+        fewest = min(sizes.get(name, 0) for name in self._members())
+        return function in self._drawn and (
+            not self._drawn[function] or fewest > self._drawn[function]
+        )
 
     def _members(self, least: int = FEWEST) -> list[str]:
         """Return who is in the round; stop where who adds leaves out too many of them."""
@@ -148,8 +159,8 @@ class SecureClients:
         self._notify(Voided(self._number, fault))
         if self._voids == VOIDS:
             raise self._engine.disagreement(
-                f"the replies to {function!r} added up to what cannot be, {VOIDS} times ({fault}); "
-                "a client sends false numbers, and masks hide which"
+                f"the sum of {function!r} was void {VOIDS} times ({fault}); a client says what is "
+                "false, and masks hide which"
             )
         raise AgainError
 
@@ -158,17 +169,20 @@ class SecureClients:
     def _sum_drawn(
         self, asked: Mapping[str, Any], template: Template
     ) -> tuple[Residues, list[str], Layout]:
-        members, known = None, False
+        members, known, fraction = None, False, FINE
         while members != self._engine.members:  # who is lost before anything has left is left out
             members = self._members()
-            layout = Layout.of(template, members)
+            layout = Layout.of(template, members, fraction)
             context = context_of(self._engine.moment, asked["called"], members)
+            sizes = {"digest": LENGTH, "fits": 1}
             answers = self._ask(
-                said.COMMITTED, context, {"digest": LENGTH}, self._unchecked,
+                said.COMMITTED, context, sizes, self._unchecked,
                 **asked, known=known, members=members, keys=self._keys(members), layout=layout,
             )  # fmt: skip
             self._take_products(answers)
             known = True
+            if fraction == FINE and not said.all_fit(answers):
+                members, fraction = None, FRACTION  # all commit to coarser numbers
         digests = {name: answers[name]["digest"] for name in members}
         field = Masked(self._engine.fits, context, layout.size, digests)
         found = self._engine.sum(said.ADDED, {"masked": field}, context=context)["masked"]
@@ -197,15 +211,16 @@ class SecureClients:
         self._check()
         members = self._members()
         context = context_of(self._engine.moment, asked["called"], members)
-        sizes = {"key": LENGTH, "own": LENGTH, "shares": SEALED * len(members)}
+        sizes = {"key": LENGTH, "own": LENGTH, "shares": SEALED * len(members), "fits": 1}
         prepared = self._ask(
-            said.PREPARED, context, sizes, **asked, members=members, keys=self._keys(members)
-        )
+            said.PREPARED, context, sizes, **asked, members=members, keys=self._keys(members),
+            layout=Layout.of(template, members, FINE),
+        )  # fmt: skip
         least = max(threshold(len(members)), FEWEST)
         there = list(self._engine.members)
         if len(there) < least:  # of whom so many would have to be left: now fewer are enough
             raise AgainError
-        layout = Layout.of(template, there)
+        layout = Layout.of(template, there, FINE if said.all_fit(prepared) else FRACTION)
         field = Masked(self._engine.fits, context, layout.size, least=least)
         found = self._engine.sum(
             said.ADDED, {"masked": field}, context=context, there=there, prepared=prepared,
@@ -216,23 +231,25 @@ class SecureClients:
         self._unchecked = Total(context, found["values"], digests, field.kept)
         self._take_products(self._ask(said.AGREED, context, {}, self._unchecked))
         opening = Opening(context, members, there, counted, prepared)
-        self._open(opening, least)
+        self._open(opening, least, asked["called"])
         return opening.unmasked(found["values"]), counted, layout
 
-    def _open(self, opening: Opening, least: int) -> None:
+    def _open(self, opening: Opening, least: int, function: str) -> None:
         """Learn the masks of who is in a sum, and those that they shared with who is not."""
+
+        def recover(names: Sequence[str], answers: Mapping[str, Mapping[str, bytes]]) -> None:
+            try:
+                opening.recover(names, {name: said["shares"] for name, said in answers.items()})
+            except FederationError as error:
+                self._void(function, str(error))
+
+        ask = partial(self._ask, context=opening.context, least=least, opening=opening)
         lost = opening.lost
-        sizes = {"own": SECRET, "shares": SHARE * len(lost)}
-        opened = self._ask(said.OPENED, opening.context, sizes, None, least, opening=opening)
+        opened = ask(said.OPENED, sizes={"own": SECRET, "shares": SHARE * len(lost)})
         opening.take_own({name: answer["own"] for name, answer in opened.items()})
-        if lost:
-            opening.recover(lost, {n: answer["shares"] for n, answer in opened.items()})
+        recover(lost, opened)
         if silent := opening.silent:
-            sizes = {"shares": SHARE * len(silent)}
-            answers = self._ask(
-                said.RECOVERED, opening.context, sizes, None, least, opening=opening
-            )
-            opening.recover(silent, {n: answer["shares"] for n, answer in answers.items()})
+            recover(silent, ask(said.RECOVERED, sizes={"shares": SHARE * len(silent)}))
 
     def _ask(
         self, stage: str, context: bytes, sizes: Mapping[str, int | Collection[int]],

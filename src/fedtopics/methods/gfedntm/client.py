@@ -76,7 +76,7 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         for part, (batch, shared, used) in zip(batches(rows), evaluated, strict=True):
             yield part, self.network.theta(used, shared, batch).double().numpy()
 
-    @drawn_anew
+    @drawn_anew(noise=True)
     @leaves(
         "How far the weights went down, times the number of documents; the summed loss and "
         "the sums of `forward` over the minibatches."

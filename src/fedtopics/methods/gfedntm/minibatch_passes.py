@@ -46,7 +46,7 @@ class Passes(ABC):
     def drawn(self, vocabulary: str, round: int) -> list[Drawn]:
         """Return the documents of a round, whose number a minibatch follows from, by client."""
 
-    @drawn_anew
+    @drawn_anew(noise=True)
     @leaves(
         "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
         "numbers), or of theta and its products (n_topics + n_topics**2)."
@@ -61,7 +61,7 @@ class Passes(ABC):
         sums = self._pass.forward(stage, self._tensors(shared))
         return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
 
-    @drawn_anew
+    @drawn_anew(noise=True)
     @leaves(
         "The minibatch's summed loss, and summed gradients: of the normalised topics "
         "(n_topics, n_words) and of the mean of theta (n_topics,)."
@@ -71,7 +71,7 @@ class Passes(ABC):
         loss, gradient = self._pass.loss(self._tensors(shared))
         return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
 
-    @drawn_anew
+    @drawn_anew(noise=True)
     @leaves(
         "Summed gradients: of what the stage before shares (4 n_topics numbers), or, at the "
         "first stage, of the weights; of the first layer, the rows of the minibatch's words."
@@ -87,7 +87,7 @@ class Passes(ABC):
         weights = self._packed(self._pass.batch, self._pass.weights, self._pass.weight_gradients)
         return reply | {"weights": weights}
 
-    @drawn_anew
+    @drawn_anew(noise=True)
     @leaves(
         "The minibatch's summed loss, the sums of `forward`, and the summed gradients of the "
         "weights and, with the server's statistics, of what they make."

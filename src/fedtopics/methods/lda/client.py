@@ -34,7 +34,7 @@ class LDAClient(MinibatchClient[LDASettings]):
         # What others say of their documents shortens none here that is as usual.
         self._bounded = shortened(self.bag, LONGEST * max(length, own))
 
-    @drawn_anew
+    @drawn_anew(noise=False)
     @leaves(
         "For each word that enough of the client's documents have and that occurs in the "
         "minibatch, the expected number of occurrences of each topic: together, how often it "

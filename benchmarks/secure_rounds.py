@@ -1,0 +1,260 @@
+"""What masks cost whole rounds: studies with and without, turn by turn, over mutual TLS.
+
+A server and five clients, each a process with one thread, train on 20ng (or made-up documents),
+once masked and once not, with the same minibatches. The two take turns in blocks of rounds: at the
+end of a block the server waits for the next one, so that a noisy machine disturbs both. The first
+round of a block is left out, as clients begin it while they wait. At the end both have a model: how
+far its weights are apart is said. What is in ``results/secure_rounds.jsonl`` is not measured again.
+
+    OMP_NUM_THREADS=1 python benchmarks/secure_rounds.py [--data FOLDER | --quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from documents import bag_of_words, tokenised
+from federated import NAMES, free_port
+from fedtopics import Corpus, Study, TopicModel, pki
+from fedtopics.engines.node import Node
+from fedtopics.federation.client import GrpcParticipation
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.server import serve
+from fedtopics.files import RowFile
+from fedtopics.pki import Identity
+from quick import parser_of, results_of
+
+ROUNDS, BLOCK, QUICK = 60, 6, 2  # a block's first round does not count
+WORDS, TOPICS, EACH = 5_000, 50, 2_000  # of made-up documents, at each client
+NETWORK = {"n_components": TOPICS, "hidden": [100, 100]}
+METHODS: dict[str, dict[str, Any]] = {
+    "ProdLDA, sync": NETWORK | {"norm": "sync"},
+    "ProdLDA, server": NETWORK | {"norm": "server"},
+    "LDA": {"name": "lda", "n_components": TOPICS},
+    "NMF": {"name": "nmf", "n_components": TOPICS},
+}
+BATCHES = 256, 256 * len(NAMES)  # documents a round, of methods that draw them
+HEAD = """# Masked rounds beside plain ones
+
+A server and five clients, each a process with one thread, mutual TLS on loopback, gRPC {grpc}; {topics} topics,
+hidden layers of 100, `robust = "none"`. Masked and plain rounds in blocks of {block}, turn by turn, {rounds} of each.
+Seconds are medians; *client* is processor time of one client in a round (mean of the five); megabytes a round are
+those between the server and one client, from one `round` event to the next. *Apart* is the largest
+difference of a weight matrix after all rounds, relative to its norm; *furthest* that of a weight (LDA's are counts of
+words, up to thousands). Same topics: ten words of each. *Load* is the machine's, on {cores} cores, with what else ran.
+Command: `make bench-secure DATA=folder`, which goes on where it was.
+
+| data | method | documents a round | plain, s | masked, s | ratio | client, plain, s | masked, s | up, plain, MB | masked, MB | ratio | down, plain, MB | masked, MB | ratio | apart | furthest | same topics | load |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |
+"""  # noqa: E501 - a line of the page
+
+
+class Task(NamedTuple):
+    """One comparison."""
+
+    data: str
+    method: str
+    batch: int | None  # documents a round
+
+
+class Side:
+    """A server and its clients, masked or not, which wait for the next of their blocks."""
+
+    def __init__(self, folder: Path, study: Mapping[str, Any], masked: bool, block: int) -> None:
+        self.out = Path(tempfile.mkdtemp(dir=folder))
+        study = {**study, "secure": masked}
+        address = f"localhost:{free_port()}"
+
+        def start(part: str) -> subprocess.Popen[str]:
+            told = json.dumps([part, address, str(folder), str(self.out), study, block])
+            environment = os.environ | {"OMP_NUM_THREADS": "1"}
+            return subprocess.Popen(
+                [sys.executable, __file__, "--part", told], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, text=True, env=environment,
+            )  # fmt: skip
+
+        self._server = start("")
+        self._clients = [start(name) for name in NAMES]
+        self.rounds: list[dict[str, float]] = []
+
+    def run(self) -> None:
+        """Do the next block."""
+        if self.rounds:
+            self._say("go on\n")
+        self.rounds += json.loads(cast("IO[str]", self._server.stdout).readline())[1:]
+
+    def finish(self) -> dict[str, Any]:
+        """Let it end; return medians of rounds, seconds and megabytes."""
+        self._say("go on\n")
+        told = [json.loads(client.communicate()[0]) for client in self._clients]
+        codes = [process.wait() for process in (self._server, *self._clients)]
+        if any(codes):
+            raise SystemExit(f"The server and its clients ended with {codes}.")
+        middle = {
+            name: statistics.median(each[name] for each in self.rounds) for name in self.rounds[0]
+        }
+        return {**middle, "client": statistics.mean(told)}
+
+    def model(self) -> TopicModel:
+        """Return what it has trained."""
+        return TopicModel.from_pretrained(self.out / "model")
+
+    def _say(self, words: str) -> None:
+        stdin = cast("IO[str]", self._server.stdin)
+        stdin.write(words)
+        stdin.flush()
+
+
+def take_part(part: str, address: str, folder: str, out: str, study: Any, block: int) -> None:
+    """Be the server, which prints what it measured at a block's end and waits, or a client."""
+    plan = Study.make(**study).with_clients(dict.fromkeys(NAMES))
+    here = Path(folder)
+    if not part:
+        nodes: list[Node] = []
+        rounds: list[dict[str, float]] = []
+        before = 0, 0
+
+        def note(event: dict[str, Any]) -> None:
+            nonlocal before
+            if event["event"] != "round" or event["round"] < 1:
+                return
+            # Not those of the event: a total may still be on its way when its round is over.
+            sent, received = after = nodes[0].traffic()
+            rounds.append({
+                "seconds": event["seconds"],
+                "up": (received - before[1]) / 1e6 / len(NAMES),
+                "down": (sent - before[0]) / 1e6 / len(NAMES),
+            })  # fmt: skip
+            before = after
+            if len(rounds) == block:
+                print(json.dumps(rounds), flush=True)
+                rounds.clear()
+                input()
+
+        identity = Identity.load(here / "pki" / "server", "server")
+        serve(plan, identity, address, Path(out), on_event=note, on_listen=nodes.append)
+        return
+    times: list[float] = []
+
+    def clock(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] > 0:
+            times.append(time.process_time())
+
+    corpus = Corpus.of(pq.read_table(here / f"{part}.parquet")["tokens"])
+    GrpcParticipation(
+        address, here / "pki" / "clients" / part, corpus, OPEN_POLICY, Path(out) / part,
+        on_event=clock, secret_from_seed=True,
+    ).run()  # fmt: skip
+    # A client's event comes before it waits for the next round, also at the end of a block.
+    within = [i for i in range(1, len(times)) if i % block]
+    print(statistics.mean(times[i] - times[i - 1] for i in within))
+
+
+def measured(task: Task, folder: Path, rounds: int, block: int) -> dict[str, Any]:
+    """Let a masked and a plain study take turns; return what both cost, and how they differ."""
+    method = METHODS[task.method] | {"max_rounds": rounds, "coherence": "nothing"}
+    method |= {"batch_size": task.batch} if task.batch else {}
+    limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1.0}
+    study = {
+        "method": method, "vocabulary": limits, "checkpoint_every": 1_000_000,
+        "federation": {"robust": "none"},
+    }  # fmt: skip
+    sides = {name: Side(folder, study, name == "masked", block) for name in ("plain", "masked")}
+    loads = []
+    for _ in range(rounds // block):
+        for side in sides.values():
+            side.run()
+            loads.append(os.getloadavg()[0])
+    row: dict[str, Any] = {name: side.finish() for name, side in sides.items()}
+    plain, masked = (side.model() for side in sides.values())
+    matrices = [(weight, masked.weights[name] - weight) for name, weight in plain.weights.items()]
+    return {
+        **row,
+        "apart": max(float(between.norm() / weight.norm()) for weight, between in matrices),
+        "furthest": max(float(between.abs().max()) for _, between in matrices),
+        "same": plain.topics(10) == masked.topics(10),
+        "load": statistics.median(loads),
+    }
+
+
+def prepare(folder: Path, data: Path | None, each: int) -> None:
+    """Write the clients' documents and certificates."""
+    pki.create(folder / "pki", ["localhost"])
+    if data is None:
+        tokens = pa.chunked_array(tokenised(bag_of_words(each * len(NAMES), WORDS)))
+    else:
+        tokens = pq.read_table(data / "20ng.parquet")["tokens"]
+    owner = np.random.default_rng(0).permutation(len(tokens)) % len(NAMES)
+    for number, name in enumerate(NAMES):
+        pki.issue(folder / "pki", name)
+        own = tokens.take(pa.array(np.flatnonzero(owner == number)))
+        pq.write_table(pa.table({"tokens": own}), folder / f"{name}.parquet")
+
+
+def described(task: Task, row: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    plain, masked = row["plain"], row["masked"]
+
+    def beside(name: str) -> str:
+        both = f"{plain[name]:.3f} | {masked[name]:.3f}"
+        return both if name == "client" else f"{both} | {masked[name] / plain[name]:.2f}"
+
+    cells = " | ".join(beside(name) for name in ("seconds", "client", "up", "down"))
+    same = "yes" if row["same"] else "no"
+    batch = f"{task.batch:,}" if task.batch else "all"
+    return (
+        f"| {task.data} | {task.method} | {batch} | {cells} | {row['apart']:.1e} "
+        f"| {row['furthest']:.1e} | {same} "
+        f"| {row['load']:.1f} |"
+    )
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.part:
+        take_part(*json.loads(given.part))
+        return
+    folder = results_of("secure_rounds", given.quick)
+    kept = RowFile(folder / "secure_rounds.jsonl")
+    rounds, block = (2 * QUICK, QUICK) if given.quick else (ROUNDS, BLOCK)
+    name = "made up" if given.data is None else "20ng"
+    todo = [
+        Task(name, method, batch)
+        for method in given.methods
+        for batch in ((None,) if method == "NMF" else BATCHES[: 1 if given.quick else None])
+    ]
+    with tempfile.TemporaryDirectory() as here:
+        prepare(Path(here), given.data, 100 if given.quick else EACH)
+        kept.fill(
+            todo, Task._asdict, lambda task: measured(task, Path(here), rounds, block), str,
+            lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
+        )  # fmt: skip
+    lines = [described(task, row) for task in todo if (row := kept.find(task._asdict()))]
+    head = HEAD.format(
+        grpc=version("grpcio"), topics=TOPICS, block=block, rounds=rounds, cores=os.cpu_count()
+    )
+    (folder / "secure_rounds.md").write_text(head + "\n".join(lines) + "\n", "utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
