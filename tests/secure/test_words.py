@@ -269,6 +269,7 @@ LATE = {(said.OPENED, 3), (said.CHOSEN, 1)}  # who is lost then is in the sum
 )
 def test_who_is_lost(when: tuple[str, int]) -> None:
     """Two of five: the agreement goes on, or is worked again from what was opened."""
+    lost = "bd"
     replies = made_up("subjects", NAMES, ALL_WORDS, n=60)
     with study(replies, ALL_WORDS, {name: dies(*when) for name in lost}) as (
         f,
