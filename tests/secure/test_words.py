@@ -271,12 +271,8 @@ def test_who_is_lost(when: tuple[str, int]) -> None:
     """Two of five: the agreement goes on, or is worked again from what was opened."""
     lost = "bd"
     replies = made_up("subjects", NAMES, ALL_WORDS, n=60)
-    with study(replies, ALL_WORDS, {name: dies(*when) for name in lost}) as (
-        f,
-        _,
-        members,
-        program,
-    ):
+    odd = {name: dies(*when) for name in lost}
+    with study(replies, ALL_WORDS, odd) as (f, _, members, program):
         found = f.lead(program).result()
         left = {n: each for n, each in replies.items() if n not in lost or when in LATE}
         assert_same(found, left, ALL_WORDS)
