@@ -48,6 +48,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "LDA": {"name": "lda", "n_components": TOPICS},
     "NMF": {"name": "nmf", "n_components": TOPICS},
 }
+BOTH_KINDS = "ProdLDA, server", "NMF"  # documents drawn anew, and always the same
 BATCHES = 256, 256 * len(NAMES)  # documents a round, of methods that draw them
 HEAD = """# Masked rounds beside plain ones
 
@@ -227,7 +228,7 @@ def described(task: Task, row: dict[str, Any]) -> str:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, help="folder of 20ng.parquet")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS)
     parser.add_argument("--part", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part:
@@ -237,9 +238,10 @@ def main() -> None:
     kept = RowFile(folder / "secure_rounds.jsonl")
     rounds, block = (2 * QUICK, QUICK) if given.quick else (ROUNDS, BLOCK)
     name = "made up" if given.data is None else "20ng"
+    methods = given.methods or (BOTH_KINDS if given.quick else METHODS)
     todo = [
         Task(name, method, batch)
-        for method in given.methods
+        for method in methods
         for batch in ((None,) if method == "NMF" else BATCHES[: 1 if given.quick else None])
     ]
     with tempfile.TemporaryDirectory() as here:

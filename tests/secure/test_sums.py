@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import permutations
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedtopics.engines.local import LocalClients
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, StudyError
 from fedtopics.methods.aggregation import Payload, Rows
 from fedtopics.methods.replies import Field, WordCounts, counts
 from fedtopics.secure import said
@@ -19,7 +18,7 @@ from fedtopics.secure.field import PRIME
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.masks import mask, remove_self_mask, seeds_of_pairs
 from fedtopics.secure.opening import own_seed
-from fedtopics.secure.sum import SecureClients, is_masked
+from fedtopics.secure.sum import SecureClients
 from tests.helpers.fixed_point import assert_close
 from tests.helpers.masked import (
     NAMES,
@@ -145,26 +144,24 @@ def test_two_are_too_few() -> None:
 
 
 def test_a_total_is_checked_before_a_plain_reply_leaves() -> None:
-    """Replies that all see, and sums that cannot be masked, may follow from it."""
+    """Replies that all see, and sums of documents that stay, may follow from it."""
     made = doors({name: reply_of(name) for name in NAMES})
     clients = SecureClients(LocalClients(made), {"drawn": 0})
 
     def work() -> None:
-        for ask in (lambda: clients.call("whole"), lambda: clients.sum("whole", WORDS)):
+        for ask in (lambda: clients.call("whole"), lambda: clients.sum("whole", TEMPLATE)):
             clients.sum("drawn", TEMPLATE, round=1)
-            with suppress(FederationError):  # there are no words in this reply
-                ask()
+            ask()
 
-    with suppress(FederationError):
-        clients.round(1, work)
-    once = [said.COMMITTED, said.ADDED, said.CHECKED, "whole"]
-    assert made["a"].stages() == once + once
+    clients.round(1, work)
+    once = [said.COMMITTED, said.ADDED, said.CHECKED]
+    whole = [said.PREPARED, said.ADDED, said.AGREED, said.OPENED]
+    assert made["a"].stages() == [*once, "whole", *once, *whole]
 
 
-def test_words_are_not_masked() -> None:
-    assert not is_masked(WORDS)
-    assert is_masked(None)
-    assert is_masked(TEMPLATE)
+def test_words_need_limits() -> None:
+    with pytest.raises(StudyError, match="a field 'words' that cannot be masked"):
+        summed("whole", {name: reply_of(name) for name in NAMES}, WORDS)
 
 
 # What is seen

@@ -15,8 +15,12 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from fedtopics.secure import check, field, keys, masks, shares
+from fedtopics.methods.aggregation import Named
+from fedtopics.secure import check, counting, field, keys, masks, shares
+from fedtopics.secure.words import Words
+from fedtopics.text.vocabulary import VocabularyLimits
 from tests.helpers.pages import DOCS, blocks
 
 (VECTORS,) = (json.loads(b.text) for b in blocks(DOCS / "secure-aggregation.md", "json"))
@@ -192,6 +196,42 @@ def test_product() -> None:
     assert check.product(v["seed"], values) == expected
     challenge = stream(v["seed"], len(values))
     assert sum(a * int(b) for a, b in zip(challenge, values, strict=True)) % P == expected
+
+
+def test_words() -> None:
+    v = case("words")
+    pairs = {name: keys.KeyPair(secret) for name, secret in hexed(v["secrets"]).items()}
+    parts, context = hexed(v["parts"]), v["context"]
+    public = {name: pair.public for name, pair in pairs.items()}
+    known = Words(VocabularyLimits(), context, list(parts), public, sizes={"words": 1})
+    halves = {name: counting.Counting(name, b"", pair) for name, pair in pairs.items()}
+    known.parts = {
+        sender: b"".join(
+            counting._sealed(part, halves[sender]._common(known, name, sender, name), context)
+            for name in parts
+        )
+        for sender, part in parts.items()
+    }
+    assert known.parts["north"][60:] == v["sealed by north for south"]
+    reader = halves["south"]
+    reader.documents = {"words": Named([v["word"]], np.zeros((1, 4), np.int64))}
+    assert reader._key(known) == v["key"]
+    assert reader.answer("secure.same", known, context) == {"same": v["same"]}
+    assert reader._places(known).tolist() == [v["bucket"]]
+    by_hand = hkdf(framed(*parts.values()), framed(DOMAIN, b"key of words", context))
+    assert by_hand == v["key"]
+    assert hkdf(by_hand, framed(DOMAIN, b"same", context)) == v["same"]
+    hashed = hmac.digest(hkdf(by_hand, framed(DOMAIN, b"buckets")), v["word"].encode(), "sha256")
+    assert int.from_bytes(hashed[:8], "little") % v["buckets"] == v["bucket"]
+    purpose = framed(b"part of a key", context, b"north", b"south")
+    secrets = {n: X25519PrivateKey.from_private_bytes(s) for n, s in hexed(v["secrets"]).items()}
+    common = secrets["south"].exchange(secrets["north"].public_key())
+    both = sorted(each.public_key().public_bytes_raw() for each in secrets.values())
+    key = hkdf(common, framed(DOMAIN, b"pair", purpose, *both))
+    nonce = hkdf(key, framed(DOMAIN, b"nonce", parts["north"]))[:12]
+    sealed = v["sealed by north for south"]
+    assert sealed[:12] == nonce
+    assert AESGCM(key).decrypt(nonce, sealed[12:], context) == parts["north"]
 
 
 @pytest.mark.parametrize("name", VECTORS)

@@ -47,7 +47,8 @@ UNSIGNED = (
 )
 MASKED = (
     "Replies are masked: who adds sees what at least three clients add up to, and all check that "
-    "it is that. Not masked are the words of the vocabulary with their counts, and what the model "
+    "it is that. Of the words it learns those that are agreed on; the other clients learn as well "
+    "which others came into question, and which clients have them. Not masked is what the model "
     "says of each client: its numbers of documents, its topics' shares."
 )
 SEEN = "Replies are not masked: whoever adds sees each one."

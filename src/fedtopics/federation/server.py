@@ -209,7 +209,8 @@ def gathered(study: Study, exchange: Exchange, notify: Callable[[Event], None]) 
     """Return a study's clients as its program sees them: their sums are masked where it says so."""
     if not study.secure:
         return exchange
-    return SecureClients(exchange, study.registration.drawn(study.method), notify)
+    drawn = study.registration.drawn(study.method)
+    return SecureClients(exchange, drawn, notify, study.vocabulary)
 
 
 def nonce() -> int:

@@ -34,7 +34,7 @@ from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki.names import check_client_name
-from fedtopics.secure.sum import FEWEST
+from fedtopics.secure.said import FEWEST
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits

@@ -14,14 +14,20 @@ from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.secure import said
 from fedtopics.secure.check import digest
+from fedtopics.secure.counting import Counting
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.secure.keys import KeyPair, derive
 from fedtopics.secure.masks import add_self_mask, mask, seeds_of_pairs
 from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
+from fedtopics.secure.words import SUMS, Words
 
 Reply = dict[str, Any]
-WRITTEN = ("values", "digest", "fits", "product", "own", "shares")  # signatures differ each time
+WRITTEN = (  # signatures differ each time
+    "values", "digest", "fits", "product", "own", "shares", "sealed", "same", "names", "length",
+    "rows", "words",
+)  # fmt: skip
+LONG = "names", "rows", "words"  # parts that travel as arrays
 
 
 class Door(exchange.Door, Protocol):
@@ -64,6 +70,7 @@ class MaskedDoor:
         self._pair = KeyPair(derive(secret, "key of masks"))
         self._sign = sign
         self._told_of = told_of
+        self._words = Counting(name, self._secret, self._pair)
         self._reply: Reply = {}
         self._round = 0
         self._asks = False  # whether a stage has asked the door of the documents
@@ -72,8 +79,9 @@ class MaskedDoor:
         self._sum: dict[str, Any] = {}  # which one is opened, and over whom
         self._stages: Mapping[str, Callable[..., Reply]] = {
             said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
-            said.CHECKED: self._check, said.AGREED: self._agree, said.OPENED: self._open,
-            said.RECOVERED: self._recover,
+            said.OPENED: self._open, said.RECOVERED: self._recover,
+            **{stage: partial(self._say_product, stage) for stage in (said.CHECKED, said.AGREED)},
+            **{stage: partial(self._say_of_words, stage) for stage in said.WORD_STAGES},
         }  # fmt: skip
 
     @property
@@ -123,8 +131,11 @@ class MaskedDoor:
         """Ask the door of the documents, once for a sum."""
         asked = SharedPayload(payload)
         asked.digest, asked.masked = digest, True
-        self._asks, self._round = True, payload.get("round", 0)
-        self._reply = answer(function, asked, moment)
+        if function in SUMS:
+            self._reply = self._words.reply(function, payload["words"])
+        else:
+            self._asks, self._round = True, payload.get("round", 0)
+            self._reply = answer(function, asked, moment)
         self._moment = moment.turn, function
 
     # Stages of a sum
@@ -173,13 +184,11 @@ class MaskedDoor:
         signed = self._signed(said.ADDED, context, digest=digest(values, context))
         return {"masked": {"values": values, **signed}}
 
-    def _check(self, ask: Callable[..., None], *, context: bytes, seed: bytes) -> Reply:
-        """Say what the masked reply was, by its product."""
-        return self._signed(said.CHECKED, context, **self._product(seed))
-
-    def _agree(self, ask: Callable[..., None], *, context: bytes, seed: bytes) -> Reply:
-        """Say it, and by the signature that this client knows who is in the sum."""
-        return self._signed(said.AGREED, context, **self._product(seed))
+    def _say_product(
+        self, stage: str, ask: Callable[..., None], *, context: bytes, seed: bytes
+    ) -> Reply:
+        """Say what the masked reply was; by the signature also that this client knows the total."""
+        return self._signed(stage, context, **self._product(seed))
 
     def _open(
         self, ask: Callable[..., None], *, context: bytes, seed: bytes, opening: Opening
@@ -205,6 +214,18 @@ class MaskedDoor:
         """Tell shares of the own masks of who is in the sum, and was lost since."""
         shares = opening.shares(self._name, self._pair, self._keys)
         return self._signed(said.RECOVERED, context, shares=shares)
+
+    def _say_of_words(
+        self, stage: str, ask: Callable[..., None], *, context: bytes, seed: bytes, words: Words,
+        called: str = "", payload: Mapping[str, Any] | None = None,
+    ) -> Reply:  # fmt: skip
+        """Say what the clients need to agree on words."""
+        if payload is not None:
+            ask(called, payload)
+            self._words.documents = self._reply
+        signed = self._signed(stage, context, **self._words.answer(stage, words, context))["said"]
+        arrays = {n: np.frombuffer(signed[n], np.uint8) for n in LONG if n in signed}
+        return {"said": signed | arrays}
 
     def _encoded(self, layout: Layout) -> Residues:
         values, factor = layout.encode(self._reply)

@@ -7,10 +7,12 @@ change none of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
+
+import numpy as np
 
 from fedtopics.engines.handshake import is_key
 from fedtopics.errors import FederationError
@@ -22,6 +24,9 @@ from fedtopics.secure.keys import DOMAIN, LENGTH, framed
 PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
     "secure.prepare", "secure.commit", "secure.add", "secure.check", "secure.agree", "secure.open",
     "secure.recover",
+)  # fmt: skip
+KEY, SAME, NAMES, LISTED, CHOSEN = WORD_STAGES = (
+    "secure.key", "secure.same", "secure.names", "secure.listed", "secure.chosen",
 )  # fmt: skip
 LEAVES = {
     PREPARED: "Of the masks of a sum: a public key, and shares of what opens them, sealed for each "
@@ -35,7 +40,13 @@ LEAVES = {
     OPENED: "What the client's own mask follows from; of who was lost, a share of what opens the "
     "masks that it had in common with others.",
     RECOVERED: "Shares of the own masks of who is in the sum and was lost since.",
+    KEY: "A part of the key for words, sealed for each other client.",
+    SAME: "What tells that all clients have the same key, and tells nothing of it.",
+    NAMES: "Words that may be among the agreed ones, encrypted for the other clients.",
+    LISTED: "How many words the clients named to each other, and a keyed digest of these.",
+    CHOSEN: "The agreed words, in the clear: the model has them.",
 }
+FEWEST = 3  # clients in a sum: of two, each knows the other's reply
 PRODUCT = 16  # bytes: of two inner products
 FITS, EXCEEDS = b"\1", b"\0"  # whether a reply's numbers are in the smaller range
 
@@ -57,6 +68,13 @@ def statement(stage: str, context: bytes, parts: Mapping[str, bytes]) -> bytes:
     """Return what is signed."""
     named = (part for name in sorted(parts) for part in (name.encode(), parts[name]))
     return framed(DOMAIN, b"said", stage.encode(), context, *named)
+
+
+def parts_of(value: Any) -> dict[str, Any]:
+    """Return the parts of an answer; long ones travel as arrays, beside a message's structure."""
+    parts = dict(value) if isinstance(value, Mapping) else {}
+    long = {n: each for n, each in parts.items() if isinstance(each, np.ndarray)}
+    return parts | {n: each.tobytes() for n, each in long.items() if each.dtype == np.uint8}
 
 
 def product_of(seed: bytes, values: Residues) -> bytes:
@@ -98,7 +116,7 @@ class Total:
 
 @dataclass(eq=False)
 class Answer(Own):
-    """A client's signed answer, of parts that have so many bytes each.
+    """A client's signed answer, of parts that have so many bytes each, or one of some numbers.
 
     Its product is held against the masked reply by who has that: who adds. It looks at an answer
     when it comes and, as all do, when it is decided: what was found right is the second time.
@@ -107,17 +125,17 @@ class Answer(Own):
     fits: Fits
     stage: str
     context: bytes
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int | Collection[int]]
     of: Total | None = None
     least: int = 0
     _right: set[tuple[str, bytes, bytes]] = field(default_factory=set, repr=False)
 
     def fault(self, value: Any, of: Sequence[str]) -> str:
         """Return what is wrong with an answer, or ''."""
-        parts = dict(value) if isinstance(value, Mapping) else {}
+        parts = parts_of(value)
         signature = parts.pop("signature", None)
-        sizes = {name: len(part) for name, part in parts.items() if isinstance(part, bytes)}
-        if len(sizes) < len(parts) or sizes != self.sizes or not isinstance(signature, bytes):
+        fits = (isinstance(parts[n], bytes) and self._is_size(n, len(parts[n])) for n in parts)
+        if parts.keys() != self.sizes.keys() or not all(fits) or not isinstance(signature, bytes):
             return f"it is no answer to {self.stage}"
         if "key" in parts and not is_key(parts["key"]):
             return "its key is no key of X25519"
@@ -131,6 +149,10 @@ class Answer(Own):
             return "its product is not that of what it sent"
         self._right.add((of[0], said, signature))
         return ""
+
+    def _is_size(self, name: str, size: int) -> bool:
+        allowed = self.sizes[name]
+        return size == allowed if isinstance(allowed, int) else size in allowed
 
 
 @dataclass(eq=False)

@@ -24,7 +24,8 @@ from fedtopics.errors import FederationError
 from fedtopics.secure.keys import DOMAIN, framed
 
 SECRET = 16  # bytes that are split: those of a field of 2^128
-_NONCE = 12
+NONCE = 12
+SEAL = NONCE + 16  # bytes that a sealed message has more than its content
 
 
 def threshold(n: int) -> int:
@@ -72,19 +73,20 @@ def combine(shares: Mapping[str, bytes], names: Sequence[str], threshold: int) -
     return secret
 
 
-def seal(content: bytes, key: bytes, context: bytes) -> bytes:
+def seal(content: bytes, key: bytes, context: bytes, nonce: bytes = b"") -> bytes:
     """Encrypt content for who has the same key of 32 bytes, which is used for one message only.
 
-    The nonce is random all the same: shares that are split again after a restart are others.
+    By default the nonce is random all the same: shares that are split again after a restart are
+    others.
     """
-    nonce = os.urandom(_NONCE)
+    nonce = nonce or os.urandom(NONCE)
     return nonce + AESGCM(key).encrypt(nonce, content, context)
 
 
 def unseal(sealed: bytes, key: bytes, context: bytes) -> bytes:
     """Return the content; raise FederationError if it, the key or the context is another one."""
     try:
-        return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], context)
+        return AESGCM(key).decrypt(sealed[:NONCE], sealed[NONCE:], context)
     except (InvalidTag, ValueError):  # too short to be any
         raise FederationError(
             "A sealed message cannot be opened: it was changed, or sealed for another participant "

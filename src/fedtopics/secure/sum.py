@@ -12,7 +12,7 @@ checked by all participants before anything follows from it. See docs/secure-agg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,16 +20,16 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
 from fedtopics.methods.events import Event, Roster, RoundReport, Voided
-from fedtopics.methods.replies import Announced, Template, WordCounts, find_fault
+from fedtopics.methods.replies import Announced, Template, find_fault
 from fedtopics.secure import said
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import FINE, FRACTION, Layout
 from fedtopics.secure.keys import LENGTH, roster_digest
 from fedtopics.secure.opening import SEALED, SHARE, Opening
-from fedtopics.secure.said import Answer, Masked, Total, context_of
+from fedtopics.secure.said import FEWEST, Answer, Masked, Total, context_of
 from fedtopics.secure.shares import SECRET, threshold
+from fedtopics.secure.words import Limits, WordSum, word_counts
 
-FEWEST = 3  # clients in a sum: of two, each knows the other's reply
 VOIDS = 3  # totals that cannot be, of one round, until the study ends
 
 
@@ -44,11 +44,13 @@ class SecureClients:
         documents than this.
     notify : function, optional
         Gets what people should know.
+    limits : Limits, optional
+        Of the vocabulary, where clients agree on one.
     """
 
     def __init__(
         self, engine: Gathering, drawn: Mapping[str, int],
-        notify: Callable[[Event], None] = lambda event: None,
+        notify: Callable[[Event], None] = lambda event: None, limits: Limits | None = None,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._notify = notify
@@ -59,6 +61,8 @@ class SecureClients:
         self._counted: list[str] | None = None  # who is in this attempt's sums
         self._voids = 0  # in this round
         self._number = 0  # of the round
+        self._limits = limits
+        self._words: WordSum | None = None  # of the round
 
     @property
     def names(self) -> Sequence[str]:
@@ -95,6 +99,10 @@ class SecureClients:
                 self._in_round = False
 
         self._voids, self._number = 0, number
+        self._words = None if self._limits is None else WordSum(
+            self._engine, self._limits, self._ask, self._add_up, self._keys, self._void,
+            self._notify,
+        )  # fmt: skip
         return self._engine.round(number, checked, draw)
 
     def sum(
@@ -104,14 +112,23 @@ class SecureClients:
         if not self._in_round:
             number = int(payload.get("round", 0))
             return self.round(number, lambda: self.sum(function, template, **payload))[0]
-        if not is_masked(template):
+        if template and self._words is not None and word_counts(template):
             self._check()
-            return self._engine.sum(function, template, **payload)
+            words = self._words.sum(function, template, payload)
+            if fault := find_fault(words, template, self._engine.names):
+                self._void(function, fault)
+            return words
         if self._counted not in (None, self._members()):
             raise AgainError
+        return self._add_up(function, payload, template or {})
+
+    def _add_up(
+        self, function: str, payload: Mapping[str, Any], template: Template
+    ) -> dict[str, Any]:
+        """Add up; give up an attempt whose total cannot be."""
         asked = {"called": function, "payload": SharedPayload(payload)}
         add = self._sum_drawn if self._draws_anew(function, template) else self._sum_whole
-        total, self._counted, layout = add(asked, template or {})
+        total, self._counted, layout = add(asked, template)
         found = layout.decode(total, len(self._counted))
         if fault := find_fault(found, template, self._counted):
             self._void(function, fault)
@@ -236,15 +253,15 @@ class SecureClients:
             recover(silent, ask(said.RECOVERED, sizes={"shares": SHARE * len(silent)}))
 
     def _ask(
-        self, stage: str, context: bytes, sizes: Mapping[str, int], of: Total | None = None,
-        least: int = 0, **payload: Any,
+        self, stage: str, context: bytes, sizes: Mapping[str, int | Collection[int]],
+        of: Total | None = None, least: int = 0, **payload: Any,
     ) -> dict[str, dict[str, bytes]]:  # fmt: skip
         """Ask each client for a signed answer; with a total, for its product as well."""
         products = {"product": said.PRODUCT} if of is not None else {}
         field = Answer(self._engine.fits, stage, context, {**sizes, **products}, of, least)
         seed = of.seed if of is not None else b""
         answers = self._engine.call(stage, {"said": field}, context=context, seed=seed, **payload)
-        return {name: answer["said"] for name, answer in answers.items()}
+        return {name: said.parts_of(answer["said"]) for name, answer in answers.items()}
 
     def _keys(self, members: Sequence[str]) -> dict[str, bytes]:
         keys = {name: self._engine.key_of(name) for name in members}
@@ -254,8 +271,3 @@ class SecureClients:
             self._known |= keys
             self._notify(Roster(sorted(self._known), roster_digest(self._known)))
         return keys
-
-
-def is_masked(template: Template | None) -> bool:
-    """Whether replies of a template can be masked: words of clients cannot."""
-    return not any(isinstance(each, WordCounts) for each in (template or {}).values())

@@ -130,6 +130,20 @@ class VocabularyLimits(BaseModel):
         0.5, gt=0, le=1, description="leave out words in more than this share of all documents"
     )
 
+    def chosen(self, counted: NDArray[np.int64], documents: int) -> list[int]:
+        """Return the rows of the words that are kept, in their order, of an alphabetical list.
+
+        `counted`, of shape (n_words, 4), is the sum of each client's `WordCounts.named`, the number
+        of clients that named a word, and of those that have it among their first words, which are
+        kept before others. The order is by occurrences, then alphabetical.
+        """
+        frequency, occurrences, clients, first = counted.T
+        most = self.max_document_share * documents
+        fit = np.flatnonzero((clients >= self.min_clients) & (frequency <= most)).tolist()
+        fit.sort(key=lambda row: -occurrences[row])
+        chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: self.max_words])
+        return [row for row in fit if row in chosen]
+
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -319,24 +333,17 @@ def count_in_rows(
 def agree(
     words: Sequence[str], counted: NDArray[np.int64], documents: int, limits: VocabularyLimits
 ) -> Vocabulary:
-    """Choose the vocabulary among the words that clients named.
+    """Choose the vocabulary among the words that clients named, which are in alphabetical order.
 
-    `counted`, of shape (n_words, 4), is the sum of each client's `WordCounts.named`, the number of
-    clients that named a word, and of those that have it among their first words, which are kept
-    before others. The limits must leave two words. The order is by occurrences, then alphabetical.
-    As section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models.
+    The limits, of `VocabularyLimits.chosen`, must leave two words. As section 3.2, stage 1, of
+    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models.
     """
-    frequency, occurrences, clients, first = counted.T
-    most = limits.max_document_share * documents
-    fit = np.flatnonzero((clients >= limits.min_clients) & (frequency <= most)).tolist()
-    fit.sort(key=lambda row: (-occurrences[row], words[row]))
-    chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: limits.max_words])
-    kept = [row for row in fit if row in chosen]
+    kept = limits.chosen(counted, documents)
     if len(kept) < 2:
         raise StudyError(
             f"The clients named {len(words)} words and the limits of the study leave "
             f"{len(kept)}; lower min_clients or raise max_document_share."
         )
     return Vocabulary(
-        tuple(words[row] for row in kept), frequency[kept].copy(), occurrences[kept].copy()
+        tuple(words[row] for row in kept), counted[kept, 0].copy(), counted[kept, 1].copy()
     )
