@@ -140,7 +140,7 @@ def program(*functions: str, rounds: int = 1) -> Program:
     """Sums of some functions in each of some rounds; returns totals and reports."""
 
     def executed(engine: Any) -> list[tuple[list[dict[str, Any]], dict[str, Any]]]:
-        clients = SecureClients(engine, {"drawn": 0})
+        clients = SecureClients(engine, {"drawn": -1})
         found = []
         for number in range(1, rounds + 1):
             work = lambda n=number: [  # noqa: E731

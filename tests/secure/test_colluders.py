@@ -68,6 +68,7 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
         {
             "context": context, "seed": b"", "called": "whole", "payload": {"round": 1},
             "members": list(NAMES), "keys": keys, "layout": Layout.of(TEMPLATE, NAMES, FINE),
+            "number": 1,
         },
         Moment(1, 1, 1),
     )  # fmt: skip

@@ -76,6 +76,22 @@ def test_who_is_lost(function: str, deaths: dict[str, str]) -> None:
         check_opened(clients, set(deaths) - set(late))
 
 
+@pytest.mark.usefixtures("no_grace")
+@pytest.mark.parametrize("second", ["whole", "again"])
+@pytest.mark.parametrize("stage", WHOLE)
+def test_who_is_lost_in_a_round_of_two_sums(stage: str, second: str) -> None:
+    """What was opened with it stays; what comes after is over the others."""
+    with masked(NAMES, "whole", second, odd={"e": {"dies": stage}}) as (f, clients, members):
+        ((one, other), report) = f.lead(f.program).result()[0]
+        others = [name for name in NAMES if name != "e"]
+        assert_total(one, NAMES if stage == OPENED else others)
+        assert_total(other, others)
+        assert report["clients"] == others
+        for name in others:
+            members[name].work.result()
+        check_opened(clients, set() if stage == OPENED else {"e"})
+
+
 def check_opened(clients: Clients, lost: set[str]) -> None:
     """Of nobody both seeds are told in one sum, and of the living none of pairs."""
     for (_, name), kinds in opened(clients.everything).items():

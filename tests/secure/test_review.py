@@ -55,7 +55,7 @@ def whole(made: dict[str, Client]) -> Residues:
     keys = {name: made[name].key for name in THREE}
     asked = {
         "context": b"here", "seed": b"", "called": "whole", "payload": {}, "members": THREE,
-        "keys": keys, "layout": LAYOUT,
+        "keys": keys, "layout": LAYOUT, "number": 1,
     }  # fmt: skip
     prepared = {n: made[n].call(PREPARED, asked, Moment(1, 1, 1))["said"] for n in THREE}
     prepared["a"] = prepared["a"] | {"key": prepared["c"]["key"]}

@@ -54,7 +54,7 @@ def summed(
 ) -> tuple[dict[str, Any], dict[str, Client]]:
     """The sum in one process, and the doors that the replies left by."""
     made = doors(replies, list(replies))
-    clients = SecureClients(LocalClients(made), {"drawn": 0})
+    clients = SecureClients(LocalClients(made), {"drawn": -1})
     return clients.sum(function, template, round=1), made
 
 
@@ -146,7 +146,7 @@ def test_two_are_too_few() -> None:
 def test_a_total_is_checked_before_a_plain_reply_leaves() -> None:
     """Replies that all see, and sums of documents that stay, may follow from it."""
     made = doors({name: reply_of(name) for name in NAMES})
-    clients = SecureClients(LocalClients(made), {"drawn": 0})
+    clients = SecureClients(LocalClients(made), {"drawn": -1})
 
     def work() -> None:
         for ask in (lambda: clients.call("whole"), lambda: clients.sum("whole", TEMPLATE)):

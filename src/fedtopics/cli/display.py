@@ -207,7 +207,8 @@ def topic_lines(
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     """Print the table of what left a client, and of what came if that is written down."""
-    table = Table("function", title=f"What left {client}", title_justify="left")
+    table = Table(title=f"What left {client}", title_justify="left")
+    table.add_column("function", overflow="fold")  # never cut: names begin alike
     columns = ["replies", "documents", "values", "bytes"]
     if any(row["totals"] for row in rows):
         columns += ["totals", "bytes_of_totals"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -47,11 +48,11 @@ class Method:
     def drawn(self, settings: TopicSettings) -> dict[str, int]:
         """Return which of these functions have other replies at each attempt at a round.
 
-        They do where a client has more than so many documents.
+        They do where a client has more than so many documents; -1: always.
         """
         noise = {n: self._noise(n) for n in self.client.schedule(settings)}
-        batch = getattr(settings, "batch_size", 0)
-        return {name: 0 if said else batch for name, said in noise.items() if said is not None}
+        batch = getattr(settings, "batch_size", sys.maxsize)
+        return {name: -1 if said else batch for name, said in noise.items() if said is not None}
 
     def _noise(self, function: str) -> bool | None:
         """Return what `drawn_anew` says of a function, None if nothing."""

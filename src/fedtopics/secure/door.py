@@ -159,10 +159,11 @@ class MaskedDoor:
     def _prepare(
         self, ask: Callable[..., None], *, context: bytes, seed: bytes, called: str,
         payload: Mapping[str, Any], members: Sequence[str], keys: Mapping[str, bytes],
-        layout: Layout,
+        layout: Layout, number: int,
     ) -> Reply:  # fmt: skip
         """Draw the masks of a sum; give each other client what can open them, if it has to."""
         ask(called, payload)
+        self._moment = self._moment[0], f"{called} {number}"  # in a round it may be called again
         self._encoded(layout)
         self._keys, self._seeds = keys, Seeds.of(self._secret, context)
         return self._signed(

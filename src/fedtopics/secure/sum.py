@@ -41,7 +41,7 @@ class SecureClients:
     engine : Gathering
     drawn : mapping
         Functions whose replies are others at each attempt at a round, where all clients have more
-        documents than this.
+        documents than this; -1: always.
     notify : function, optional
         Gets what people should know.
     limits : Limits, optional
@@ -59,6 +59,8 @@ class SecureClients:
         self._in_round = False
         self._unchecked: Total | None = None
         self._counted: list[str] | None = None  # who is in this attempt's sums
+        self._sums = 0  # in this attempt
+        self._opened: dict[tuple[int, str], dict[str, Any]] = {}  # totals of this round, by place
         self._voids = 0  # in this round
         self._number = 0  # of the round
         self._limits = limits
@@ -90,7 +92,7 @@ class SecureClients:
         """Do a round's exchanges, all of them with the same clients."""
 
         def checked() -> T:
-            self._in_round, self._unchecked, self._counted = True, None, None
+            self._in_round, self._unchecked, self._counted, self._sums = True, None, None, 0
             try:
                 found = work()
                 self._check()
@@ -98,7 +100,7 @@ class SecureClients:
             finally:
                 self._in_round = False
 
-        self._voids, self._number = 0, number
+        self._voids, self._number, self._opened = 0, number, {}
         self._words = None if self._limits is None else WordSum(
             self._engine, self._limits, self._ask, self._add_up, self._keys, self._void,
             self._notify,
@@ -118,9 +120,19 @@ class SecureClients:
             if fault := find_fault(words, template, self._engine.names):
                 self._void(function, fault)
             return words
+        # What was opened over some clients is not opened over others: where the round is worked
+        # again without one of them, that total stays.
+        self._sums += 1
+        place = self._sums, function
+        if place in self._opened:
+            return self._opened[place]
         if self._counted not in (None, self._members()):
             raise AgainError
-        return self._add_up(function, payload, template or {})
+        anew = self._draws_anew(function, template)
+        found = self._add_up(function, payload, template or {})
+        if not anew:
+            self._opened[place] = found
+        return found
 
     def _add_up(
         self, function: str, payload: Mapping[str, Any], template: Template
@@ -139,9 +151,7 @@ class SecureClients:
         announced = (template or {}).get("documents")
         sizes = announced.sizes if isinstance(announced, Announced) else {}
         fewest = min(sizes.get(name, 0) for name in self._members())
-        return function in self._drawn and (
-            not self._drawn[function] or fewest > self._drawn[function]
-        )
+        return function in self._drawn and fewest > self._drawn[function]
 
     def _members(self, least: int = FEWEST) -> list[str]:
         """Return who is in the round; stop where who adds leaves out too many of them."""
@@ -215,7 +225,7 @@ class SecureClients:
         sizes = {"key": LENGTH, "own": LENGTH, "shares": SEALED * len(members), "fits": 1}
         prepared = self._ask(
             said.PREPARED, context, sizes, **asked, members=members, keys=self._keys(members),
-            layout=Layout.of(template, members, FINE),
+            layout=Layout.of(template, members, FINE), number=self._sums,
         )  # fmt: skip
         least = max(threshold(len(members)), FEWEST)
         there = list(self._engine.members)
