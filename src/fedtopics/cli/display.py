@@ -213,7 +213,7 @@ def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     if any(row["totals"] for row in rows):
         columns += ["totals", "bytes_of_totals"]
     for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
+        table.add_column(column.replace("_", " "), justify="right", overflow="fold")
     for row in rows:
         name = row["function"] + ("*" if row["masked"] else "")
         table.add_row(name, *(f"{row[column]:,}" for column in columns))

@@ -147,8 +147,9 @@ class _Part:
         fits = self.low <= least and most <= self.high and np.inf not in (-least, most)
         if not fits or numbers.shape != self.shape:
             raise FederationError(
-                f"The field {self.name!r} of a reply was not masked, as it has another shape or "
-                "larger numbers than the method allows; look into what this client runs."
+                f"The field {self.name!r} of a reply was not masked, as it has another shape, or "
+                "numbers that are larger than the method allows or none (NaN). If the model has "
+                "come apart, lower learning_rate; else look into what this client runs."
             )
         if self.field.dtype == "int64":
             return numbers.ravel(), 1.0
