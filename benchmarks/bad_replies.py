@@ -14,7 +14,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
@@ -222,7 +222,9 @@ class LyingDoor:
         self._door, self._lie = door, lie
         self._trained = False
         self.told = 0
-        self.repeat = door.repeat
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._door, name)
 
     def call(self, function: str, payload: Payload, moment: Moment) -> Reply:
         reply = self._door.call(function, payload, moment)
@@ -236,12 +238,12 @@ class LyingDoor:
 
 
 @cache
-def corpora() -> dict[str, Corpus]:
+def corpora(more: Sequence[str] = ()) -> dict[str, Corpus]:
     """Draw each client's documents: of a theme each, whose words and point are its own."""
     rng = np.random.default_rng(7)
     centres = rng.standard_normal((THEMES, DIMENSION))
     found = {}
-    for name in sorted((*HONEST, LIAR)):
+    for name in [*sorted((*HONEST, LIAR)), *more]:
         themes = rng.integers(THEMES, size=DOCUMENTS)
         texts = [
             [f"theme{theme}word{number}" for number in rng.integers(20, size=15)]

@@ -48,7 +48,7 @@ class Echo:
 
     method = "gfedntm"
     published = ("echo", "memory")
-    attempt = 1
+    attempt, summed, noisy = 1, 0, False
 
     def echo(self, values: Any) -> dict[str, Any]:
         return {"values": values, "documents": 100}

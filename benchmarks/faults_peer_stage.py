@@ -84,7 +84,7 @@ class PeerStage(Stage):
             *self.prefixes.get(name, ()), *program, "study.toml",
             "--identity", str(self._authority / "clients" / name), "--text", "text",
             "--data", str(self.ground.data(name)), "--out", str(self.folder / name),
-            "--secret-from-seed", *options,
+            "--secret-from-seed", "--policy", str(self.ground.policy), *options,
         ]  # fmt: skip
         code = None if "--die" in options else 0
         return self._start(name, command, code, self.folder / name, environment)

@@ -98,9 +98,9 @@ def replay(
         run.agreement = json.loads(study_file.with_name("agreement.json").read_text())
         clients = _Counted(doors, members)
     model = study.server_half().train(clients, run)
-    found = {f"weights/{name}": tensor.numpy() for name, tensor in model.weights.items()}
+    found = {f"weights/{name}": np.asarray(array) for name, array in model.weights.items()}
     for stage, values in model.shared.items():
-        found |= {f"shared/{stage}/{name}": tensor.numpy() for name, tensor in values.items()}
+        found |= {f"shared/{stage}/{name}": np.asarray(array) for name, array in values.items()}
     return found
 
 

@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--spoil", action="append", default=[], metavar="ROUND:FUNCTION")
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--server", required=True)
-    for path in ("--identity", "--data", "--out"):
+    for path in ("--identity", "--data", "--policy", "--out"):
         parser.add_argument(path, type=Path, required=True)
     parser.add_argument("--text", required=True)
     parser.add_argument("--secret-from-seed", action="store_true")
@@ -184,7 +184,7 @@ def main() -> None:
     corpus = Corpus.read(given.data, Columns(text=given.text))
     news = ClientNews(name)
     part = FaultyParticipation(
-        given.server, given.identity, corpus, Policy(), given.out, on_event=news,
+        given.server, given.identity, corpus, Policy.read(given.policy), given.out, on_event=news,
         secret_from_seed=given.secret_from_seed,
     )  # fmt: skip
     try:

@@ -109,7 +109,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("study", type=Path)
     parser.add_argument("--die", default="", metavar="POINT:ROUND")
     parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS")
-    for path in ("--identity", "--data", "--out"):
+    for path in ("--identity", "--data", "--policy", "--out"):
         parser.add_argument(path, type=Path, required=True)
     parser.add_argument("--text", required=True)
     parser.add_argument("--secret-from-seed", action="store_true")
@@ -135,7 +135,8 @@ def main() -> None:
             die()
 
     study = Study.read(given.study)
-    part = Peer(name, corpus, Policy(), given.out, tell, secret_from_seed=given.secret_from_seed)
+    rules, seeded = Policy.read(given.policy), given.secret_from_seed
+    part = Peer(name, corpus, rules, given.out, tell, secret_from_seed=seeded)
     try:
         with (
             news,

@@ -38,6 +38,7 @@ WORDS, TOPICS, HIDDEN = 5_000, 50, 100
 DELAY = 0.05  # seconds, there and back
 TLS_SETTINGS = """name = "bench"
 checkpoint_every = 1000000
+secure = false  # secure_rounds.py has masks
 
 [method]
 n_components = {topics}
@@ -72,7 +73,7 @@ def _rounds(number: int) -> str:
 def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
     """Write the clients' documents, certificates, a policy."""
     pki.create(folder / "pki", ["localhost", Delay.SERVER])
-    (folder / "policy.toml").write_text("min_document_frequency = 1\n")
+    (folder / "policy.toml").write_text("min_documents = 10\nmin_document_frequency = 1\n")
     for name, bag in bags.items():
         pki.issue(folder / "pki", name)
         pq.write_table(pa.table({"words": tokenised(bag)}), folder / f"{name}.parquet")

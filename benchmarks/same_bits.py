@@ -124,7 +124,9 @@ def grpc(place: Path, case: str, folder: Path, start: str | None = None) -> Topi
         processes = [fedtopics_command("server", study, *given, "--json", stdout=said)]
         try:
             join = ["--insecure", "--server", address(log), "--text", "text"]
-            join += ["--embedding", "embedding", "--round", "round"]
+            policy = folder / "policy.toml"
+            policy.write_text("min_documents = 10\n", encoding="utf-8")  # as in one process
+            join += ["--embedding", "embedding", "--round", "round", "--policy", str(policy)]
             for name in CLIENTS:
                 own = ["--name", name, "--data", place / f"{name}.parquet", "--out", folder / name]
                 processes.append(fedtopics_command("client", *join, *own))

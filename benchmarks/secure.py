@@ -78,7 +78,7 @@ def measured(n: int, size: int) -> Row:
         own=milliseconds(lambda: masks.add_self_mask(values, seed)),
         digest=milliseconds(lambda: digest(values, CONTEXT)),
         challenge=milliseconds(lambda: challenge(CONTEXT, total, digests)),
-        products=milliseconds(lambda: (products(seed, values), products(seed, total))),
+        products=milliseconds(lambda: products(seed, values) + products(seed, total)),
         adding=milliseconds(add_all),
         keys=milliseconds(lambda: [pair.secret_with(public, CONTEXT) for _ in others]),
         split=milliseconds(lambda: shares.split(secret, names, enough)),

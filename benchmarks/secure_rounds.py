@@ -183,11 +183,14 @@ def measured(task: Task, folder: Path, rounds: int, block: int) -> dict[str, Any
             loads.append(os.getloadavg()[0])
     row: dict[str, Any] = {name: side.finish() for name, side in sides.items()}
     plain, masked = (side.model() for side in sides.values())
-    matrices = [(weight, masked.weights[name] - weight) for name, weight in plain.weights.items()]
+    weights = {name: np.asarray(weight) for name, weight in plain.weights.items()}
+    matrices = [(w, np.asarray(masked.weights[name]) - w) for name, w in weights.items()]
     return {
         **row,
-        "apart": max(float(between.norm() / weight.norm()) for weight, between in matrices),
-        "furthest": max(float(between.abs().max()) for _, between in matrices),
+        "apart": max(
+            float(np.linalg.norm(between) / np.linalg.norm(weight)) for weight, between in matrices
+        ),
+        "furthest": max(float(np.abs(between).max()) for _, between in matrices),
         "same": plain.topics(10) == masked.topics(10),
         "load": statistics.median(loads),
     }

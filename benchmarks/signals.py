@@ -28,6 +28,7 @@ NAMES = {"north": 90, "south": 70, "west": 60}
 STUDY = """
 name = "signals"
 checkpoint_every = 5
+secure = false  # so that two go on
 
 [method]
 name = "lda"
@@ -67,6 +68,7 @@ class Played:
             data = f'data = "{name}.jsonl"\n' if files else ""
             text += f"\n[clients.{name}]\n{address}{data}"
         (self.folder / "study.toml").write_text(text, encoding="utf-8")
+        (self.folder / "policy.toml").write_text("min_documents = 10\n", encoding="utf-8")
 
     def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         """Start a command; its output is in NAME.log."""
@@ -92,14 +94,14 @@ class Played:
         place, data = f"127.0.0.1:{self.port}", f"{name}.jsonl"
         return self.start(
             name, "client", "--server", place, "--insecure", "--name", name, "--data", data,
-            "--text", "text", "--json",
+            "--text", "text", "--json", "--policy", "policy.toml",
         )  # fmt: skip
 
     def peer(self, name: str) -> subprocess.Popen[bytes]:
         data = f"{name}.jsonl"
         return self.start(
             name, "peer", "study.toml", "--insecure", "--name", name, "--data", data, "--text",
-            "text", "--json",
+            "text", "--json", "--policy", "policy.toml",
         )  # fmt: skip
 
     def run(self, *more: str) -> subprocess.Popen[bytes]:
@@ -286,6 +288,8 @@ def half_lines(folder: Path) -> list[str]:
 
 def main() -> None:
     quick = parser_of(__doc__).parse_args().quick
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would the processes here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     states = [(state, name) for state in STATES for name in SIGNALS]
     if quick:
         states = [(state, name) for state, name in states if state.where == "trains"][1::3]

@@ -15,6 +15,12 @@ study() { # a study; with "documents", it also says where they are, for one mach
   cat <<END
 name = "three-organisations"
 
+[about]
+purpose = "To see what the documentation of three Python packages is about"
+operator = "Whoever runs this example"
+recipients = ["readers of the report"]
+retention = "until the folder of the example is deleted"
+
 [method]
 n_components = 10
 max_rounds = $ROUNDS
@@ -26,7 +32,6 @@ beta1 = 0.9
 min_clients = 3  # no round without all three
 gather = 120     # seconds for all to come
 wait = 120       # seconds for one to come back
-robust = "none"  # sums alone, so that one process comes to the same bits; leave this line out
 END
   for name in networkx scipy sklearn; do
     printf '\n[clients.%s]\n' "$name"
@@ -37,7 +42,7 @@ END
 }
 
 python "$here/write_documents.py" "$folder"
-printf 'min_document_frequency = 5\nmin_clients = 3  # with two others at least\n' >"$folder/networkx/policy.toml"
+printf 'min_document_frequency = 5\nmin_clients_in_sum = 3  # with two others at least\n' >"$folder/networkx/policy.toml"
 echo 'min_documents = 40' >"$folder/scipy/policy.toml"
 printf 'methods = ["gfedntm"]\nmin_document_frequency = 10\nmax_rounds = 1000\n' \
   >"$folder/sklearn/policy.toml"
@@ -90,9 +95,9 @@ done
 cat <<'END'
 
 --secret-from-seed: minibatches, noise and dropout follow from the study's seed, so that one process
-can train the same model below, bit by bit. Everybody who has the study could tell what was drawn:
-without the flag, which is how to take part in earnest, they follow from 32 random bytes that each
-client keeps for itself.
+can train the same model below, but for what masks round. Everybody who has the study could tell what
+was drawn: without the flag, which is how to take part in earnest, they follow from 32 random bytes
+that each client keeps for itself.
 END
 
 printf '\n%s rounds; this takes a minute or so ...\n' "$ROUNDS"
@@ -109,6 +114,8 @@ at sklearn "what left it, and the model it received"
 run cat policy.toml
 run fedtopics ledger runs/sklearn/three-organisations
 run fedtopics topics runs/sklearn/three-organisations/model --words 8
+run fedtopics verify runs/sklearn/three-organisations --certificate sklearn/client.crt
+run fedtopics dpia runs/sklearn/three-organisations -o dpia.html
 
 at one-process "the same study with the documents in one place, for comparison only"
 study documents >study.toml

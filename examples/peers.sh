@@ -27,7 +27,6 @@ max_rounds = $ROUNDS
 min_clients = 5  # no round without all five
 gather = 120     # seconds for all to come
 wait = 120       # seconds for one to come back
-robust = "none"  # sums alone, so that one process comes to the same bits; leave this line out
 END
   local name place=0 ports
   ports=($(python "$here/free_ports.py" 5))
@@ -110,7 +109,7 @@ done
 cat <<END
 
 --secret-from-seed: what a client draws follows from the study's seed, so that one process can train
-the same model below, bit by bit. Everybody who has the study could tell what was drawn; without the
+the same model below, but for what masks round. Everybody who has the study could tell what was drawn; without the
 flag, which is how to take part in earnest, it follows from 32 random bytes that nobody else has.
 
 $ROUNDS rounds; who adds is killed, then who comes after it ...

@@ -119,7 +119,7 @@ def test_a_method_in_a_study_file(page: dict[str, Any], folder: Path) -> None:
         "harbour": [0, 1],
     }
     # Each topic has its documents' words, and 0.1 of each word.
-    counts = model.weights["pseudo_counts"].numpy()
+    counts = model.weights["pseudo_counts"]
     assert counts.sum(0) == pytest.approx([40 * 12 + 1.6] * 2)
     read = TopicModel.from_pretrained("out/model")
     assert np.array_equal(read.beta, model.beta)

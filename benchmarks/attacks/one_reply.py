@@ -27,6 +27,7 @@ from fedtopics.text.corpus import Corpus
 
 Rows = NDArray[np.float64]
 ROUNDS = 5  # over which the figures are means
+LARGEST = 16.0  # logarithm of a count, of that of the least
 BETWEEN = 1e-3  # nearer to what two directions add up to, it is no third one
 
 
@@ -102,7 +103,8 @@ def whole(shares: Rows, least: float) -> Rows:
     """Find the counts c that shares are log(1 + c) of, but for a factor: all are whole numbers."""
     if least <= 0:
         return np.zeros_like(shares)
-    tried = [np.expm1(shares * np.log(1 + first) / least) for first in (1, 2, 3)]
+    logs = np.minimum(shares / least, LARGEST)
+    tried = [np.expm1(logs * np.log(1 + first)) for first in (1, 2, 3)]
     best = min(tried, key=lambda counts: float(np.abs(counts - np.round(counts)).mean()))
     return np.asarray(np.round(best))
 

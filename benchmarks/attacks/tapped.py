@@ -42,6 +42,11 @@ class Tap:
     site: Mapping[str, Any] = field(default_factory=dict)  # the client's secret, to judge attacks
     calls: list[tuple[str, tuple[Any, ...], Any]] = field(default_factory=list)
 
+    @property
+    def half(self) -> Any:
+        """The client's half, to judge attacks."""
+        return self.door._half
+
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self.door, name)
         if not callable(attribute):
@@ -72,14 +77,14 @@ def door_of(
 
 def federate(
     study: Study, corpora: Mapping[str, Corpus], engine: Any = LocalClients,
-    key: Callable[[str], bytes] = lambda _: os.urandom(32),
+    key: Callable[[str], bytes] = lambda _: os.urandom(32), policy: Policy | None = None,
 ) -> tuple[TopicModel, dict[str, Tap]]:  # fmt: skip
     """Train, each client with a secret of its own; return the model, and what doors heard."""
     study = study.with_clients(corpora)
     taps = {}
     for name, corpus in corpora.items():
         site = secret(key(name))
-        taps[name] = Tap(door_of(study, name, corpus, **site), site)
+        taps[name] = Tap(door_of(study, name, corpus, policy, **site), site)
     run = RunFolder(None, study.identity(None), study.checkpoint_every, False, None)
     return study.server_half(None).train(engine(taps), run), taps
 

@@ -38,7 +38,7 @@ def settings() -> str:
     """Show every key of a study and of a policy: its default and its meaning."""
     study = Study()
     parts = ["## A study\n", *_table(study)]
-    for key in ("text", "vocabulary", "federation"):
+    for key in ("about", "text", "vocabulary", "federation"):
         parts += [f"\n## [{key}]\n", *_table(getattr(study, key))]
     parts += ["\n## [clients.NAME]\n", *_table(ClientData())]
     for name in METHODS.names:

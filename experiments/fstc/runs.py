@@ -157,14 +157,15 @@ def representation(model: TopicModel, corpus: Corpus) -> NDArray[np.float64]:
 
     A trained adapter's output, a projection, or else the points themselves.
     """
-    weights = {name: weight.numpy() for name, weight in model.weights.items()}
+    weights = model.weights
     embeddings = corpus.embeddings if model.inference.sees_embedding else None
     inference: Any = model.inference
     points = inference.points(weights["origin"], model.count(corpus), embeddings)
     dense: NDArray[np.float64] = points.toarray() if inference.sees_words else points
     dense = dense.astype(np.float64)
     if "adapter_in" in weights:
-        return represent(model.weights, torch.from_numpy(dense)).numpy()
+        tensors = {name: torch.from_numpy(weight) for name, weight in weights.items()}
+        return represent(tensors, torch.from_numpy(dense)).numpy()
     if "projection" in weights:
         return unit_rows(dense @ weights["projection"])
     return dense

@@ -6,7 +6,8 @@ its own by `Registry.register`, or by an entry point of the registry's group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -63,7 +64,8 @@ class Registry(Generic[Item]):
         """Return what has a name; StudyError if nothing has, or its package cannot be loaded."""
         if name not in self._items and name in self._ours:
             module, _, attribute = self._ours[name].partition(":")
-            self._items[name] = getattr(import_module(module), attribute)
+            with needs_torch(f"The {self._what} {name!r}"):
+                self._items[name] = getattr(import_module(module), attribute)
         if name not in self._items:
             self._load_installed(name)
         if name not in self._items:
@@ -114,6 +116,20 @@ def compiled(function: Callable[..., Any], fastmath: bool = True) -> Callable[..
     except RuntimeError:  # neither the package's folder nor a home can be written
         fast = njit(function, **options)
     return fast
+
+
+@contextmanager
+def needs_torch(what: str) -> Iterator[None]:
+    """Raise FedTopicsError if torch is missing, which networks alone need, by what needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise FedTopicsError(
+            f"{what} needs the package torch, which is not installed; install it with: "
+            "pip install 'fedtopics[neural]'"
+        ) from None
 
 
 def require(what: str, install: str, *packages: tuple[str, str]) -> None:

@@ -10,7 +10,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -116,6 +117,15 @@ def hold(folder: Path) -> IO[str]:
                 "folder with --out."
             ) from None
     return file
+
+
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Wait until no other process is at a file; where the system has such locks."""
+    with open_private(path.with_name(path.name + ".lock"), "a") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def digest(content: str) -> str:

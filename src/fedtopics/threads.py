@@ -11,6 +11,7 @@ bits, and a resumed run goes on with them. One thread multiplies a minibatch as 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,14 +39,16 @@ def wait_asleep() -> None:
 @contextmanager
 def small_products() -> Iterator[None]:
     """Compute matrix products by one thread, or by as many as the user has set."""
-    import torch
     from threadpoolctl import threadpool_limits
 
-    before = torch.get_num_threads()
     number = chosen() or 1
+    torch = sys.modules.get("torch")  # what trains a network has loaded it by now
+    before = torch.get_num_threads() if torch else number
     with threadpool_limits(number, user_api="blas"):  # numpy's
-        torch.set_num_threads(number)
+        if torch:
+            torch.set_num_threads(number)
         try:
             yield
         finally:
-            torch.set_num_threads(before)
+            if torch:
+                torch.set_num_threads(before)

@@ -224,6 +224,7 @@ def test_every_command_and_option_has_help() -> None:
     check("fedtopics", cli.app)
 
 
+CLIENT = ["client", "--server", "localhost:1", "--insecure", "--name", "north"]
 STARTS_AT_ONCE = """
 import sys
 from fedtopics.cli import main
@@ -242,12 +243,19 @@ except SystemExit as ended:
         (["pki", "create", "authority", "--server", "localhost"], 0),
         (["ledger", "out", "--json"], 0),
         (["doctor", "--server", "localhost:1", "--identity", "nowhere"], 4),
+        (["run", "nowhere.toml"], 2),
+        (["topics", "nowhere"], 2),
+        (["transform", "nowhere", "nowhere.csv", "-o", "theta.parquet"], 2),
+        (["server", "network.toml", "--pki", "nowhere"], 2),
+        ([*CLIENT, "--data", "nowhere.csv"], 2),
+        ([*CLIENT, "--data", "network.toml", "--policy", "nowhere.toml"], 2),
     ],
-    ids=lambda value: value[0] if isinstance(value, list) else None,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_what_answers_at_once(arguments: list[str], code: int, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/ledger.jsonl").touch()
+    (tmp_path / "network.toml").write_text('[method]\nname = "gfedntm"\n')
     done = subprocess.run(
         [sys.executable, "-c", STARTS_AT_ONCE, *arguments],
         cwd=tmp_path,

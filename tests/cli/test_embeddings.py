@@ -157,12 +157,13 @@ def test_wrong_embeddings_in_a_simulation(case: str, folder: Path, typed: Typed)
 
 def proposal(folder: Path) -> Proposal:
     study = Study.read(folder / "study.toml")
-    version = versions()["gfedntm"]
+    version = versions("gfedntm")["gfedntm"]
     return Proposal(__version__, "gfedntm", version, study.agreed, study.fingerprint)
 
 
 def client_options(f: Federation, changes: dict[str, Any]) -> list[str]:
-    given = {"data": "north.parquet", "embedding": "vector"} | changes
+    Path("policy.toml").write_text("min_documents = 10\n")
+    given = {"data": "north.parquet", "embedding": "vector", "policy": "policy.toml"} | changes
     options = [
         part
         for key, value in given.items()

@@ -17,6 +17,7 @@ from fedtopics.cli import display, members
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
+from fedtopics.secure.said import ADDED
 from tests.helpers.command_line import Typed
 from tests.helpers.grpc_federation import HOST, Background, authority, of_server, until
 from tests.helpers.sockets import offering
@@ -95,6 +96,7 @@ INSECURE = ["--insecure", "--name", "north"]
         ([*CLIENT, *NORTH, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),
         (["doctor"], "Missing option '--server'."),
         (["doctor", "--server", "localhost:1"], "Missing option '--identity'."),
+        (["doctor", *NORTH, "--server", "localhost:1", "--policy", "p.toml"], "go with --data"),
     ],
 )
 def test_wrong_input(arguments: list[str], message: str, folder: Path, typed: Typed) -> None:
@@ -155,12 +157,14 @@ def test_help(command: str, typed: Typed) -> None:
     assert out.startswith("Usage: ")
     assert f" {command} [OPTIONS]" in out
     options = {
-        "server": {"--pki", "--listen", "--out", "--resume", "--start", "--vocabulary", "--track",
-                   "--insecure", "--json"},
+        "server": {"--pki", "--listen", "--out", "--resume", "--go-on", "--start", "--vocabulary",
+                   "--track", "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
-                   "--embedding-model", "--policy", "--out", "--round", "--follow", "--dry-run",
-                   "--start", "--name", "--insecure", "--secret-from-seed", "--json"},
-        "doctor": {"--server", "--identity", "--json"},
+                   "--author", "--embedding-model", "--policy", "--out", "--round", "--follow",
+                   "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--wait",
+                   "--json"},
+        "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
+                   "--policy", "--json"},
     }  # fmt: skip
     assert (
         set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, re.MULTILINE)) - {"--help"}
@@ -176,7 +180,7 @@ def proposal(folder: Path, **change: Any) -> Proposal:
     proposed = {
         "product": __version__,
         "method": "gfedntm",
-        "method_version": versions()["gfedntm"],
+        "method_version": versions("gfedntm")["gfedntm"],
         "study": study.agreed,
         "fingerprint": study.fingerprint,
     }
@@ -229,10 +233,13 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
             assert function in out
         assert "twice a round" in out
         assert "the policy allows this; nothing has left" in out
+        assert "bytes, of 41 documents whose texts have" in " ".join(out.split())
+        assert "Can others learn which words a single document has? Yes, " in out
         code, out, _ = typed("client", *address, "--dry-run", "--json")
         events = [json.loads(line) for line in out.splitlines()]
         assert [event["event"] for event in events] == ["offer", "allowed"]
         assert events[0]["study"] == json.loads(json.dumps(proposal(folder).study))
+        assert events[1]["exposure"]["documents"] == 41
         assert not f.node.members["north"].link
         Path("taken").write_text("")
         assert typed("client", *address, "--dry-run", "--out", "taken")[0] == 0
@@ -245,14 +252,23 @@ def test_doctor(folder: Path, typed: Typed) -> None:
         code, out, err = typed("doctor", "--server", f"localhost:{f.hub.port}", *NORTH)
         assert (code, err) == (0, "")
         lines = out.splitlines()
-        assert [line[:4] for line in lines] == ["ok  "] * 6
-        checks = ["certificate", "reachable", "TLS", "versions", "clock", "study"]
-        assert [line.split()[1] for line in lines] == checks
+        assert [line[:4] for line in lines[:8]] == ["ok  "] * 7 + ["What"]
+        checks = ["certificate", "reachable", "TLS", "versions", "clock", "study", "masks"]
+        assert [line.split()[1] for line in lines[:7]] == checks
+        assert "Can others learn whether a document was there? Yes, better than by" in out
         code, out, _ = typed("doctor", "--server", f"localhost:{f.hub.port}", *NORTH, "--json")
         assert code == 0
         found = json.loads(out)
         assert [row["check"] for row in found] == checks
         assert all(row["fine"] for row in found)
+        assert found[-1]["exposure"]["exchanges"][0]["function"] == "size"
+        to = ["doctor", "--server", f"localhost:{f.hub.port}", *NORTH, "--data", "north.csv"]
+        code, out, _ = typed(*to)
+        assert (code, out.splitlines()[7].split()[:2]) == (0, ["ok", "policy"])
+        Path("policy.toml").write_text("min_clients_in_sum = 9\n")
+        code, out, _ = typed(*to, "--policy", "policy.toml")
+        assert code == 4
+        assert "FAIL policy       The policy of client 'north' asks for sums over at least 9" in out
         code, out, err = typed(
             "doctor", "--server", f"{HOST}:{f.hub.port}", "--identity", "pki/server"
         )
@@ -315,7 +331,7 @@ def test_a_federation(
     assert numbers == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6], "south says what the server says"
     assert {tuple(event["clients"]) for event in rounds} == {NAMES}
     calls = [event["function"] for event in events if event["event"] == "call"]
-    assert (calls.count("forward"), calls.count("shares")) == (12, 1), "those of south"
+    assert (calls.count(ADDED), calls.count("shares")) == (37, 1), "five masked sums a round"
     for name in ("east", "north"):
         assert f"{name}: 41 documents, 1 of them empty; they stay." in heard
         assert f"{name}: joined study {Study.read('study.toml').fingerprint}" in heard
@@ -329,6 +345,7 @@ def test_a_federation(
     code, out, _ = typed("ledger", "north")
     assert code == 0
     assert "What left north" in out
+    assert "*: left in masked sums alone" in out
     assert (folder / "runs/study/report.html").exists(), "the server's"
     assert typed("report", "north")[0] == 0
     assert (folder / "north/report.md").exists()

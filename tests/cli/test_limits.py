@@ -120,6 +120,7 @@ def test_a_signal_is_one_sentence(
     number: int, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
+    interrupted = signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
     closed = []
 
     @click.command()
@@ -136,6 +137,7 @@ def test_a_signal_is_one_sentence(
             cli.main(waiting)
         finally:
             sys.argv[1:] = rest
+            signal.signal(signal.SIGINT, interrupted)
     assert ended.value.code == code
     assert closed == [True]
     assert capsys.readouterr().err.strip() == f"fedtopics: {cli.INTERRUPTED}"

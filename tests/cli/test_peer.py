@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pki.issue(tmp_path / "pki", name)
     studies = {
         "study": study(dict.fromkeys(NAMES, f"{HOST}:1")),
-        "abroad": study({"north": "192.0.2.7:7557", "south": f"{HOST}:1"}),
+        "abroad": study(dict.fromkeys(NAMES, f"{HOST}:1") | {"north": "192.0.2.7:7557"}),
         "none": METHOD + "[clients.north]\n",
         "hidden": study({"north": f"{HOST}:1"}) + "[clients.south]\n",
     }

@@ -14,10 +14,12 @@ import pytest
 from rich.live import Live
 from rich.table import Table
 
-from fedtopics.cli import display, members
+from fedtopics.cli import display, members, privacy
 from fedtopics.cli.display import Terminal
 from fedtopics.cli.participant import print_event
 from fedtopics.errors import FederationError
+from fedtopics.federation.about import About
+from fedtopics.federation.exposure import Shown
 from fedtopics.harmless import for_terminal
 from tests.helpers.command_line import Typed, typist
 from tests.helpers.hostile import NO_WORDS, unchecked
@@ -31,7 +33,7 @@ def screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """What is shown; in the end, all of it is lines that print, and rich's own commands."""
     file = StringIO()
     console = Terminal(file=file, force_terminal=request.param, width=4000, height=50)
-    for module in (display, members):
+    for module in (display, members, privacy):
         monkeypatch.setattr(module, "console", console)
     yield file
     shown = file.getvalue()
@@ -82,6 +84,9 @@ def test_events_of_others(screen: StringIO) -> None:
         "model": TEXT, "rounds": 5, "vocabulary": "keep", "seconds": 1.0, "fingerprint": TEXT,
         "function": TEXT, "error": TEXT, "folder": TEXT, "unknown": 1, "majority": 2, "loss": 0.5,
         "times": 41.0, "digest": TEXT, "factor": 0.5, "left_out": True,
+        "exposure": SimpleNamespace(
+            bytes=None, shown=[Shown(TEXT, TEXT, TEXT, TEXT)], verdicts={TEXT: TEXT}
+        ),
     }  # fmt: skip
     with (
         members.ServerNews() as server,
@@ -95,13 +100,15 @@ def test_events_of_others(screen: StringIO) -> None:
         server({"event": "round", **more, **said, **news})
     study = SimpleNamespace(
         fingerprint=TEXT,
+        about=About.model_construct(purpose=TEXT),
         registration=SimpleNamespace(name=TEXT),
         method=SimpleNamespace(network=TEXT, n_components=2),
         clients=[TEXT],
     )
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
     members.show_offer(
-        {"study": study, "leaves": leaves, "seen": TEXT, "unsigned": TEXT}, "The study"
+        {"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT, "unsigned": TEXT},
+        "The study",
     )
     assert screen.getvalue().count(r"\x1b[31mred") > 30
 
@@ -161,4 +168,4 @@ def test_a_study_cannot_choose_another_folder(
     assert {path.name for path in tmp_path.iterdir()} == {"work"}
     Path("study.toml").write_text('name = "a\\u001b[2J"\n' + clients)
     code, _, err = typed("run", "study.toml")
-    assert "a name is one line of characters that print" in err
+    assert "this has to be one line of characters that print" in err

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from fedtopics.datasets import packages
 from fedtopics.datasets.packages import _read_package, package_documentation
 from fedtopics.errors import DataError
 from fedtopics.text.corpus import Corpus
@@ -43,6 +45,14 @@ def test_identifiers_are_qualified_names(clients: dict[str, Corpus], name: str) 
 def test_number_of_clients(n: int) -> None:
     with pytest.raises(DataError, match=f"The demo has 2 to 7 clients, not {n}"):
         package_documentation(n)
+
+
+def test_what_is_missing_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = {"networkx", "sympy", "torch"}
+    monkeypatch.setattr(packages, "find_spec", lambda n: None if n in missing else find_spec(n))
+    monkeypatch.setattr(packages, "_read_package", lambda name: name)
+    names = ["scipy", "sklearn", "standard-library", "numpy", "numba", "pydantic", "grpc"]
+    assert list(package_documentation(7)) == names
 
 
 def test_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,7 +235,7 @@ def test_an_engine_that_vouches_for_names_is_believed_more_than_clients(tmp_path
     assert list(model.shares) == ["east", "north"]
     (refused,) = events.of("refused")
     assert "calls itself 'north', and its certificate is of 'south'" in refused["reason"]
-    assert not (tmp_path / "impostor/ledger.jsonl").read_text()
+    assert not left(tmp_path / "impostor/ledger.jsonl")
 
 
 @pytest.mark.parametrize("says", ["accept", "decline"])
@@ -319,7 +319,7 @@ def test_nobody_joins_under_a_name_without_its_key(whose: str, pki: Path, tmp_pa
         "nobody": "has shown no certificate",
     }
     assert sentences[whose] in reason
-    assert not (tmp_path / "impostor/ledger.jsonl").read_text()
+    assert not left(tmp_path / "impostor/ledger.jsonl")
 
 
 def test_a_certificate_that_has_ended(pki: Path, tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_a_client_with_an_identity_wants_those_of_the_others(pki: Path, tmp_path
         client.errors[0]
     )
     for name in SIZES:
-        assert not (tmp_path / name / "ledger.jsonl").read_text(), "nothing has left"
+        assert not left(tmp_path / name / "ledger.jsonl"), "nothing has left"
 
 
 def test_without_identities_a_client_is_told_what_that_means(tmp_path: Path) -> None:

@@ -250,7 +250,9 @@ def test_a_server_on_another_host(authorities: tuple[Path, Path], tmp_path: Path
         part = GrpcParticipation(
             f"localhost:{f.hub.port}", folder / "clients/a", CORPUS, Policy(), tmp_path / "out"
         )
-        with pytest.raises(FederationError, match="certificate is not for 'localhost'; use the"):
+        with pytest.raises(
+            FederationError, match=r"is for topics\.example\.org, not for 'localhost'"
+        ):
             Background(part.run).result()
         assert not f.node.members["a"].link
 

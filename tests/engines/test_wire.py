@@ -126,30 +126,30 @@ OFFERED = Proposal("0.3.1", "gfedntm", 2, {}, "f00d")
 @pytest.mark.parametrize(
     ("product", "version", "methods", "objection"),
     [
-        ("0.3.1", 4, {"gfedntm": 2}, ""),
-        ("0.3.9", 4, {"gfedntm": 2, "other": 7}, ""),
+        ("0.3.1", 5, {"gfedntm": 2}, ""),
+        ("0.3.9", 5, {"gfedntm": 2, "other": 7}, ""),
         (
             "0.4.0", 3, {"gfedntm": 2},
             "The client has version 0.4.0 of fedtopics, the server 0.3.1; "
             "install fedtopics 0.3.1 on both sides.",
         ),
         (
-            "", 4, {"gfedntm": 2},
+            "", 5, {"gfedntm": 2},
             "The client has version none of fedtopics, the server 0.3.1; "
             "install fedtopics 0.3.1 on both sides.",
         ),
         (
-            "0.3.0", 5, {"gfedntm": 2},
-            "The client has version 4 of the wire format, the server 5; "
+            "0.3.0", 6, {"gfedntm": 2},
+            "The client has version 5 of the wire format, the server 6; "
             "install fedtopics 0.3.1 on both sides.",
         ),
         (
-            "0.3.0", 4, {"gfedntm": 1},
+            "0.3.0", 5, {"gfedntm": 1},
             "The client has version 1 of the method 'gfedntm', the server 2; "
             "install fedtopics 0.3.1 on both sides.",
         ),
         (
-            "0.3.0", 4, {"flda": 2},
+            "0.3.0", 5, {"flda": 2},
             "The client has version none of the method 'gfedntm', the server 2; "
             "install fedtopics 0.3.1 on both sides.",
         ),

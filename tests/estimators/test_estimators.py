@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
-from sklearn.utils.estimator_checks import check_estimator
 
 from fedtopics import (
     FLDA,
@@ -40,19 +37,9 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.metrics import purity
 from fedtopics.text.corpus import Corpus
+from tests.helpers.clients import ALL, BOATS, TEXTS, TREES, documents
 
-TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
-BOATS = ["ketch", "sloop", "yawl", "brig", "cutter", "dory", "barque", "schooner"]
 UNIFORM = np.full(2, 0.5, np.float32)
-
-
-def documents(words: list[str], seed: int) -> list[str]:
-    rng = np.random.default_rng(seed)
-    return [" ".join(rng.choice(words, 12)) for _ in range(40)]
-
-
-TEXTS = {"boats": documents(BOATS, 1), "trees": documents(TREES, 0)}
-ALL = TEXTS["boats"] + TEXTS["trees"]
 
 
 def estimator(**parameters: Any) -> ProdLDA:
@@ -415,75 +402,3 @@ def test_no_clients() -> None:
 def test_transform_before_fit() -> None:
     with pytest.raises(NotFittedError):
         quick().transform(ALL)
-
-
-# scikit-learn's own checks
-
-
-class OnNumbers(ProdLDA):
-    """ProdLDA as scikit-learn's checks can feed it: each row of numbers becomes a document.
-
-    The checks know only tables of numbers, and some ask for one component. One wants the same theta
-    in whatever order documents come, to more digits than float32's sums have on every processor.
-    """
-
-    def fit(self, X: Any, y: Any = None) -> OnNumbers:  # noqa: N803
-        super().fit(_as_documents(X))
-        return self
-
-    def transform(self, X: Any) -> NDArray[np.float32]:  # type: ignore[override]  # noqa: N803
-        return super().transform(_as_documents(X)).round(5)
-
-    def _named_settings(self) -> dict[str, Any]:
-        return super()._named_settings() | {"n_components": max(2, self.n_components or 2)}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = True
-        return tags
-
-
-def _as_documents(table: Any) -> Any:
-    """Name word j of a row about as often as its column j is large."""
-    table = np.asarray(table)
-    if table.ndim != 2:
-        return table
-    return [
-        [f"w{j}" for j, x in enumerate(row) for _ in range(1 + int(abs(x)) % 4)] for row in table
-    ]
-
-
-NOT_FOR_TEXT = {
-    "check_n_features_in": "texts have no columns to count",
-    "check_n_features_in_after_fitting": "texts have no columns to count",
-    "check_transformer_general": "asks that a table with another number of columns be refused",
-    "check_estimators_empty_data_messages": "asks for a message about 0 columns",
-    "check_fit2d_1feature": "asks for a message about 1 column",
-    "check_fit2d_predict1d": "asks for a message with the words 'Reshape your data'",
-    "check_complex_data": "feeds complex numbers",
-    "check_estimators_nan_inf": "feeds numbers that are none; a missing text is an empty document",
-    "check_estimator_sparse_tag": "feeds a sparse table of numbers",
-    "check_estimator_sparse_array": "feeds a sparse table of numbers",
-    "check_estimator_sparse_matrix": "feeds a sparse table of numbers",
-}
-
-
-def test_scikit_learns_checks() -> None:
-    small = OnNumbers(
-        n_components=2, max_rounds=2, min_document_frequency=1, max_document_share=1.0
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        results = check_estimator(small, on_skip=None, on_fail=None)
-    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
-    assert {name: error for name, error in failed.items() if name not in NOT_FOR_TEXT} == {}
-    passed = {r["check_name"] for r in results if r["status"] == "passed"}
-    assert not passed & NOT_FOR_TEXT.keys()
-    assert len(passed) > 30
-
-
-def test_scikit_learns_checks_of_an_estimator_of_texts() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # most checks do not know texts
-        results = [*check_estimator(ProdLDA()), *check_estimator(LDA())]
-    assert {r["status"] for r in results} == {"passed"}

@@ -333,12 +333,13 @@ def test_clusters_follow_from_what_is_pictured(name: str) -> None:
     model, corpus = small(name)
     seen = representation(model, corpus)
     if name == "fstc":
-        found = score(model.weights, torch.from_numpy(seen)).numpy().argmax(1)
+        head = {name: torch.from_numpy(weight) for name, weight in model.weights.items()}
+        found = score(head, torch.from_numpy(seen)).numpy().argmax(1)
     elif name == "discriminative":
-        weights = {key: weight.numpy() for key, weight in model.weights.items()}
+        weights = model.weights
         found = (seen @ weights["directions"].T / 0.15 + weights["bias"]).argmax(1)
     else:
-        found = nearest(seen, model.weights["centres"].numpy())[0]
+        found = nearest(seen, model.weights["centres"])[0]
     assert found.tolist() == model.main_topics(corpus).tolist()
 
 

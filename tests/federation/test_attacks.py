@@ -9,10 +9,14 @@ import hashlib
 from functools import cache
 
 import blind
+import by_method
+import numpy as np
 import one_reply
 import pytest
 import rare_words
 import solving
+import summed
+import unmixing
 from tapped import Tap, bag_of, documents_of, federate, vocabulary_of
 
 from fedtopics.federation.study import Study
@@ -77,3 +81,40 @@ def test_many_rounds_of_few_documents_tell_them_blindly() -> None:
     assert blind.attack(counts, actual, 10 / 40)[1] > 20
     few = counts[:36]  # rounds than documents
     assert blind.attack(few, actual, 10 / 40)[1] == 0
+
+
+@pytest.mark.parametrize(("units", "least", "most"), [(30, 29, 30), (12, 0, 5)])
+def test_a_sum_over_fewer_documents_than_hidden_units_tells_them(
+    units: int, least: int, most: int
+) -> None:
+    """Masks hide whose documents they are, not the documents: 10 of each of three clients."""
+    network = {
+        "name": "gfedntm", "hidden": [units, units], "n_components": 5, "max_rounds": 1,
+        "batch_size": 30,
+    }  # fmt: skip
+    told = by_method.of_gradients(summed.play(network, 3, 3, 60, None))
+    assert least <= told.wholly <= most
+    assert told.words == 1
+    assert told.member > 0.9
+
+
+def test_documents_are_the_corners_of_what_sums_span() -> None:
+    """Whole numbers, as many documents as dimensions; what is beside words is a row of its own."""
+    rng = np.random.default_rng(0)
+    documents = (rng.random((20, 150)) < 0.1) * rng.integers(1, 4, (20, 150)) * 1.0
+    projected = documents.T @ rng.normal(size=(20, 40))
+    space = unmixing.space_of(projected, 1e-9, 20)
+    found = unmixing.parts(space, 20, 10, by_method.counts)
+    assert by_method.exactly(np.array(found), documents) == 20
+    directions, own = rng.normal(size=projected.shape), rng.random(150)
+    mended = unmixing.without_diagonal(projected - own[:, None] * directions, directions, 20)
+    np.testing.assert_allclose(mended, projected, atol=1e-6)
+
+
+def test_who_is_a_member_is_asked_by_counts() -> None:
+    counts, usual = np.array([3.0, 0.0, 1.0]), np.array([1.0, 1.0, 1.0])
+    in_it, not_in_it = np.array([[3.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    scores = unmixing.likelihood(counts, True, usual, np.array([in_it, not_in_it]))
+    assert scores[0] > 0 > scores[1]
+    assert unmixing.area(scores[:1], scores[1:]) == 1
+    assert unmixing.area(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == 0.5

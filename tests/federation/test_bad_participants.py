@@ -14,7 +14,8 @@ from fedtopics.engines import adder
 from fedtopics.errors import FederationError
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.federation.settings import FederationSettings
+from fedtopics.federation.study import Study
 from fedtopics.methods.aggregation import Named, Rows
 from tests.helpers.federation import subjects
 from tests.helpers.grpc_federation import HOST, Outcome, federated
@@ -55,7 +56,7 @@ def with_one_bent(
     corpora = subjects(SIZES)
     settings = {"name": "lda", "n_components": 4, "max_rounds": 8, "batch_size": 100} | method
     plan = Study.make(
-        method=settings, vocabulary={"min_document_frequency": 1, "max_words": 200}
+        method=settings, vocabulary={"min_document_frequency": 1, "max_words": 200}, secure=False
     ).model_copy(update={"federation": rules})
     odd = Bent(bend, f"{HOST}:1", None, corpora["west"], OPEN_POLICY, folder / "west", "west")
     outcome = federated(plan, corpora, folder, odd=odd)

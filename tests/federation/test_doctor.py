@@ -18,6 +18,7 @@ from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FederationError
 from fedtopics.federation import doctor
 from fedtopics.federation.doctor import Finding, examine, why_not
+from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
 from fedtopics.pki import Identity
 from tests.helpers.grpc_federation import HOST, authority, of_server
@@ -28,7 +29,9 @@ UNACCEPTED = (
     "the server does not accept this certificate: it is not from the server's own authority, or "
     "has ended by the server's clock; ask its operator for one"
 )
-PROPOSAL = Proposal(__version__, "gfedntm", versions()["gfedntm"], {"seed": 1}, "f00df00df00df00d")
+PROPOSAL = Proposal(
+    __version__, "gfedntm", versions("gfedntm")["gfedntm"], {"seed": 1}, "f00df00df00df00d"
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +58,20 @@ def found(address: str, folder: Path) -> tuple[list[str], Finding]:
     return [finding.check for finding in findings[:-1]], findings[-1]
 
 
-def test_all_is_fine(ours: Path) -> None:
-    with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
+@pytest.mark.parametrize(
+    ("clients", "seen"),
+    [
+        ("abc", "masked; each sums over at least 10"),
+        (
+            "ab",
+            "not masked, as a round has fewer than 3 clients, each of whom could subtract its own "
+            "reply: whoever adds sees each one; each sums over at least 256",
+        ),
+    ],
+)
+def test_all_is_fine(clients: str, seen: str, ours: Path) -> None:
+    proposal = replace(PROPOSAL, study=Study.make().with_clients(clients).agreed)
+    with offering(NAMES, credentials=of_server(ours), proposal=proposal) as f:
         findings = list(examine(f"localhost:{f.hub.port}", ours / "clients/a"))
         assert all(finding.fine for finding in findings)
         ends = Identity.load(ours / "clients/a").not_after
@@ -68,6 +83,7 @@ def test_all_is_fine(ours: Path) -> None:
             "TLS": "server and client trust each other's certificates",
             "versions": f"fedtopics {__version__} on both sides",
             "study": "gfedntm, study f00df00df00df00d, a is one of its clients",
+            "masks": f"replies are {seen} documents, if your policy says no other number",
         }
         assert ahead in (
             "the server's is +0.0 s from this one",
@@ -212,8 +228,8 @@ def test_another_host_name(ours: Path) -> None:
             assert finding == Finding(
                 "TLS",
                 False,
-                f"the server's certificate is not for {host!r}; use the name that it is for, or "
-                "make one with: fedtopics pki create DIR --server NAME",
+                f"the server's certificate is for topics.example.org, not for {host!r}; use the "
+                "name that it is for, or make one with: fedtopics pki create DIR --server NAME",
                 lasting=True,
             )
 

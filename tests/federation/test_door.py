@@ -201,3 +201,15 @@ def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:
 def test_door_says_whose_documents_are_unusable() -> None:
     with pytest.raises(DataError, match=r"^Client 'north': no document is left\.$"):
         door(Echo()).call("fail", {})
+
+
+def test_noisy_replies_of_a_turn_are_the_same(tmp_path: Path) -> None:
+    """In another attempt and after a restart as well: the noise is the same, documents may not."""
+    path, half = tmp_path / "ledger.jsonl", Echo(sums=np.array([1.0]), documents=10)
+    half.noisy = True
+    door(half, path=path).call("echo", {}, Moment(1))
+    door(half, path=path).call("echo", {}, Moment(1, 2))
+    half.reply["sums"] = np.array([2.0])
+    with pytest.raises(PolicyError, match="the documents or the client's secret have changed"):
+        door(half, path=path).call("echo", {}, Moment(1, 3))
+    door(half, path=path).call("echo", {}, Moment(2))

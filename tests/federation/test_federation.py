@@ -19,8 +19,9 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import serve
+from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.federation.study import Study
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -36,6 +37,7 @@ from tests.helpers.grpc_federation import (
 
 SIZES = {"east": 50, "north": 40, "south": 30}
 PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60)
+USUAL = Policy(min_documents=10)
 CANARIES = ("quetzalcoatl", "zanzibarfigs", "xylophagous")
 FULL = Path("/dev/full")
 
@@ -75,7 +77,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     folder = tmp_path_factory.mktemp("finished")
     pki = authority(folder / "pki", *SIZES)
     plan = planned().model_copy(update={"checkpoint_every": 2})
-    return folder, federated(plan, with_canaries(), folder, pki, policy=Policy())
+    return folder, federated(plan, with_canaries(), folder, pki, policy=USUAL)
 
 
 def test_every_client_has_the_servers_model(finished: tuple[Path, Outcome]) -> None:
@@ -108,7 +110,7 @@ def test_every_client_has_a_row_of_theta_for_every_document(
 
 
 def test_the_model_is_that_of_one_process(finished: tuple[Path, Outcome]) -> None:
-    policies = dict.fromkeys(SIZES, Policy())
+    policies = dict.fromkeys(SIZES, USUAL)
     assert_same_bits(
         finished[1].model, train(planned(), with_canaries(), policies=policies, at_once=False)
     )
@@ -168,7 +170,7 @@ def odd_client(
 ) -> GrpcParticipation:
     corpus = with_canaries()[name]
     return GrpcParticipation(
-        f"{HOST}:1", None, corpus, policy or Policy(), tmp_path / name, name, secret_from_seed=True
+        f"{HOST}:1", None, corpus, policy or USUAL, tmp_path / name, name, secret_from_seed=True
     )
 
 
@@ -177,7 +179,7 @@ def with_one_odd(
 ) -> tuple[Outcome, BaseException | None]:
     settings = PATIENT.model_copy(update={"gather": gather, "pause": pause})
     plan = planned().model_copy(update={"federation": settings})
-    outcome = federated(plan, with_canaries(), tmp_path, policy=Policy(), odd=odd)
+    outcome = federated(plan, with_canaries(), tmp_path, policy=USUAL, odd=odd)
     return outcome, outcome.partners[odd.name].error()
 
 
@@ -271,7 +273,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
             Policy(max_rounds=3),
             "asks for 4 rounds, the policy of client 'north' allows 3; nothing has left",
         ),
-        (Policy(min_documents=43), "at least 43 documents, and it has 42; nothing has left"),
+        (Policy(min_documents=43), "at least 43 documents, and it has 40; nothing has left"),
     ],
 )
 def test_a_policy_refuses_before_anything_leaves(
@@ -322,7 +324,7 @@ def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
         if event["event"] == "listening":
             seen = Notes()
             GrpcParticipation(
-                event["address"], None, corpora["north"], Policy(), tmp_path / "dry", "north",
+                event["address"], None, corpora["north"], USUAL, tmp_path / "dry", "north",
                 seen.append, dry_run=True,
             ).run()  # fmt: skip
             tried.append(seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedtopics.federation.ledger import (
     digest_of,
     find_ledgers,
     is_seeded,
+    is_seen,
     summarise_ledger,
 )
 from fedtopics.methods.aggregation import Named, Rows
@@ -51,7 +53,8 @@ def test_ledger_line(tmp_path: Path) -> None:
         "documents": b"7",
     }
     digest = hashlib.sha256(b"".join(name.encode() + data[name] for name in data)).hexdigest()
-    assert line.pop("time") > 1.7e9
+    assert line.pop("before") == ""
+    assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
     assert line == {
         "what": "left",
         "client": "north",
@@ -96,7 +99,8 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
     ledger.came(Moment(3, 2, 1), "gradients", "5ha", 1000)
     ledger.came(Moment(3, 2, 2), "gradients", "5hb", 500)
     line = json.loads(path.read_text().splitlines()[0])
-    assert line.pop("time") > 1.7e9
+    assert line.pop("before") == ""
+    assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
     assert line == {
         "what": "came", "study": "0123abcd", "run": "", "method": "gfedntm",
         "function": "gradients", "moment": [3, 2, 1], "bytes": 1000, "sha256": "5ha",
@@ -122,6 +126,17 @@ def test_a_secret_from_the_seed_is_named(tmp_path: Path) -> None:
         assert is_seeded(tmp_path / "ledger.jsonl") == seeded
     lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
     assert [line.get("secret") for line in lines] == [None, "from the study's seed"]
+
+
+def test_a_study_without_masks_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    for seen in (False, True):
+        ledger = Ledger("gfedntm", "0123abcd", path, seen=seen)
+        ledger.write("north", "echo", {}, "", Moment(1 + seen), {"documents": 10})
+        ledger.close()
+        assert is_seen(path) == seen
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line.get("masked") for line in lines] == [None, False]
 
 
 def test_ledger_holds_no_values(tmp_path: Path) -> None:

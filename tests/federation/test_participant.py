@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -9,18 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from fedtopics.errors import FederationError, IdentityError, RunError, StudyError
+from fedtopics.errors import FederationError, IdentityError, PolicyError, RunError, StudyError
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import proposal, serve
+from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study import Study
+from fedtopics.methods.events import Reconnecting
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import study, subjects
 from tests.helpers.grpc_federation import HOST, KilledError, authority
+from tests.helpers.models import made
+from tests.helpers.private_topics import planned as private
+from tests.helpers.private_topics import themed
 
 SIZES = {"north": 12, "south": 12}
 
@@ -48,6 +55,71 @@ def test_each_study_has_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert joined(planned(name="reports", seed=9)) == home / "reports"
     assert Study.read(home / "letters/study.toml").fingerprint == first.fingerprint
     assert Study.read(home / "letters/study.toml").name == "letters"
+
+
+def looked(plan: Study, policy: Policy, signed: bool = True) -> dict[str, Any]:
+    """What a client with 12 documents is shown of an offer."""
+    events: list[dict[str, Any]] = []
+    part = Participation("north", subjects(SIZES)["north"], policy, None, events.append)
+    part.look(proposal(plan, None), signed)
+    return events[0]
+
+
+def test_the_offer_of_a_masked_study() -> None:
+    plan = planned(secure=None, federation=FederationSettings()).with_clients("abc")
+    shown = looked(plan, Policy())
+    assert shown["seen"].startswith("Replies are masked: who adds sees")
+    assert shown["policy"].startswith("By this client's policy a reply sums over at least 10 doc")
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (planned(), "a round has fewer than 3 clients"),
+        (planned().with_clients("abc"), "the study says so"),
+        (Study.make(method={"name": "flda"}).with_clients("abc"), "what leaves a client in flda"),
+    ],
+)
+def test_the_offer_of_a_study_without_masks(plan: Study, why: str) -> None:
+    with pytest.raises(PolicyError, match="over at least 256 documents, and it has 12"):
+        looked(plan, Policy())
+    shown = looked(plan, Policy(min_documents=10))
+    assert shown["seen"].startswith(f"Replies are not masked, as {why}")
+    assert shown["seen"].endswith(": whoever adds sees each one.")
+    assert "of 10, each can be read from one gradient" in shown["policy"]
+    with pytest.raises(PolicyError, match="requires masked sums, and the study does not have them"):
+        looked(plan, Policy(min_documents=10, min_documents_in_sum=1000))
+
+
+def test_who_adds_cannot_leave_out_clients_whose_noise_is_needed(tmp_path: Path) -> None:
+    """Of nine clients three may be missing; a client's own policy may ask for more."""
+    names = [f"c{i}" for i in range(8)] + ["north"]
+    plan = private(3, mode="words").with_clients(names)
+    part = Participation("north", themed(300), OPEN_POLICY, tmp_path / "north")
+    door, _ = part.consider(part.look(proposal(plan, None), signed=True), b"run")
+    door.check_members(names[-6:])
+    with pytest.raises(PolicyError, match=r"sums over at least 6 clients, this one is over 5"):
+        door.check_members(names[-5:])
+    part.close()
+    part.policy = OPEN_POLICY.model_copy(update={"min_clients_in_sum": 8})
+    assert part.policy_in(plan).min_clients_in_sum == 8
+
+
+def test_that_others_go_when_the_model_is_here_is_no_news(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    part = Participation("north", subjects(SIZES)["north"], OPEN_POLICY, tmp_path, events.append)
+    lost = Reconnecting("the connection to the server is lost", 1.0)
+    part.notify(lost)
+    part.receive(made())
+    part.notify(lost)
+    assert [event["event"] for event in events] == ["reconnecting", "model"]
+
+
+def test_what_was_begun_without_masks(tmp_path: Path) -> None:
+    plain = planned(name="letters").with_clients(["north", "south", "west"])
+    joined(plain, tmp_path)
+    with pytest.raises(RunError, match=r"in another study.* set secure = false"):
+        joined(plain.model_copy(update={"secure": None}), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +163,28 @@ def looking(plan: Study, **change: Any) -> None:
     part.look(replace(proposal(plan, None), **change), signed=False)
 
 
+def test_a_look_refuses_what_every_round_would() -> None:
+    """Sums over too few clients or documents; empty documents are in no sum."""
+    plan = planned()
+    least = len(plan.clients)
+    texts = Corpus.of([*["elm and oak"] * 40, *[""] * 20])
+
+    def look(policy: Policy, corpus: Corpus = texts, plan: Study = plan) -> None:
+        part = Participation("north", corpus, policy, None)
+        part.look(proposal(plan, None), signed=False)
+
+    look(Policy(min_clients=least, min_documents=40))
+    with pytest.raises(PolicyError, match=f"at least {least + 1} clients, and a round of the st"):
+        look(Policy(min_clients=least + 1))
+    few = study(clients_per_round=1).with_clients(SIZES)
+    with pytest.raises(PolicyError, match="at least 2 clients, and a round of the study has 1;"):
+        look(Policy(), plan=few)
+    with pytest.raises(PolicyError, match="over at least 41 documents, and it has 40; nothing"):
+        look(Policy(min_documents=41))
+    vectors = texts.with_embeddings(np.ones((60, 2)))  # which can be of what is not in the table
+    look(Policy(min_documents=60), vectors)
+
+
 def test_a_client_computes_the_fingerprint_itself() -> None:
     plan = planned()
     with pytest.raises(FederationError, match=r"The server calls its study beef, what it sent is"):
@@ -114,6 +208,23 @@ def test_roles_cannot_be_exchanged(tmp_path: Path) -> None:
         GrpcParticipation("localhost:1", pki / "server", corpus, Policy(), tmp_path / "north")
     with pytest.raises(IdentityError, match="holds the identity of a client; name the folder of"):
         Identity.load(pki / "clients/north", "server")
+
+
+def test_a_client_gives_up_after_what_it_was_told_to_wait(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as busy:
+        address = "{}:{}".format(*busy.getsockname())  # which never answers
+        for name, dry_run in (("asks", True), ("joins", False)):
+            part = GrpcParticipation(
+                address, None, subjects(SIZES)["north"], Policy(), tmp_path / name, "north",
+                wait=0.3, dry_run=dry_run,
+            )  # fmt: skip
+            with pytest.raises(FederationError) as error:
+                part.run()
+            assert str(error.value) == (
+                f"The server {address} does not answer; find out why with: fedtopics doctor"
+                if dry_run
+                else f"No connection to {address} within 0.3 s: the server does not answer."
+            )
 
 
 def test_what_cannot_be_served(tmp_path: Path) -> None:

@@ -18,7 +18,31 @@ def test_policy_from_a_file(tmp_path: Path) -> None:
     policy = Policy.read(path)
     assert policy == Policy(min_documents=3, methods=("gfedntm", "other"))
     assert (policy.min_document_frequency, policy.max_rounds) == (5, 100_000)
-    assert (policy.min_clients, policy.token_patterns) == (2, ())
+    assert (policy.min_clients_in_sum, policy.token_patterns) == (2, ())
+
+
+@pytest.mark.parametrize("key", ["min_clients_in_sum", "min_clients"])
+def test_an_earlier_name(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text(f"{key} = 3\n")
+    assert Policy.read(path).min_clients_in_sum == 3
+    path.write_text("min_clients = 3\nmin_clients_in_sum = 4\n")
+    with pytest.raises(StudyError, match="there is no key 'min_clients'"):
+        Policy.read(path)
+
+
+def test_where_replies_are_seen_few_documents_are_256() -> None:
+    assert Policy().min_documents == 10
+    assert Policy(max_rounds=5).where_seen() == Policy(max_rounds=5, min_documents=256)
+    for said in (10, 300):
+        assert Policy(min_documents=said).where_seen() == Policy(min_documents=said)
+    few = "of 10, each can be read from one gradient (10 of 10 exactly, 49 of 52"
+    assert few in Policy(min_documents=255).described(seen=True)
+    assert few not in Policy(min_documents=256).described(seen=True)
+    assert Policy(min_documents=12, min_documents_in_sum=1000).described(seen=False) == (
+        "By this client's policy a reply sums over at least 12 documents, a total over at least 2 "
+        "clients and 1,000 documents, and a word leaves if at least 5 documents have it."
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +82,7 @@ def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> 
 
 
 def test_a_sum_is_over_enough_clients() -> None:
-    policy = Policy(min_clients=3)
+    policy = Policy(min_clients_in_sum=3)
     policy.check_members("north", ["east", "north", "south"])
     with pytest.raises(PolicyError, match="'north' asks for sums over at least 3 clients, this"):
         policy.check_members("north", ["east", "north"])
@@ -87,4 +111,7 @@ def test_required_masks(secure: bool, signed: bool, message: str) -> None:
     policy.check_masks("north", secure=True, signed=True)
     Policy().check_masks("north", secure=False, signed=False)
     with pytest.raises(PolicyError, match=message):
+        policy.check_masks("north", secure, signed)
+    policy = Policy(min_documents_in_sum=1000)
+    with pytest.raises(PolicyError, match=f"{message}.*leave min_documents_in_sum out"):
         policy.check_masks("north", secure, signed)

@@ -9,7 +9,8 @@ import pytest
 
 from fedtopics.engines import adder
 from fedtopics.federation.server import serve
-from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.federation.settings import FederationSettings
+from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clustered import CLUSTERED, FSCCL
 from tests.helpers.clusters import blobs, spread, trained
@@ -26,7 +27,8 @@ def studied(case: str) -> tuple[Any, dict[str, Any]]:
     if case.startswith("lda"):
         learning = "batch" if "batch" in case else "stochastic"
         method = {"name": "lda", "n_components": 4, "learning": learning, "max_rounds": 4}
-        plan = Study.make(method=method, vocabulary={"min_document_frequency": 1})
+        limits = {"min_document_frequency": 1}
+        plan = Study.make(method=method, vocabulary=limits, secure=False)
         return plan, subjects(SIZES)
     if case in OTHERS:
         steps = {"norm": "server", "optimizer": "fedavg", "local_steps": 2}

@@ -145,7 +145,7 @@ def test_a_list_of_clients_is_named(tmp_path: Path) -> None:
         ({1: ["a b"] * 20}, "^1 cannot name a client; use letters, digits"),
         ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
         ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
-        (["a b"] * 20, "^Documents of several clients are a mapping of client name to"),
+        (["a b"] * 20, "^Documents of several clients are a mapping of client to"),
         ([], "^There are no clients; give at least one"),
     ],
 )

@@ -43,7 +43,7 @@ def planned(case: str, **federation: Any) -> Study:
         )
     return Study.make(
         method=method, vocabulary={"min_document_frequency": 1}, checkpoint_every=2,
-        federation=federation,
+        secure=False, federation=federation,
     )  # fmt: skip
 
 

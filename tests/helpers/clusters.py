@@ -77,7 +77,7 @@ def planned(name: str, **method: Any) -> Study:
         small |= {"max_rounds": 4, "local_steps": 10, "batch_size": 50, "hidden": 8}
         small |= {"learning_rate": 0.01, "transports": 5, "starts": 2, "tolerance": 0.02}
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
-    return Study.make(method=small | method, vocabulary=limits)
+    return Study.make(method=small | method, vocabulary=limits, secure=False)
 
 
 def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:
@@ -166,7 +166,8 @@ def assert_same_however_carried(
     forth = trained(plan, corpora)
     back = trained(plan, dict(reversed(corpora.items())))
     there = federated(plan, corpora, folder).model
-    for model in (back, there):
+    info = {key: value for key, value in there.info.items() if key not in ("masked", "clear")}
+    for model in (back, replace(there, info=info)):
         assert_same_result(model, forth)
         assert model.topics() == forth.topics()
     return forth
@@ -250,7 +251,7 @@ def assert_nothing_else_leaves(
 def assert_sound(model: TopicModel, corpora: Any) -> None:
     """Numbers are finite, and there is a row a document; of empty ones nothing is known."""
     for weight in model.weights.values():
-        assert np.isfinite(weight.numpy()).all()
+        assert np.isfinite(weight).all()
     for corpus in corpora.values():
         theta, main = model.transform(corpus), model.main_topics(corpus)
         assert theta.shape == (len(corpus), model.n_topics)

@@ -18,6 +18,8 @@ class Echo:
     method = "gfedntm"
     published = ("echo", "fail")
     attempt = 0
+    summed = 0
+    noisy = False
 
     def __init__(self, **reply: Any) -> None:
         self.reply = reply

@@ -66,15 +66,19 @@ def write_documents(folder: Path) -> dict[str, Path]:
 
 
 def make_study(method: dict[str, Any], files: dict[str, Path], **more: Any) -> Study:
-    """The study of a method on those documents."""
-    clients = {name: {"data": str(file), "text": "text"} for name, file in files.items()}
+    """The study of a method on those documents, with a policy for so few."""
+    clients = {}
+    for name, file in files.items():
+        policy = file.with_name("policy.toml")
+        policy.write_text("min_documents = 10\n", encoding="utf-8")
+        clients[name] = {"data": str(file), "text": "text", "policy": str(policy)}
     if "embedding" in method:
         clients = {
             n: c | {"embedding": "vector", "embedding_model": PACKAGED} for n, c in clients.items()
         }
     vocabulary = {"min_document_frequency": 1}
-    given = {"name": "tried", "checkpoint_every": 2, "vocabulary": vocabulary, **more}
-    return Study.make(method=method, clients=clients, **given)
+    given = {"name": "tried", "checkpoint_every": 2, "vocabulary": vocabulary, "secure": False}
+    return Study.make(method=method, clients=clients, **{**given, **more})
 
 
 def written(study: Study, file: Path) -> Path:

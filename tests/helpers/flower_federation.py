@@ -28,7 +28,7 @@ from fedtopics.model.topic_model import TopicModel
 from tests.helpers.streams import THEMES
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/flower.md").read_text(encoding="utf-8")
-NAMES = ("north", "south")
+NAMES = ("north", "south", "west")
 DIMENSION = 6
 PATIENCE = 600.0  # seconds; a message takes three at least, and twenty on a machine that is busy
 POLICY = Policy(min_documents=10)
@@ -74,11 +74,11 @@ coherence = "nothing"
 }
 
 
-def write_documents(folder: Path, names: tuple[str, ...] = NAMES) -> None:
+def write_documents(folder: Path) -> None:
     """A file for each client: texts of a theme each and of the client's own words; embeddings."""
     rng = np.random.default_rng(0)
     themes = list(THEMES.values())[:3]
-    for name in names:
+    for name in NAMES:
         own = [f"{name}{i}" for i in range(5)]
         texts = [
             " ".join([*rng.choice(themes[rng.integers(3)], 10), *rng.choice(own, 2)])
@@ -91,25 +91,30 @@ def write_documents(folder: Path, names: tuple[str, ...] = NAMES) -> None:
         )
 
 
-def study_text(method: str, name: str, names: tuple[str, ...] = NAMES, **federation: Any) -> str:
+def study_text(method: str, name: str, secure: bool = False, **federation: Any) -> str:
     """A study of those documents."""
     patience = {"gather": PATIENCE, "wait": PATIENCE, "deadline": PATIENCE} | federation
     rules = "\n".join(f"{key} = {value}" for key, value in patience.items())
-    clients = "".join(f"[clients.{name}]\n" for name in names)
+    clients = "".join(f"[clients.{name}]\n" for name in NAMES)
     return (
-        f'name = "{name}"\n[method]\n{METHODS[method]}\n[vocabulary]\nmin_document_frequency = 5\n'
-        f"[federation]\n{rules}\n{clients}"
+        f'name = "{name}"\nsecure = {str(secure).lower()}\n[method]\n{METHODS[method]}\n'
+        f"[vocabulary]\nmin_document_frequency = 5\n[federation]\n{rules}\n{clients}"
     )
 
 
 def local(plan: Study, documents: Path, out: Path) -> TopicModel:
     """The same study in one process."""
+    whole = with_documents(plan, documents)
+    return train(whole, out=out, policies=dict.fromkeys(whole.clients, POLICY))
+
+
+def with_documents(plan: Study, documents: Path) -> Study:
+    """The study with where its clients' documents are."""
     clients = {
         name: {"data": documents / f"{name}.parquet", "text": "text", "embedding": "embedding"}
         for name in plan.clients
     }
-    whole = Study.make(**{**plan.model_dump(), "clients": clients})
-    return train(whole, out=out, policies=dict.fromkeys(clients, POLICY))
+    return Study.make(**{**plan.model_dump(), "clients": clients})
 
 
 def documented() -> tuple[dict[str, str], list[str]]:
@@ -134,7 +139,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._ports = {port: str(free_port()) for port in ("8000", "9094", "9095")}
+        self._ports = {port: str(free_port()) for port in ("8000", "9094", "9095", "9096")}
         self.environment = os.environ | {
             "FLWR_HOME": str(folder / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",

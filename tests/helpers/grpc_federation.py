@@ -22,9 +22,12 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
 from tests.helpers.background import HOST, PATIENCE, Background, KilledError, Notes, until
+from tests.helpers.federation import assert_same_bits
+from tests.helpers.ledgers import left
 
 __all__ = [
-    "HOST", "PATIENCE", "Background", "KilledError", "Notes", "Outcome", "Partner", "authority",
+    "HOST", "PATIENCE", "Background", "KilledError", "Notes", "Outcome", "Partner",
+    "assert_masked_as_on_grpc", "authority",
     "comes_back", "federated", "of_client", "of_server", "partner", "until",
 ]  # fmt: skip
 
@@ -114,12 +117,15 @@ def federated(
     policy: Policy = OPEN_POLICY,
     odd: GrpcParticipation | None = None,
     starts: Mapping[str, Any] | None = None,
+    policies: Mapping[str, Policy] | None = None,
+    seeded: bool = True,
     **how: Any,
 ) -> Outcome:
     """Run a study with a server and all its clients; by default without TLS.
 
     An odd client takes the place of the one of its name; how it ends is for the test to ask.
-    `starts` are the models that clients have to start from; what else is given goes to `serve`.
+    `starts` are the models that clients have to start from, `policies` those of clients that have
+    another one; what else is given goes to `serve`.
     """
     events, partners = Notes(), {}
     happens = how.pop("on_event", lambda event: None)
@@ -139,8 +145,9 @@ def federated(
             else:
                 identity = None if authority is None else authority / "clients" / name
                 partners[name] = partner(
-                    address, name, corpus, folder / name, policy, identity, start=starts.get(name)
-                )
+                    address, name, corpus, folder / name, (policies or {}).get(name, policy),
+                    identity, start=starts.get(name), secret_from_seed=seeded,
+                )  # fmt: skip
 
     identity = None if authority is None else Identity.load(authority / "server")
     model = serve(
@@ -150,3 +157,22 @@ def federated(
         if each.part is not odd:
             each.result()
     return Outcome(model, events, partners)
+
+
+def assert_masked_as_on_grpc(
+    model: TopicModel, there: dict[str, Path], study: Study, folder: Path
+) -> None:
+    """A masked study has the bits that it has over gRPC, and the same left each client.
+
+    `there` are the folders of its clients. Digests differ: each run has masks of its own.
+    """
+    corpora = study.corpora()
+    pki = authority(folder / "pki", *corpora)
+    here = federated(study, corpora, folder, pki, Policy(min_documents=10)).model
+    assert_same_bits(model, here)
+    for name, own in there.items():
+        assert_same_bits(TopicModel.from_pretrained(own / "model"), here)
+        rows = left(own / "ledger.jsonl")
+        assert [row[:-1] for row in rows] == [
+            row[:-1] for row in left(folder / name / "ledger.jsonl")
+        ]

@@ -43,7 +43,7 @@ def hostile(words: tuple[str, ...] = HOSTILE_WORDS, **changes: Any) -> TopicMode
     return replace(
         model,
         inference=type(model.inference)(n, model.inference.settings),
-        weights={"pseudo_counts": model.weights["pseudo_counts"].new_tensor(beta.T * 10)},
+        weights={"pseudo_counts": beta.T * 10},
         vocabulary=replace(
             model.vocabulary,
             words=words,
@@ -82,5 +82,5 @@ def wicked_run() -> RunFacts:
     ]
     row = {"function": "vocabulary", "method": "lda", "documents": 20, "fields": [], "replies": 1}
     study = {"name": WICKED, "method": {"name": WICKED, WICKED: WICKED}, WICKED: {"x": [WICKED]}}
-    ledgers = {WICKED: [row | {"bytes": 7}]}
+    ledgers = {WICKED: [row | {"bytes": 7, "masked": False}]}
     return RunFacts(WICKED, study, events, ledgers, seeded=(WICKED,))

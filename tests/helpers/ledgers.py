@@ -11,5 +11,10 @@ FACTS = "round", "function", "moment", "documents", "bytes", "sha256"
 
 def left(ledger: Path) -> list[tuple[Any, ...]]:
     """What left a client, and when, by its digest."""
-    lines = [json.loads(line) for line in ledger.read_text(encoding="utf-8").splitlines()]
-    return [tuple(map(str, map(line.get, FACTS))) for line in lines if line["what"] == "left"]
+    return [tuple(map(str, map(line.get, FACTS))) for line in lines_that_left(ledger)]
+
+
+def lines_that_left(ledger: Path) -> list[dict[str, Any]]:
+    """The lines of a ledger that say what left."""
+    lines = map(json.loads, ledger.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["what"] == "left"]

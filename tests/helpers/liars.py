@@ -191,13 +191,14 @@ class Liar:
 # Studies that are lied to
 
 SIZES = {"north": 40, "south": 30, "west": 30}
-POLICY = Policy(min_documents=5, min_document_frequency=1, min_clients=3)
+POLICY = Policy(min_documents=5, min_document_frequency=1, min_clients_in_sum=3)
 
 
 def planned(**method: Any) -> Study:
     lda = {"name": "lda", "n_components": 4, "max_rounds": 6, "batch_size": 20}
     lda["initialisation"] = "random"
-    plan = Study.make(method=lda | method, vocabulary={"min_document_frequency": 1})
+    limits = {"min_document_frequency": 1}
+    plan = Study.make(method=lda | method, vocabulary=limits, secure=False)
     return plan.with_clients(SIZES)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,12 +17,15 @@ import numpy as np
 from fedtopics.engines.handshake import Signatures
 from fedtopics.engines.links import SERVER
 from fedtopics.federation.door import Door
+from fedtopics.federation.policy import Policy
 from fedtopics.methods.aggregation import Payload, Rows
 from fedtopics.methods.base import Moment
 from fedtopics.methods.replies import Field, counts, sums
 from fedtopics.pki import Identity, Signer
 from fedtopics.secure import said
+from fedtopics.secure.check import digest
 from fedtopics.secure.door import MaskedDoor
+from fedtopics.secure.field import PRIME
 from fedtopics.secure.opening import Seeds
 from fedtopics.secure.shares import SECRET, _commitment
 from fedtopics.secure.sum import SecureClients
@@ -40,7 +44,7 @@ from tests.helpers.programs import (
     federation,
 )
 
-NAMES = "abcde"
+NAMES, NINE = "abcde", "abcdefghi"
 TEMPLATE = {
     "documents": counts(),
     "x": Field((3,), 1e3, -1e3),
@@ -55,8 +59,8 @@ Change = Callable[["Client", Payload], Payload]
 
 def reply_of(name: str) -> dict[str, Any]:
     """What a client says, without masks."""
-    place = NAMES.index(name) + 1
-    rows = Rows(np.array([place]), np.array([[0.5, -place]], np.float32), 6)
+    place = NINE.index(name) + 1
+    rows = Rows(np.array([place % 6]), np.array([[0.5, -place]], np.float32), 6)
     return {
         "documents": 10 * place,
         "x": np.array([place, -0.25 * place, 0.0]),
@@ -91,12 +95,14 @@ class Client(MaskedDoor):
         Where its links are.
     key : bytes
         That it shows in place of its own.
+    skips : int
+        How often it answers this stage before it dies.
     """
 
     def __init__(
         self, door: Any, name: str, sign: Callable[[bytes], bytes], dies: str = "",
         falls: str = "", changes: Mapping[str, Change] | None = None,
-        hub: Hub | None = None, key: bytes = b"",
+        hub: Hub | None = None, key: bytes = b"", skips: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(door, name, secret_of(name), sign)
         self.name = name
@@ -105,13 +111,14 @@ class Client(MaskedDoor):
         self._dies, self._falls, self._changes = dies, falls, changes or {}
         self.hub = hub or Hub()
         self._shown = key
+        self._skips = skips
 
     @property
     def key(self) -> bytes:
         return self._shown or super().key
 
     def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
-        self._maybe_die(function == self._dies)
+        self._maybe_die(function == self._dies and self.stages().count(function) >= self._skips)
         asked = dict(payload)
         reply = super().call(function, payload, moment)
         self.made.append((function, asked, reply))
@@ -140,7 +147,7 @@ def program(*functions: str, rounds: int = 1) -> Program:
     """Sums of some functions in each of some rounds; returns totals and reports."""
 
     def executed(engine: Any) -> list[tuple[list[dict[str, Any]], dict[str, Any]]]:
-        clients = SecureClients(engine, {"drawn": -1})
+        clients = SecureClients(engine, {"drawn": -1}, engine._notify)
         found = []
         for number in range(1, rounds + 1):
             work = lambda n=number: [  # noqa: E731
@@ -186,9 +193,21 @@ def assert_total(found: Mapping[str, Any], names: Sequence[str]) -> None:
 def signers() -> Mapping[str, Identity]:
     """Certificates of all clients, by one authority."""
     with TemporaryDirectory() as folder:
-        made = authority(Path(folder) / "pki", *NAMES)
-        found = {name: Identity.load(made / "clients" / name) for name in NAMES}
+        made = authority(Path(folder) / "pki", *NINE)
+        found = {name: Identity.load(made / "clients" / name) for name in NINE}
         return found | {"": Identity.load(made / "server")}
+
+
+def sends_noise(client: Client, reply: Payload) -> Payload:
+    """Masked numbers that are nobody's, which it has said and signed all the same."""
+    values = np.frombuffer(os.urandom(8 * len(client._masked)), np.uint64) % np.uint64(PRIME)
+    client._masked = values
+    context = client.made[-1][1]["context"]
+    if "masked" not in reply:
+        parts = reply["said"] | {"digest": digest(values, context), "fits": said.FITS}
+        return {"said": client.signed(said.COMMITTED, parts)}
+    signed = client.signed(said.ADDED, {"digest": digest(values, context)})
+    return {"masked": {"values": values, "said": signed}}
 
 
 class Clients:
@@ -236,21 +255,25 @@ class Clients:
 def masked(
     names: Sequence[str] = NAMES, *functions: str, rounds: int = 1, rules: Any = ALL,
     odd: Mapping[str, Mapping[str, Any]] | None = None, folder: Path | None = None,
+    policies: Mapping[str, Policy] | None = None, policy: Policy = POLICY,
+    half: Callable[[str], Half] = half_of,
+    todo: Program | None = None,
 ) -> Iterator[tuple[Federation, Clients, dict[str, Member]]]:  # fmt: skip
     """Run a program with an honest adder, and clients of which some are odd."""
     clients = Clients(names)
     proposed = replace(PROPOSAL, study={"clients": list(names)})
     known = clients.identities | {SERVER: Signer(signers()[""])}
     with federation(names, rules, clients.hub, signatures=known, proposal=proposed) as f:
-        todo = program(*functions, rounds=rounds)
+        todo = todo or program(*functions, rounds=rounds)
         f.program = todo  # type: ignore[attr-defined]
         members = {}
         for name in names:
             how = (odd or {}).get(name, {})
             ledger = None if folder is None else folder / name / "ledger.jsonl"
             members[name] = f.member(
-                name, half_of(name), todo, ledger, wrap=clients.wrap(name, **how)
-            )
+                name, half(name), todo, ledger, (policies or {}).get(name, policy),
+                wrap=clients.wrap(name, **how),
+            )  # fmt: skip
         yield f, clients, members
 
 

@@ -36,4 +36,4 @@ def planned(case: str, size: int | None = 2) -> Study:
     if "name" not in method:
         return study(**method)
     limits, federation = {"min_document_frequency": 1}, {"robust": "none"}
-    return Study.make(method=method, vocabulary=limits, federation=federation)
+    return Study.make(method=method, vocabulary=limits, secure=False, federation=federation)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.shown_words import Reading
@@ -29,7 +28,7 @@ def made(**changes: Any) -> TopicModel:
     """A model of three topics, whose numbers are round."""
     fields: dict[str, Any] = {
         "inference": VariationalLDA(5, LDAPrior(n_components=3)),
-        "weights": {"pseudo_counts": torch.from_numpy(BETA.T * 10)},
+        "weights": {"pseudo_counts": BETA.T * 10},
         "shared": {},
         "vocabulary": Vocabulary(WORDS, np.full(5, 9), np.array([30, 25, 20, 15, 10])),
         "text": TextRules(),

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtopics.federation.study import Study
+from fedtopics.inference import Weights
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import Batch, NeuralTopicModel, Noise
@@ -168,8 +169,9 @@ def ordinary(
     return {name: parameter.detach() for name, parameter in reference.named_parameters()}
 
 
-def difference(weights: dict[str, Tensor], reference: dict[str, Tensor]) -> float:
+def difference(weights: Weights, reference: Weights) -> float:
     """Largest relative difference of a weight matrix."""
     return max(
-        float((weights[name] - tensor).norm() / tensor.norm()) for name, tensor in reference.items()
+        float(np.linalg.norm(weights[name] - part) / np.linalg.norm(part))
+        for name, part in reference.items()
     )

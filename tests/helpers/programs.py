@@ -30,7 +30,7 @@ from tests.helpers.background import PATIENCE, Background, Notes, until
 from tests.helpers.hub import Hub
 
 PROPOSAL = Proposal(__version__, "tiny", 1, {"clients": ["a", "b", "c"]}, "f00d")
-POLICY = Policy(methods=("tiny",), min_documents=1, min_document_frequency=1, min_clients=1)
+POLICY = Policy(methods=("tiny",), min_documents=1, min_document_frequency=1, min_clients_in_sum=1)
 RULES = Rules(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
 RUN, ORIGIN = b"run", b"origin"
 Program = Callable[[Any], Any]
@@ -45,6 +45,8 @@ class Half:
     calls: list[str] = field(default_factory=list)
     attempts: list[int] = field(default_factory=list)  # of the calls
     attempt: int = 1  # by the door
+    summed: int = 0
+    noisy: bool = False
 
     @property
     def published(self) -> tuple[str, ...]:

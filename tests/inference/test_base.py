@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from fedtopics import TopicModel
 from fedtopics.errors import StudyError
-from fedtopics.inference import INFERENCES, find, register
+from fedtopics.inference import INFERENCES, Weights, find, register
+from fedtopics.inference.base import Layout
 from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods import registry
 from fedtopics.methods.lda import METHOD
@@ -37,21 +37,19 @@ class FirstHalf:
     settings_type: ClassVar[type[BaseModel]] = Halves
     shows: ClassVar[Any] = "clusters"
     readouts: ClassVar[tuple[Any, ...]] = ()
-    sees_words, sees_embedding, dtype = True, False, torch.float64
+    sees_words, sees_embedding, precision = True, False, "float64"
 
     def __init__(self, n_words: int, settings: Any) -> None:
         self.n_words, self.settings = n_words, settings
 
-    def initial_weights(self, seed: int) -> dict[str, torch.Tensor]:
-        return {"topics": torch.zeros(2, self.n_words, dtype=self.dtype)}
+    def layout(self) -> Layout:
+        return {"topics": ((2, self.n_words), self.precision)}
 
-    def beta(self, weights: dict[str, torch.Tensor], shared: Any) -> torch.Tensor:
+    def beta(self, weights: Weights, shared: Any) -> Any:
         return weights["topics"]
 
-    def infer(
-        self, weights: Mapping[str, torch.Tensor], shared: Any, counts: Any, embeddings: Any
-    ) -> NDArray[Any]:
-        scores = np.exp(self.settings.sharpness * (counts @ weights["topics"].numpy().T))
+    def infer(self, weights: Weights, shared: Any, counts: Any, embeddings: Any) -> NDArray[Any]:
+        scores = np.exp(self.settings.sharpness * (counts @ weights["topics"].T))
         return np.asarray(scores / scores.sum(1, keepdims=True))
 
     def trained_encoder(self, weights: Any, model: str) -> None:
@@ -67,7 +65,7 @@ def _only_here() -> Iterator[None]:
 
 
 def model() -> TopicModel:
-    topics = torch.tensor([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.float64)
+    topics = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
     return TopicModel(
         inference=FirstHalf(len(WORDS), Halves(sharpness=2.0)),
         weights={"topics": topics},

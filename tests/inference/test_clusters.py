@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy import sparse
 
 from fedtopics.errors import DataError, ModelError
 from fedtopics.inference import points as clustering
 from fedtopics.inference.clusters import (
     SMOOTHING,
-    Adapted,
-    AdapterShape,
     Centres,
     ClusterInference,
     ClusterShape,
@@ -24,6 +21,7 @@ from fedtopics.inference.clusters import (
     centred,
     weighted,
 )
+from fedtopics.inference.trained_clusters import Adapted, AdapterShape
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
@@ -166,9 +164,8 @@ def test_the_words_of_clusters() -> None:
     np.testing.assert_allclose(found["beta"][0], [(3 + SMOOTHING) / total, (1 + SMOOTHING) / total])
     np.testing.assert_allclose(found["beta"][1], 0.5)
     np.testing.assert_allclose(found["beta"].sum(1), 1)
-    empty = inference.initial_weights(0)
-    assert {name: weight.shape for name, weight in empty.items()} == {
-        name: weight.shape for name, weight in found.items()
+    assert inference.layout() == {
+        name: (weight.shape, str(weight.dtype)) for name, weight in found.items()
     }
     assert inference.beta(found, {}) is found["beta"]
 
@@ -196,7 +193,7 @@ def test_a_saved_model_comes_back_to_the_bit(
     assert back.inference.settings == model.inference.settings
     assert back.inference.settings.n_components == CLUSTERS
     for key, weight in model.weights.items():
-        assert torch.equal(weight, back.weights[key])
+        np.testing.assert_array_equal(weight, back.weights[key])
     assert_same(back.transform(corpus), model.transform(corpus))
     assert_same(back.main_topics(corpus), model.main_topics(corpus))
     assert back.topics() == model.topics()
@@ -211,7 +208,7 @@ def test_a_model_says_of_documents_what_their_client_says(
     model = trained(plan, {"a": corpus})
     client, _ = half(plan, corpus)
     client.adopt(list(model.vocabulary.words), len(corpus), 3.0)
-    own = {name: weight.numpy() for name, weight in model.weights.items() if name != "beta"}
+    own = {name: weight for name, weight in model.weights.items() if name != "beta"}
     ((rows, theta),) = client.thetas(weights=own)
     assert rows.tolist() == list(range(80))
     np.testing.assert_allclose(model.transform(corpus), theta, rtol=1e-5, atol=1e-7)

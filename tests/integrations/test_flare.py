@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedtopics.errors import FederationError, RunError, StudyError
@@ -36,6 +37,7 @@ from tests.helpers.flare_studies import (
     write_documents,
     written,
 )
+from tests.helpers.grpc_federation import assert_masked_as_on_grpc
 
 try:
     import nvflare  # noqa: F401
@@ -61,6 +63,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
 PORTS = (8002, 8003)  # of FLARE's proof of concept
 PATIENCE = 180.0
+SITES = "north", "south", "west"
 
 
 @pytest.fixture(scope="module")
@@ -283,21 +286,41 @@ def test_the_result_is_that_of_the_local_engine(
         assert_same_bits(given, expected)
 
 
+@pytest.mark.parametrize(
+    "case", ["gfedntm, several exchanges a round", pytest.param("lda", marks=pytest.mark.quick)]
+)
+def test_masks_have_the_bits_of_grpc(case: str, documents: dict[str, Path], tmp_path: Path) -> None:
+    study = make_study(METHODS[case], documents, secure=True)
+    file = written(study, tmp_path / "study.toml")
+    run = fedtopics("flare", "run", file, "--out", tmp_path / "there")
+    assert run.returncode == 0, run.stderr
+    there = {name: tmp_path / "there/clients" / name for name in documents}
+    model = TopicModel.from_pretrained(tmp_path / "there/model")
+    assert_masked_as_on_grpc(model, there, study, tmp_path / "grpc")
+
+
 @pytest.mark.quick
+@pytest.mark.parametrize(
+    ("forbids", "said"),
+    [
+        ('methods = ["flda"]', "does not allow the method 'lda'"),
+        ('secure = "required"', "requires masked sums, and its participants do not sign"),
+    ],
+)
 def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
-    documents: dict[str, Path], tmp_path: Path
+    forbids: str, said: str, documents: dict[str, Path], tmp_path: Path
 ) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text('methods = ["flda"]\n')
+    policy.write_text(f"min_documents = 10\n{forbids}\n")
     Policy.read(policy)
-    study = make_study(METHODS["lda"], documents)
+    study = make_study(METHODS["lda"], documents, secure="secure" in forbids)
     client = study.clients["north"].model_copy(update={"policy": policy})
     study = study.model_copy(update={"clients": {**study.clients, "north": client}})
     file = written(study, tmp_path / "study.toml")
     run = fedtopics("flare", "run", file, "--out", tmp_path / "run")
     assert run.returncode == 4
     assert len(run.stderr.splitlines()) == 1
-    assert "policy" in run.stderr
+    assert said in run.stderr
     assert "'south'" not in run.stderr
     assert not any(all_left(tmp_path / "run").values())
 
@@ -413,26 +436,28 @@ def walked(system: System) -> System:
 
 
 def slow_study(system: System, name: str) -> tuple[Path, Study]:
-    """A study of many rounds on the system's documents, with a pause to die in."""
-    files = {site: system.folder / "data" / f"{site}.jsonl" for site in ("north", "south")}
+    """A masked study of many rounds on the system's documents, with a pause to die in."""
+    files = {site: system.folder / "data" / f"{site}.jsonl" for site in SITES}
     method = {**NETWORK, "max_rounds": 40, "norm": "server"}
-    study = make_study(method, files, checkpoint_every=5, federation={"pause": 0.2})
+    study = make_study(method, files, secure=True, checkpoint_every=5, federation={"pause": 0.2})
     return written(study, system.folder / f"{name}.toml"), study
 
 
 def test_from_an_empty_folder_to_topics(walked: System) -> None:
     run = walked.folder / "runs" / "first"
     model = TopicModel.from_pretrained(run / "model")
+    assert model.info["masked"]
     study = Study.read(walked.folder / "study.toml")
-    corpora = {n: f"{walked.folder}/data/{n}.jsonl" for n in ("north", "south")}
-    clients = {name: {"data": file, "text": "text"} for name, file in corpora.items()}
+    clients = {n: {"data": f"{walked.folder}/data/{n}.jsonl", "text": "text"} for n in SITES}
     here = Study.make(**{**study.model_dump(mode="json"), "clients": clients})
-    assert_same_bits(model, train(here, out=walked.folder / "here"))
+    there = {n: next((walked.kits / n / "fedtopics").glob("first-*")) for n in SITES}
+    assert_masked_as_on_grpc(model, there, here, walked.folder / "here")
     assert (run / "report.html").exists()
-    for name, rows in all_left(walked.folder / "here").items():
-        folder = next((walked.kits / name / "fedtopics").glob("first-*"))
-        assert list(all_left(folder).values()) == [rows]
-        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
+    for name in SITES:
+        log = (walked.kits / name).rglob("log.txt")
+        said = "".join(path.read_text(encoding="utf-8") for path in log)
+        assert f"{name}: the keys of all masks, to be compared by telephone: " in said
+        assert "Participants do not sign here" not in said
 
 
 def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
@@ -465,11 +490,12 @@ def test_a_dead_server_ends_the_command_and_the_run_goes_on(walked: System) -> N
 
 
 def goes_on(system: System, file: Path, study: Study, out: str) -> None:
-    """Resume a run: its model is that of one that was not interrupted."""
+    """Resume a masked run: its model is that of one neither interrupted nor masked."""
     again = system.submit(file, out, "--resume")
     _, said = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, said
-    assert_same_bits(TopicModel.from_pretrained(system.folder / out / "model"), train(study))
+    model = TopicModel.from_pretrained(system.folder / out / "model")
+    np.testing.assert_allclose(model.beta, train(study, at_once=False).beta, atol=2e-6)
     events = (system.folder / out / "events.jsonl").read_text(encoding="utf-8").splitlines()
     kinds = [json.loads(line)["event"] for line in events]
     assert kinds.count("resumed") == 1

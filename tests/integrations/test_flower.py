@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedtopics.engines.carried import CarriedTransport
@@ -25,6 +26,7 @@ from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.pki import Signer
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flower_federation import (
     METHODS,
@@ -34,8 +36,10 @@ from tests.helpers.flower_federation import (
     documented,
     local,
     study_text,
+    with_documents,
     write_documents,
 )
+from tests.helpers.grpc_federation import assert_masked_as_on_grpc, authority
 from tests.helpers.ledgers import left
 from tests.helpers.private import open_to_others
 
@@ -60,15 +64,17 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
     write_documents(folder)
     (folder / "closed.toml").write_text('methods = ["kmeans"]\n')
+    (folder / "open.toml").write_text("min_documents = 10\n")
     return folder
 
 
 def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]:
     """Node configurations."""
-    columns = {"text": "text", "embedding": "embedding", "secret_from_seed": True}
+    same = {"text": "text", "embedding": "embedding", "secret_from_seed": True}
+    same["policy"] = str(documents / "open.toml")
     return {
         node: {"name": name, "data": str(documents / f"{name}.parquet"), "out": str(out / name)}
-        | columns
+        | same
         | given
         for node, name in enumerate(NAMES, 11)
     }
@@ -101,10 +107,25 @@ def carried(grid: Any) -> CarriedTransport:
     return CarriedTransport(GridCarrier(grid), linger=0.0)
 
 
-@pytest.mark.quick
-def test_a_killed_resident_process_goes_on(documents: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", [pytest.param("gfedntm", marks=pytest.mark.quick), "lda"])
+def test_masks_have_the_bits_of_grpc(method: str, documents: Path, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
-    path.write_text(study_text("lda", "killed").replace("max_rounds = 2", "max_rounds = 4"))
+    path.write_text(study_text(method, "masked", secure=True))
+    pki, given = authority(tmp_path / "pki", *NAMES), nodes(documents, tmp_path)
+    for node in given.values():
+        node["identity"] = str(pki / "clients" / node["name"])
+    plan, server = Study.read(path), Signer.load(pki / "server", "server")
+    grid = FakeGrid(client_app(path), given)
+    model = lead(plan, carried(grid), tmp_path / "run", signatures=server)
+    there = {name: tmp_path / name / "masked" for name in NAMES}
+    assert_masked_as_on_grpc(model, there, with_documents(plan, documents), tmp_path / "grpc")
+
+
+@pytest.mark.parametrize("secure", [False, pytest.param(True, marks=pytest.mark.quick)])
+def test_a_killed_resident_process_goes_on(secure: bool, documents: Path, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    text = study_text("lda", "killed", secure, min_clients=3)  # all: rounds wait for it
+    path.write_text(text.replace("max_rounds = 2", "max_rounds = 4"))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
     events: list[dict[str, Any]] = []
 
@@ -187,7 +208,7 @@ def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
     grid.deaf = {11, 12}
     carrier = GridCarrier(grid)  # type: ignore[arg-type]
-    assert sorted(carrier.addresses()) == ["11", "12"]
+    assert sorted(carrier.addresses()) == ["11", "12", "13"]
     carrier.send("12", b"anybody?")
     assert carrier.receive(5) == [("12", None)]
     before = time.monotonic()
@@ -294,13 +315,16 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     for name, content in files.items():
         text = machine.adapted(content).replace("localhost", "127.0.0.1")
         text = text.replace("/home/me", str(machine.folder))
-        for client in NAMES:  # CSV has no embeddings, which one of the methods needs
-            data = f'data = "{client}.parquet"\nembedding = "embedding"\nsecret_from_seed = true'
-            text = text.replace(f'data = "{client}.csv"', data)
+        # CSV has no embeddings, which one of the methods needs.
+        data = 'data = "north.parquet"\nembedding = "embedding"\nsecret_from_seed = true'
+        text = text.replace('data = "north.csv"', data)
         if name == "policy.toml":  # for one that goes on when the other is dead
             text += "min_clients = 1\n"
         folder = machine.folder / "flwr" if name == "config.toml" else machine.folder
         (folder / name).write_text(text)
+        if name == "north.toml":  # "the same with their names"
+            for other in NAMES[1:]:
+                (folder / f"{other}.toml").write_text(text.replace("north", other))
     try:
         for command in commands:
             step(machine, command)
@@ -322,19 +346,19 @@ def step(machine: Machine, command: str) -> None:
 
 
 def test_the_walk_through(walked: Machine) -> None:
+    """With masks, which need three clients."""
     assert (walked.folder / "runs/walk/report.html").exists()
-    plan = Study.read(walked.folder / "study.toml")
+    plan = with_documents(Study.read(walked.folder / "study.toml"), walked.folder)
     model = TopicModel.from_pretrained(walked.folder / "runs/walk/model")
-    assert_same_bits(model, local(plan, walked.folder, walked.folder / "local/walk"))
+    there = {name: walked.folder / f"at-{name}/walk" for name in NAMES}
+    assert_masked_as_on_grpc(model, there, plan, walked.folder / "grpc")
     said = (walked.folder / "walk.txt").read_text()
     assert "round 2 of 2" in said
-    for name in NAMES:
-        folder = walked.folder / f"at-{name}/walk"
-        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
-        ledger = walked.folder / f"local/walk/clients/{name}/ledger.jsonl"
-        assert left(folder / "ledger.jsonl") == left(ledger)
+    assert "their keys, to be compared by telephone" in said
+    for name, folder in there.items():
         assert (folder / "theta.parquet").exists()
         assert (folder / "report.html").exists()
+        assert f"{name}: the keys of all masks" in (walked.folder / f"{name}.log").read_text()
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "gfedntm"])
@@ -357,10 +381,30 @@ def test_a_policy_ends_the_run_with_a_sentence(walked: Machine) -> None:
     run = walked.begin("forbidden", f"{text[0]}n_components = 3\n[vocabulary]{rest[2]}")
     assert walked.finish(run).startswith("finished:failed")
     said = walked.run(f"flwr log {run} ours --show")
-    assert said.count("does not take part: its policy or its settings keep it") == 2
+    assert said.count("does not take part: its policy or its settings keep it") == 3
     for name in NAMES:
         assert "does not allow the method 'kmeans'" in (walked.folder / f"{name}.log").read_text()
         assert not (walked.folder / f"at-{name}/forbidden/ledger.jsonl").exists()
+
+
+def test_masked_sums_wait_for_a_supernode_that_died(walked: Machine) -> None:
+    run = walked.begin("back", study_text("lda", "back", secure=True))
+    walked.wait(lambda: walked.events("back", "round"), "the first round")
+    walked.kill("south")
+    walked.wait(
+        lambda: walked.events("back", "lost"), "Flower to notice: before, it lets no other in"
+    )
+    command = next(each for each in documented()[1] if "south.toml" in each)
+    step(walked, command)
+    assert walked.finish(run) == "finished:completed"
+    assert walked.events("back", "round")[-1]["clients"] == list(NAMES)
+    model = TopicModel.from_pretrained(walked.folder / "runs/back/model")
+    plan = Study.read(walked.folder / "back.toml")
+    expected = local(plan, walked.folder, walked.folder / "local/back")
+    np.testing.assert_allclose(model.beta, expected.beta, atol=2e-6)
+    for name in NAMES:
+        found = TopicModel.from_pretrained(walked.folder / f"at-{name}/back/model")
+        assert_same_bits(found, model)
 
 
 def test_a_supernode_dies_and_the_run_goes_on(walked: Machine) -> None:
@@ -370,19 +414,17 @@ def test_a_supernode_dies_and_the_run_goes_on(walked: Machine) -> None:
     walked.kill("south")
     assert walked.finish(run) == "finished:completed"
     last = walked.events("dying", "round")[-1]
-    assert last["clients"] == ["north"]
-    assert walked.events("dying", "finished")[0]["received"] == ["north"]
+    assert last["clients"] == ["north", "west"]
+    assert walked.events("dying", "finished")[0]["received"] == ["north", "west"]
 
 
 # Simulated
 
 
-@pytest.mark.quick
 def test_the_simulation(tmp_path: Path) -> None:
-    names = (*NAMES, "west")
-    write_documents(tmp_path, names)
-    text = study_text("gfedntm", "simulated", names)
-    for name in names:
+    write_documents(tmp_path)
+    text = study_text("gfedntm", "simulated", secure=True)
+    for name in NAMES:
         table = (
             f'[clients.{name}]\ndata = "{name}.parquet"\ntext = "text"\nembedding = "embedding"\n'
         )
@@ -401,7 +443,5 @@ def test_the_simulation(tmp_path: Path) -> None:
     assert (tmp_path / "run/model").exists(), said
     plan = Study.read(tmp_path / "study.toml")
     model = TopicModel.from_pretrained(tmp_path / "run/model")
-    assert_same_bits(model, local(plan, tmp_path, tmp_path / "local"))
-    for name in names:
-        found = TopicModel.from_pretrained(tmp_path / "run/clients" / name / "model")
-        assert_same_bits(found, model)
+    there = {name: tmp_path / "run/clients" / name for name in NAMES}
+    assert_masked_as_on_grpc(model, there, plan, tmp_path / "grpc")

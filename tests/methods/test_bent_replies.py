@@ -86,7 +86,8 @@ BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
     ),
     "distances": (
         {"name": "kmeans", "max_rounds": 3, **EMBEDDED}, "cluster_sums",
-        lambda reply: {"distances": np.full_like(reply["distances"], 1e6)}, f"'distances' {CANNOT}",
+        lambda reply: {n: np.full_like(reply[n], 1e6) for n in {"distances"} & {*reply}},
+        f"'distances' {CANNOT}",
     ),
     "clusterings": (
         CHOSEN, "agreeing_pairs", no_chance, "'pairs' holds numbers of pairs that cannot be",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import wraps
 from pathlib import Path
@@ -24,6 +23,7 @@ from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers import carriers
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import Notes, federated
+from tests.helpers.ledgers import lines_that_left
 from tests.helpers.methods import METHODS, NAMES, POLICIES, SIZES, planned
 from tests.helpers.programs import Half, door, federation
 from tests.helpers.streams import flda, stream
@@ -166,7 +166,7 @@ def test_the_bits_are_the_same_over_the_network(tmp_path: Path) -> None:
 
 def test_a_quorum_of_those_who_are_drawn() -> None:
     plan = Study.make(method={"clients_per_round": 3}).with_clients(NAMES)
-    assert plan.min_clients == 2
+    assert (plan.min_clients, plan.model_copy(update={"secure": False}).min_clients) == (3, 2)
     assert Study.make().with_clients(NAMES).min_clients == 4
     with pytest.raises(StudyError, match=r"min_clients = 4 is more than method.clients_per_round"):
         Study.make(method={"clients_per_round": 3}, federation={"min_clients": 4})
@@ -206,7 +206,7 @@ def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> N
         assert case in ("kmeans", "discriminative"), "of which several starts are left"
         return
     assert_same_bits(resumed, train(plan, corpora, policies=POLICIES, at_once=False))
-    lines = [json.loads(line) for line in (tmp_path / "clients/c0/ledger.jsonl").open()]
+    lines = lines_that_left(tmp_path / "clients/c0/ledger.jsonl")
     often = Counter(line["function"] for line in lines)
     once = {"vocabulary", "counted", "first_centres", "projections"} & often.keys()
     assert once >= {"vocabulary", "counted"}

@@ -67,7 +67,7 @@ def final(model: TopicModel) -> list[str]:
 
 
 def same(one: TopicModel, other: TopicModel) -> bool:
-    first, second = (model.weights["pseudo_counts"].numpy() for model in (one, other))
+    first, second = (model.weights["pseudo_counts"] for model in (one, other))
     return one.vocabulary.words == other.vocabulary.words and first.tobytes() == second.tobytes()
 
 

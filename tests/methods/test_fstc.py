@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.server import serve
+from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.federation.study import Study
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.client import ALL
 from fedtopics.methods.fstc import training as fstc_training
@@ -470,7 +472,7 @@ def test_order_of_clients_and_engine_change_no_bit(tmp_path: Path) -> None:
     corpora, plan = spread(blobs(90), 3), planned("fstc", average_every=2)
     forth = assert_same_however_carried(plan, corpora, tmp_path)
     other = trained(plan.model_copy(update={"seed": 1}), corpora)
-    assert not torch.equal(other.weights["head"], forth.weights["head"])
+    assert not np.array_equal(other.weights["head"], forth.weights["head"])
 
 
 # A server that is interrupted
@@ -675,7 +677,7 @@ def test_a_killed_client_comes_back_and_no_bit_is_different(
 ) -> None:
     model, events, partners = served(corpora, tmp_path, killed, killed, PATIENT)
     assert [event["clients"] for event in events.of("round")] == [list(NAMES)] * 6
-    assert_same_result(model, whole)
+    assert_same_result(model, replace(whole, info={**whole.info, "masked": False}))
     states = [path.name[-17:-12] for path in sorted((tmp_path / "client-3").glob("fstc-*"))]
     assert states == ["00004", "00005", "00006"]
     assert partners["client-3"].events.of("model")
@@ -765,7 +767,7 @@ def test_clusters_of_which_no_client_has_enough_documents(masses: str) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FSTCClient, "first_centres", few)
-        with pytest.raises(StudyError, match="as many documents of any cluster as its policy"):
+        with pytest.raises(StudyError, match="No cluster has as many documents as a policy"):
             trained(plan, spread(blobs(60), 2))
 
 

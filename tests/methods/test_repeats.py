@@ -75,7 +75,7 @@ def test_a_cap_is_each_clients_own() -> None:
     corpora = signed(SIZES)
     apart, together = learnt(planned(), corpora), learnt(planned(), pool(corpora))
     assert apart.vocabulary.words == together.vocabulary.words
-    counted = [model.weights["pseudo_counts"].numpy().sum(1) for model in (apart, together)]
+    counted = [model.weights["pseudo_counts"].sum(1) for model in (apart, together)]
     more = dict(zip(apart.vocabulary.words, counted[0] - counted[1], strict=True))
     expected = {word: 2.0 * (word in SIGNATURE) for word in more}
     assert more == pytest.approx(expected, abs=1e-6)
@@ -94,7 +94,7 @@ def test_what_a_client_counts() -> None:
 
 def test_words_that_are_too_rare_without_copies_do_not_count() -> None:
     corpus = Corpus.of([["oak", *SIGNATURE]] * 9 + [["oak"]] * 3)
-    policy = Policy(min_documents=1, min_document_frequency=3, min_clients=1)
+    policy = Policy(min_documents=1, min_document_frequency=3, min_clients_in_sum=1)
     counted = bag_of(planned(), corpus, ["oak", *SIGNATURE], policy)
     assert counted.sum(0).tolist() == [5, *[0] * 9]  # the oak of later copies is a part of them
 

@@ -155,7 +155,7 @@ HALVES = [
     for pattern in ("client.py", "*client.py", "*/client.py", "minibatches.py", "*/training.py")
     for path in (Path(fedtopics.__file__).parent / "methods").glob(pattern)
 ]
-PUBLIC = {"projections", "_new_trainer", "shorten"}
+PUBLIC = {"projections", "sketch", "_new_trainer", "shorten"}
 """Directions and first weights, the same at all clients; which words of a text its views lack."""
 
 

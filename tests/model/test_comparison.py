@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.simulation import train
@@ -27,7 +26,7 @@ def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "
     ones = np.ones(len(known), np.int64)
     return TopicModel(
         inference=VariationalLDA(len(known), LDAPrior(n_components=len(topics))),
-        weights={"pseudo_counts": torch.from_numpy(counts.T.copy())},
+        weights={"pseudo_counts": counts.T},
         shared={},
         vocabulary=Vocabulary(tuple(known), ones, ones),
         text=TextRules(),

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel, LdaModel
 
@@ -109,7 +108,7 @@ def test_pyldavis_can_divide_by_what_is_zero() -> None:
         "south": np.array([1.0, 0.0, 0.0]),
     }
     documents = {"east": 0, "north": 10, "south": 30}
-    counts = {"pseudo_counts": torch.from_numpy(weights.T)}
+    counts = {"pseudo_counts": weights.T}
     given = made(weights=counts, shares=shares, documents=documents).to_pyldavis()
     assert given["doc_lengths"].tolist() == [25, 75]
     sizes = given["doc_lengths"] @ given["doc_topic_dists"]

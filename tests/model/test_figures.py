@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import date
 from importlib.util import find_spec
 from typing import Any
 from xml.etree import ElementTree
@@ -230,7 +231,29 @@ def test_a_curve_of_a_loss_that_is_no_number() -> None:
     assert drawn(figures.curve(rows, "loss", "loss")).tag == f"{SVG}svg"
 
 
+def test_a_panel_a_topic_by_period() -> None:
+    chart = figures.topics_over_time(OVER_TIME, ROWS).to_dict()
+    assert [panel["title"]["text"] for panel in chart["concat"]] == [
+        figures._shown(row)["name"] for row in ROWS
+    ]
+    for panel, row in zip(chart["concat"], ROWS, strict=True):
+        points = panel["data"]["values"]
+        assert [point["period"] for point in points] == ["2026-01-01", "2026-02-01", "2026-03-01"]
+        assert points[0]["share"] == row["topic"] / 2
+        assert panel["encoding"]["y"]["scale"]["domain"] == [0, 1.0], "all from zero, and alike"
+    numbers = [{**row, "period": 2024} for row in OVER_TIME]
+    by_year = figures.topics_over_time(numbers, ROWS).to_dict()["concat"][0]
+    assert by_year["encoding"]["x"]["type"] == "quantitative"
+
+
 # Pages
+
+
+OVER_TIME = [
+    {"period": date(2026, month, 1), "topic": topic, "share": topic / 2 / month, "documents": 20}
+    for month in (1, 2, 3)
+    for topic in (0, 1, 2)
+]
 
 
 CHARTS: dict[str, Callable[[], Any]] = {
@@ -238,6 +261,7 @@ CHARTS: dict[str, Callable[[], Any]] = {
     "clients": lambda: figures.clients_by_topics(ROWS),
     "similarity": lambda: figures.client_similarity(["a", "b"], np.eye(2)),
     "map": lambda: figures.topic_map(ROWS, POINTS),
+    "over time": lambda: figures.topics_over_time(OVER_TIME, ROWS),
     "curve": lambda: figures.curve([{"round": r, "loss": 1 / r} for r in (1, 2)], "loss", "loss"),
 }
 

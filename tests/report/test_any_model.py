@@ -79,7 +79,7 @@ def shown(folder: Path) -> None:
 def test_anything_in_place_of_anything(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(render, "_environment", cache(render._environment))  # for templates
+    monkeypatch.setattr(render, "environment", cache(render.environment))  # for templates
     monkeypatch.setattr(figures, "available", lambda: False)  # these are drawn apart
     MODELS[kind]().save_pretrained(tmp_path)
     edit_config(tmp_path)  # without its digest: it is as its author wanted it

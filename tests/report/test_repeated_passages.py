@@ -72,7 +72,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, l
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Door, "call", listening)
-        outcome = federated(STUDY, documents(), folder, policy=Policy())
+        outcome = federated(STUDY, documents(), folder, policy=Policy(min_documents=10))
     return folder, outcome, left
 
 

@@ -21,6 +21,7 @@ from fedtopics.harmless import for_csv, for_markdown
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
+from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
@@ -28,9 +29,11 @@ from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
 from fedtopics.report.summary import Summary, client_similarity
+from fedtopics.secure.said import LEAVES
 from fedtopics.text.corpus import Corpus
 from tests.helpers.command_line import Typed
 from tests.helpers.hostile import HOSTILE_LABEL, HOSTILE_WORDS, hostile
+from tests.helpers.ledgers import lines_that_left
 from tests.helpers.models import made
 from tests.helpers.report_runs import (
     CANARY,
@@ -153,12 +156,29 @@ def test_who_moved_the_model_too_far_is_named() -> None:
 
 def test_masks_are_told() -> None:
     model = made()
-    plain, masked = (
-        summarise(replace(model, info={**model.info, "masked": said}))["sentences"][1]
-        for said in (False, True)
-    )
-    assert "the server saw sums" in plain
-    assert "replies were masked" in masked
+    plain, masked = (replace(model, info={**model.info, "masked": said}) for said in (False, True))
+    first, _, last = summarise(plain)["sentences"]
+    assert first == "Replies were not masked: whoever added saw those of each client, one by one."
+    assert "the server saw sums" in last
+    assert "replies were masked" in summarise(masked)["sentences"][1]
+    assert "masked" not in " ".join(summarise(model)["sentences"]), "of one process"
+    assert card(plain).splitlines()[2] == "- Replies were not masked: whoever added saw each one"
+    assert card(masked).splitlines()[2] == "- Replies were masked: whoever added saw sums alone"
+    assert "masked" not in card(model)
+
+
+def test_what_left_masked_counts_once() -> None:
+    row = {"method": "gfedntm", "documents": 20, "fields": [], "replies": 1}
+    rows = [
+        row | {"function": "forward", "bytes": 7, "masked": True},
+        row | {"function": "secure.add", "bytes": 9, "masked": False},
+    ]
+    left = summarise(made(), RunFacts("run", ledgers={"north": rows}))["left"]
+    assert left["clients"] == [{"name": "north", "replies": 1, "bytes": 9}]
+    masked, added = (each["meaning"] for each in left["functions"])
+    assert masked.startswith("Sums over the minibatch:")
+    assert masked.endswith("In masked sums alone.")
+    assert added == LEAVES["secure.add"]
 
 
 @pytest.mark.parametrize(("left_out", "end"), [(True, ", and was left out."), (False, ".")])
@@ -355,11 +375,8 @@ def test_one_client_is_compared_to_nobody(tmp_path: Path) -> None:
 
 
 def of_ledgers(run: Path) -> dict[str, list[dict[str, Any]]]:
-    """The lines of each client's ledger."""
-    return {
-        path.parent.name: [json.loads(line) for line in path.read_text().splitlines()]
-        for path in run.glob("clients/*/ledger.jsonl")
-    }
+    """What left each client."""
+    return {path.parent.name: lines_that_left(path) for path in run.glob("clients/*/ledger.jsonl")}
 
 
 def test_rounds_are_those_of_events_and_ledgers(run: Reported) -> None:
@@ -708,8 +725,10 @@ def test_a_damaged_file_is_one_sentence(file: str, content: str, copied: Path) -
 
 def test_a_damaged_ledger_is_one_sentence(copied: Path) -> None:
     path = copied / "clients" / "east" / "ledger.jsonl"
+    lines = len(path.read_text().splitlines())
     path.write_text(path.read_text() + "{\n")
-    with pytest.raises(RunError, match=r"^Line 207 of the ledger .*east/ledger.jsonl is damaged.$"):
+    damaged = rf"^Line {lines + 1} of the ledger .*east/ledger.jsonl is damaged.$"
+    with pytest.raises(RunError, match=damaged):
         find_run(copied)
 
 

@@ -67,7 +67,7 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
         PREPARED,
         {
             "context": context, "seed": b"", "called": "whole", "payload": {"round": 1},
-            "members": list(NAMES), "keys": keys, "layout": Layout.of(TEMPLATE, NAMES, FINE),
+            "groups": [NAMES], "keys": keys, "layout": Layout.of(TEMPLATE, NAMES, FINE),
             "number": 1,
         },
         Moment(1, 1, 1),
@@ -75,7 +75,13 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
     said = tell({NAMES: prepared}, everybody, add_up=False) | {"c": prepared}
     words = {name: said[name]["said"] for name in NAMES}
     layout = Layout.of(TEMPLATE, NAMES, FINE)
-    asked = {"context": context, "there": NAMES, "prepared": words, "layout": layout}
+    asked = {
+        "context": context,
+        "there": NAMES,
+        "prepared": words,
+        "layout": layout,
+        "documents": [150],
+    }
     masked = friend.call(ADDED, asked, Moment(1, 1, 2))
     sent = tell(dict.fromkeys(("abc", "cde"), masked), lists, add_up=True) | {"c": masked}
     agreed = {
@@ -87,9 +93,8 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
     opened = {name: liar.hear(name, Reply).reply["said"] for name in REAL}
 
     shares = {name: opened[name]["shares"][:SHARE] for name in "de"}  # of the masks of a
-    shares["c"] = Opening(context, NAMES, NAMES, "cde", words).shares("c", friend._pair, keys)[
-        :SHARE
-    ]
+    opening = Opening(context, NAMES, NAMES, "cde", words)
+    shares["c"] = opening.shares(opening.lost, "c", friend._pair, keys)[:SHARE]
     pair = pair_key(combine(shares, NAMES, 3))
     values = sent["a"]["masked"]["values"].copy()
     remove_self_mask(values, own_seed(opened["a"]["own"]))
@@ -103,4 +108,4 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
 def seed_of(context: bytes, sent: Mapping[str, Payload], counted: Sequence[str]) -> bytes:
     total = masked_total({name: sent[name] for name in counted})
     digests = {name: said["digest"] for name, said in total["said"].items()}
-    return Total(context, total["values"], digests, {}).seed
+    return Total(context, total["values"], [counted], digests, {}).seed

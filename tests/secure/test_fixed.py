@@ -39,6 +39,7 @@ from tests.helpers.sums import add_up
 
 SAID = Announced({"a": 10, "b": 20})
 SIZES = {"east": 60, "north": 40, "south": 25}
+WORDS = [f"{name}{i}" for name in SIZES for i in range(40)]
 
 
 def members(n: int) -> list[str]:
@@ -306,6 +307,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "nmf": lambda: of_words("nmf", max_rounds=4),
     "auto": lambda: of_words("auto"),
     "flda": flda,
+    "private": lambda: of_words("private", n_components=2, mode="words", words=WORDS),
     **{case: lambda case=case: of_embeddings(case) for case in CLUSTERED},
     "fstc, average": lambda: clustered("fstc", n_components=3, average_every=1),
 }
@@ -334,7 +336,7 @@ def test_a_method_comes_to_the_same_topics(case: str, monkeypatch: pytest.Monkey
     seen = EncodedSums(monkeypatch)
     model = train(plan, corpora, policies=policies, at_once=False)
     assert seen.plain <= {"vocabulary"}
-    assert "word_sums" in seen.encoded
+    assert {"word_sums", "topic_words"} & seen.encoded
     assert model.topics() == plain.topics()
     assert difference(model.weights, plain.weights) < 2e-6
 

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fedtopics.methods.aggregation import Named
-from fedtopics.secure import check, counting, field, keys, masks, shares
+from fedtopics.methods.replies import Field
+from fedtopics.secure import check, counting, field, fixed, keys, masks, shares
 from fedtopics.secure.words import Words
 from fedtopics.text.vocabulary import VocabularyLimits
 from tests.helpers.pages import DOCS, blocks
@@ -177,6 +178,31 @@ def test_digest() -> None:
     assert check.digest(vector(VECTORS["digest"]["values"]), v["context"]) == v["digest"]
     content = framed(DOMAIN, b"reply", v["context"], v["values"])
     assert hashlib.sha256(content).digest() == v["digest"]
+
+
+def test_pieces() -> None:
+    v = VECTORS["pieces"]
+    n, numbers = v["members"], v["numbers"]
+    names = [f"member {number}" for number in range(n)]
+    template = {"x": Field((len(numbers),))}
+    layout = fixed.Layout.of(template, names, ranges={f"x {len(numbers)}": v["range"]})
+    found, factor = layout.encode({"x": np.array(numbers)})
+    assert factor == 1
+    assert found.tolist() == vector(v["residues"]).tolist()
+    carry, m, b = (n - 1).bit_length(), 1, 0
+    while b < 36 + carry:
+        m += 1
+        b = (60 * m - carry * (m - 1)) // (m + 1)
+    most = (2**b - 1) // (2 * n)
+    f = next(f for f in range(99, -99, -1) if 2.0**f * v["range"] <= most)
+    whole = [round(number * 2**f) + most for number in numbers]
+    residues, rest = whole[: -(-len(whole) * m // (m + 1))], whole[-(-len(whole) * m // (m + 1)) :]
+    piece = 60 - b - carry
+    for j, number in enumerate(rest):
+        for part in range(m):
+            cut = number >> part * piece
+            residues[j * m + part] += (cut % 2**piece if part < m - 1 else cut) << b
+    assert residues == found.tolist()
 
 
 def test_challenge() -> None:

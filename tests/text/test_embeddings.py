@@ -410,3 +410,25 @@ def test_fast_dtype_follows_the_processor(monkeypatch: pytest.MonkeyPatch) -> No
     ):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: able, raising=False)
         assert fast_dtype() is dtype
+
+
+class Beside:
+    """An encoder by which a text's numbers depend on how many are beside it."""
+
+    fingerprint = "beside"
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        return unit(np.array([[len(text), len(texts), 1] for text in texts], np.float32))
+
+
+def test_embeddings_apart_follow_from_one_text_each() -> None:
+    """Else a document more would change what others add to private sums."""
+    texts = ["one", "fourteen", "three"]
+    both = [document_embeddings(Corpus.of(some), SMALL, encoder=Beside(), apart=True)
+            for some in (texts, texts[:2])]  # fmt: skip
+    np.testing.assert_array_equal(both[0][:2], both[1])
+    beside = document_embeddings(Corpus.of(texts), SMALL, encoder=Beside())
+    assert (beside != both[0]).any(), "they have a cache of their own"
+    np.testing.assert_array_equal(
+        document_embeddings(Corpus.of(texts), SMALL, encoder=Beside(), apart=True), both[0]
+    )

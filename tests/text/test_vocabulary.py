@@ -127,6 +127,21 @@ def test_stop_words_of_languages() -> None:
     assert sorted(counted(text).words) == ["baum", "der", "oak", "the", "und"]
 
 
+def test_a_language_has_a_code() -> None:
+    assert TextRules(stop_words="de") == TextRules(stop_words="german")
+    assert TextRules(stop_words="en").left_out == TextRules().left_out
+
+
+def test_lists_of_words_and_no_texts() -> None:
+    rules = TextRules(token_pattern="lists")  # noqa: S106
+    assert counted([["oak", "elm"]], rules).words == ["oak", "elm"]
+    with pytest.raises(DataError, match="of lists of words, and these documents are texts"):
+        counted(["oak elm"], rules)
+    with pytest.raises(StudyError, match="words are given and no text is split"):
+        rules.analyser()
+    assert rules.analyser(str.split)("The OAK") == ["oak"]
+
+
 def test_own_stop_words_come_on_top() -> None:
     rules = TextRules(own_stop_words=("oak",))
     assert counted(["the oak and the elm"], rules).words == ["elm"]

@@ -13,6 +13,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from fedtopics.federation.progress import Bar, Seen
 from fedtopics.harmless import as_json, for_terminal
 
 # Commands import what needs torch when they run: --help answers at once.
@@ -58,7 +59,12 @@ _SENTENCES = {
     "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as "
     "the others, and counts for less",
     "roster": "masks of {clients}; their keys, to be compared by telephone: {digest}",
-    "voided": "round {round}: masked replies add up to what cannot be ({reason}); it is repeated",
+    "voided": "round {round}: masked replies add up to what cannot be ({reason}), and nothing "
+    "follows from it",
+    "suspected": "round {round}: at least one of {clients} says what is false",
+    "suspected and left out": "round {round}: at least one of {clients} says what is false; the "
+    "round goes on without them",
+    "in the clear": "round {round}: replies of {clients} leave without masks, as sums were void",
     "claimed": "{client} says that it has {documents:,} documents, {times:,.0f} times as many as "
     "the median client",
     "claimed too many": "{client} says that it has {documents:,} documents, {times:,.0f} times as "
@@ -101,52 +107,26 @@ class RoundProgress:
     """Show rounds, loss, documents per second and time left, on a terminal."""
 
     def __enter__(self) -> RoundProgress:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.progress import TimeRemainingColumn as Remaining
-
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("loss {task.fields[loss]:.2f}  {task.fields[speed]:,.0f} documents/s  left"),
-            Remaining(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=None, loss=float("nan"), speed=0.0)
-        self._bar.start()
+        self._bar, self._seen = Bar(console), Seen()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._bar.close(self._seen)
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         kind = event["event"]
-        if kind == "training":
-            done, rounds = event["done"], event["rounds"]
-            self._bar.update(self._task, description="round", total=rounds, completed=done)
-        elif kind == "vocabulary":
+        if self._seen.take(event):
+            self._bar.show(self._seen)
+        if kind == "vocabulary":
             unseen = f"{event['without_known_word']:,} of them without an agreed word"
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
         elif kind == "embedding":
-            self._embed(event)
+            if not console.is_terminal and event["done"] == event["documents"]:
+                say(f"{self._seen.what}: {event['documents']:,} documents")
         elif kind == "round" and "topics" in event:
-            self._bar.update(self._task, completed=event["round"])
             say(topic_news(event))
-        elif kind == "round":
-            speed = event["documents"] / max(event["seconds"], 1e-9)
-            before = self._bar.tasks[0].fields["speed"] or speed
-            shown = {"loss": event.get("loss", float("nan")), "speed": 0.95 * before + 0.05 * speed}
-            self._bar.update(self._task, completed=event["round"], **shown)
         elif kind in ("chosen", "claimed", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
-
-    def _embed(self, event: Mapping[str, Any]) -> None:
-        done, documents = event["done"], event["documents"]
-        description = f"embedding {event['client']}"
-        self._bar.update(self._task, description=description, completed=done, total=documents)
-        if not console.is_terminal and done == documents:
-            say(f"{description}: {documents:,} documents")
 
 
 def sentence(event: Mapping[str, Any]) -> str:
@@ -156,6 +136,8 @@ def sentence(event: Mapping[str, Any]) -> str:
         kind = "continued with its words"
     if kind == "claimed" and event["left_out"]:
         kind = "claimed too many"
+    if kind == "suspected" and event["left_out"]:
+        kind = "suspected and left out"
     return _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +15,14 @@ from fedtopics.cli.display import print_json, say
 from fedtopics.cli.members import ClientNews, ServerNews
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.participant import Given, insecure_option, json_lines, participant, print_event
+from fedtopics.cli.privacy import show_exposure
 from fedtopics.cli.report import show_run, write_beside
 from fedtopics.errors import FederationError
 from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
+    from fedtopics.federation.exposure import Exposure
+    from fedtopics.federation.study import Study
     from fedtopics.methods.warm_start import Words
     from fedtopics.pki import Identity
 
@@ -34,6 +39,9 @@ server_option = click.option(
 )
 @options.out
 @options.resume
+@click.option(
+    "--go-on", is_flag=True, help="Go on with the run in that folder, or begin it: for services."
+)
 @click.option("--start", "started", type=FOLDER, metavar="MODEL", help="Begin with a model.")
 @options.vocabulary
 @options.track
@@ -45,6 +53,7 @@ def server(
     listen: str,
     out: Path | None,
     resume: bool,
+    go_on: bool,
     started: Path | None,
     vocabulary: Words | None,
     track: tuple[str, ...],
@@ -60,6 +69,7 @@ def server(
     name as well.
     """
     from fedtopics import Study, TopicModel
+    from fedtopics.federation.run_folder import has_run
     from fedtopics.federation.server import serve
     from fedtopics.methods.warm_start import usual_words
 
@@ -67,10 +77,10 @@ def server(
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
     if vocabulary is not None and started is None:
         raise click.UsageError("--vocabulary goes with --start MODEL.")
+    identity = None if authority is None else _server_identity(authority)
     plan = Study.read(study)
     start = None if started is None else TopicModel.from_pretrained(started)
     words = vocabulary or usual_words(start, plan.method, plan.text)
-    identity = None if authority is None else _server_identity(authority)
     folder = out or Path("runs") / file_name(plan.name)
     news = ServerNews()
     with news, options.tracked(track, folder, print_event if as_json else news) as on_event:
@@ -79,7 +89,7 @@ def server(
             identity,
             listen,
             folder,
-            resume=resume,
+            resume=resume or (go_on and has_run(folder)),
             on_event=on_event,
             on_listen=None if as_json else news.watch,
             start=start,
@@ -90,8 +100,15 @@ def server(
 
 @click.command()
 @server_option
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True),
+    default=math.inf,
+    metavar="SECONDS",
+    help="Give up after so long without the server.  [default: never]",
+)
 @participant
-def client(address: str, given: Given) -> None:
+def client(address: str, wait: float, given: Given) -> None:
     """Take part in a server's study with documents that stay on this machine.
 
     Shows what the study asks for, holds it against the policy, joins, and trains: this machine
@@ -105,7 +122,8 @@ def client(address: str, given: Given) -> None:
     """
     from fedtopics.federation.client import GrpcParticipation
 
-    folder = given.take_part(ClientNews, partial(GrpcParticipation, address, given.identity))
+    make = partial(GrpcParticipation, address, given.identity, wait=wait)
+    folder = given.take_part(ClientNews, make)
     if not given.dry_run:
         write_beside(folder, quiet=given.as_json)
 
@@ -113,21 +131,63 @@ def client(address: str, given: Given) -> None:
 @click.command()
 @server_option
 @click.option("--identity", type=FOLDER, required=True, help="Folder with the certificate.")
+@click.option("--data", type=FOLDER, help="The documents, to look whether the policy allows it.")
+@options.columns("text", "tokens", "embedding")
+@options.policy
 @options.as_json
-def doctor(address: str, identity: Path, as_json: bool) -> None:
-    """Check what a client needs to take part: a line each, with what to do."""
+def doctor(
+    address: str,
+    identity: Path,
+    data: Path | None,
+    columns: dict[str, str | None],
+    policy: Path | None,
+    as_json: bool,
+) -> None:
+    """Check what a client needs to take part: a line each, with what to do.
+
+    Where all is fine, show what the study would tell of documents, as `fedtopics privacy` does.
+    """
     from fedtopics.federation.doctor import examine
 
+    if data is None and (policy is not None or any(columns.values())):
+        raise click.UsageError("--policy and columns go with --data FILE.")
+    look = None if data is None else _dry_run(address, identity, data, columns, policy)
     findings = []
-    for finding in examine(address, identity):
+    for finding in examine(address, identity, look):
         findings.append(finding)
         if not as_json:
             mark = "ok  " if finding.fine else "FAIL"
             say(f"{mark} {finding.check:<12} {finding.text}", "" if finding.fine else "bold red")
+    shown = {f.check: _exposed(f.study) for f in findings if f.study is not None}
     if as_json:
-        print_json([{"check": f.check, "fine": f.fine, "text": f.text} for f in findings])
+        rows = [
+            {"check": f.check, "fine": f.fine, "text": f.text}
+            | ({"exposure": shown[f.check].plain()} if f.check in shown else {})
+            for f in findings
+        ]
+        print_json(rows)
+    for exposure in () if as_json else shown.values():
+        show_exposure(exposure)
     if not all(finding.fine for finding in findings):
         raise FederationError("This client cannot take part yet; see the last line above.")
+
+
+def _exposed(study: Study) -> Exposure:
+    from fedtopics.federation.exposure import expose  # loads what the steps before need not
+
+    return expose(study)
+
+
+def _dry_run(
+    address: str, identity: Path, data: Path, columns: dict[str, str | None], policy: Path | None
+) -> Callable[[], None]:
+    """Read documents and policy; return what holds a server's study against them."""
+    from fedtopics import Columns, Corpus, Policy
+    from fedtopics.federation.client import GrpcParticipation
+
+    rules = Policy() if policy is None else Policy.read(policy)
+    corpus = Corpus.read(data, Columns(**columns))
+    return lambda: GrpcParticipation(address, identity, corpus, rules, None, dry_run=True).run()
 
 
 def _server_identity(authority: Path) -> Identity:

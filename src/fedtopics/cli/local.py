@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -44,30 +45,33 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
 @click.option(
     "--method",
     type=click.Choice(DEMONSTRATED),
-    default="neurallda",
-    show_default=True,
-    help="What to train: a network, or a method.",
+    help="What to train: a network, or a method.  [default: neurallda; nmf without torch]",
 )
 @click.option("--rounds", type=click.IntRange(1), help="Of training.  [default: the method's]")
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
-def demo(clients: int, topics: int, method: str, rounds: int | None, out: Path | None) -> None:
+def demo(
+    clients: int, topics: int, method: str | None, rounds: int | None, out: Path | None
+) -> None:
     """Train one topic model for several organisations without pooling a text.
 
     The documents are the documentation of installed Python packages, one package a client. By
-    default a network learns them, NeuralLDA, from topics that a factorisation by sums has found.
+    default a network learns them, NeuralLDA, from topics that a factorisation by sums has found; or
+    the factorisation alone, where torch is not installed.
     """
     from fedtopics import Study, train
     from fedtopics.datasets import package_documentation
 
+    has_torch = find_spec("torch") is not None
+    method = method or ("neurallda" if has_torch else "nmf")
+    settings = DEMONSTRATED[method] | {"n_components": topics}
+    settings |= {"batch_size": 64 * clients} if "network" in settings else {}
+    settings |= {"max_rounds": rounds} if rounds else {}
+    study = Study.make(name="demo", method=settings)
     folder = out or _unused(Path("runs/demo"))
     with status("Reading the documentation of installed packages"):
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
         say(f"client {name}: {len(corpus):,} documents, which stay with it")
-    settings = DEMONSTRATED[method] | {"n_components": topics}
-    settings |= {"batch_size": 64 * clients} if "network" in settings else {}
-    settings |= {"max_rounds": rounds} if rounds else {}
-    study = Study.make(name="demo", method=settings)
     with RoundProgress() as display:
         model = train(study, corpora, out=folder, on_event=display)
     show_run(model, folder)
@@ -75,7 +79,7 @@ def demo(clients: int, topics: int, method: str, rounds: int | None, out: Path |
         f"What left each client:  fedtopics ledger {folder}\n"
         f"More of the topics:     fedtopics topics {folder}/model --words 20"
     )
-    if method != "prodlda":
+    if has_torch and method != "prodlda":
         say("The same with ProdLDA:  fedtopics demo --method prodlda")
 
 
@@ -195,16 +199,18 @@ def ledger(run: Path, as_json: bool) -> None:
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
-    from fedtopics.federation.ledger import client_of, find_ledgers, is_seeded, summarise_ledger
+    from fedtopics.federation import ledger as kept
     from fedtopics.secure.said import ADDED, LEAVES
 
-    paths = {client_of(run): run} if run.is_file() else find_ledgers(run)
+    paths = {kept.client_of(run): run} if run.is_file() else kept.find_ledgers(run)
     if not paths:
         raise RunError(f"There is no ledger in {run}; name the folder of a run.")
-    summaries = {client: summarise_ledger(path) for client, path in paths.items()}
+    summaries = {client: kept.summarise_ledger(path) for client, path in paths.items()}
     if as_json:
         print_json(summaries)
         return
+    if seen := ", ".join(client for client, path in paths.items() if kept.is_seen(path)):
+        say(f"Replies of {seen} were not masked: whoever added saw each one.\n")
     for client, rows in summaries.items():
         print_ledger(client, rows)
     say(
@@ -212,7 +218,7 @@ def ledger(run: Path, as_json: bool) -> None:
         "largest reply. totals: of the clients' replies, as they came.\nThe ledger file has each "
         "reply's time, fields, shapes and SHA-256, and that of what it was computed from.\n"
     )
-    if seeded := ", ".join(client for client, path in paths.items() if is_seeded(path)):
+    if seeded := ", ".join(client for client, path in paths.items() if kept.is_seeded(path)):
         say(
             f"Draws of {seeded} followed from the study's seed (--secret-from-seed), which all "
             "participants know: for tests and demonstrations alone.\n"

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedtopics.cli.display import console, say, sentence, status, topic_news
+from fedtopics.cli.privacy import show_exposure
 
 if TYPE_CHECKING:
     from fedtopics.engines.links import Member
@@ -128,14 +129,16 @@ class ClientNews:
         kind = event["event"]
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}
+        if kind == "allowed":
+            show_exposure(event["exposure"])
         if kind == "offer":
             show_offer(event, "The server's study")
         elif kind == "skipped":
             say(sentence(event))
         elif kind in _PROGRESS:
             self._status.update(Text(f"{self._name}: {_PROGRESS[kind].format_map(event)}"))
-        elif kind in _NEWS:
-            say(f"{self._name}: {_NEWS[kind].format_map(event)}")
+        elif text := client_sentence(event):
+            say(f"{self._name}: {text}")
 
 
 class PeerNews(ServerNews):
@@ -150,6 +153,8 @@ class PeerNews(ServerNews):
         kind = event["event"]
         if kind == "adds":
             self._adder = event["client"]
+        if kind == "allowed":
+            show_exposure(event["exposure"])
         if kind == "offer":
             show_offer(event, "The study")
         elif kind == "reconnecting":
@@ -164,8 +169,8 @@ class PeerNews(ServerNews):
                 f"waits for a majority: {len(clients)} of {len(clients) + len(event['missing'])} "
                 f"are linked, {event['majority']} are needed; not {missing}"
             )
-        elif kind in _NEWS:
-            say(f"{self._name}: {_NEWS[kind].format_map(event)}")
+        elif text := client_sentence(event):
+            say(f"{self._name}: {text}")
         else:
             super().__call__(event)
 
@@ -176,6 +181,11 @@ class PeerNews(ServerNews):
         return f"{place}{adds}{', has the model' if member.done else ''}"
 
 
+def client_sentence(event: dict[str, Any]) -> str:
+    """Say what an event of a client's part tells in one sentence, "" of others."""
+    return _NEWS.get(event["event"], "").format_map(event)
+
+
 def show_offer(event: dict[str, Any], what: str) -> None:
     """Show which study it is, and what it asks for."""
     study = event["study"]
@@ -184,11 +194,19 @@ def show_offer(event: dict[str, Any], what: str) -> None:
         f"{what} {study.fingerprint}: {study.registration.name}{network}, "
         f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
     )
+    for name, text in study.about.rows():
+        say(f"  {name}: {text}")
+    say(event["seen"])
+    say(event["policy"])
     columns = "function", "how often", "what leaves"
     table = Table(*columns, title="What it asks for", title_justify="left", show_lines=True)
     for function, row in event["leaves"].items():
         table.add_row(function, row["often"], row["what"])
     console.print(table)
-    say(event["seen"])
     if "unsigned" in event:
         say(event["unsigned"])
+
+
+def offer_sentences(event: dict[str, Any]) -> list[str]:
+    """Say who sees replies, what holds here, and what is not certain without signatures."""
+    return [event[key] for key in ("seen", "policy", "unsigned") if key in event]

@@ -22,6 +22,7 @@ COLUMNS = {
     "id": "Column of identifiers.",
     "label": "Column of labels: adds purity, accuracy and NMI of the largest topics.",
     "embedding": "Column of embeddings, where they are needed.",
+    "author": "Column of whose each document is, for studies with a bound for authors.",
     "round": "Column of rounds or times, for studies that use them.",
 }
 

@@ -27,7 +27,7 @@ insecure_option = click.option(
 _OPTIONS = (
     click.option("--identity", type=FOLDER, help="Folder with this client's certificate."),
     click.option("--data", type=FOLDER, required=True, help="The documents, which stay here."),
-    options.columns("text", "tokens", "id", "embedding", "round"),
+    options.columns("text", "tokens", "id", "embedding", "author", "round"),
     options.embedding_model,
     options.policy,
     click.option(
@@ -126,5 +126,6 @@ def print_event(event: dict[str, Any]) -> None:
     """Print an event as a JSON line."""
     study = event.get("study")
     plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
+    plain |= {"exposure": event["exposure"].plain()} if "exposure" in event else {}
     click.echo(as_json(plain, default=str))
     console.file.flush()

@@ -18,7 +18,7 @@ from fedtopics.engines.messages import Waiting as Waits
 from fedtopics.engines.node import Node
 from fedtopics.engines.place import Attempt
 from fedtopics.errors import FederationError
-from fedtopics.methods.base import Draw
+from fedtopics.methods.base import AgainError, Draw
 from fedtopics.methods.events import BadReply, Event, Excluded, Repeated, StatusChange, Waiting
 from fedtopics.methods.replies import BAD_REPLIES, Template, check_blame, fewest
 from fedtopics.methods.robust import Robust, Rule
@@ -78,13 +78,17 @@ class Adder:
 
     # Who is there
 
-    def begin(self, turn: int, number: int, attempt: int, draw: Draw) -> dict[str, Any]:
+    def begin(
+        self, turn: int, number: int, attempt: int, draw: Draw, again: AgainError
+    ) -> dict[str, Any]:
         """Wait until enough clients are there; decide who is in an attempt.
 
-        A `FederationError` if too few are there in time.
+        A `FederationError` if too few are there in time. `again` says why the last one was none.
         """
         if self._turn.number != turn:
             self._turn = _Turn(turn)
+        for name, reason in again.without.items() if again.bad else ():
+            self.count(number, name, reason)
         while self._take(0.0):  # news of before: who came back since is not lost in this attempt
             pass
         members, rules = self._node.members, self._rules
@@ -233,14 +237,14 @@ class Adder:
         if time.perf_counter() > turn.limit:  # who is always too late is as good as away
             raise self._too_few(attempt.round)
 
-    def count(self, attempt: Attempt, name: str, reason: str) -> None:
+    def count(self, round_: int, name: str, reason: str) -> None:
         """Count a bad reply against who sent it."""
         self._bad[name] += 1
-        self._notify(BadReply(name, attempt.round, reason))
+        self._notify(BadReply(name, round_, reason))
         if self._bad[name] == BAD_REPLIES:
             reason = f"{BAD_REPLIES} bad replies, the last: {reason}"
             self._node.exclude(name, reason)
-            self._notify(Excluded(name, attempt.round, reason))
+            self._notify(Excluded(name, round_, reason))
 
 
 class _Exchange:
@@ -300,7 +304,7 @@ class _Exchange:
                 attempt.ends, in_time = now + deadline, False
         check_blame(self._faults, attempt.members, len(self._node.members))
         for name in self._faults:
-            self._adder.count(attempt, name, self.lost[name])
+            self._adder.count(attempt.round, name, self.lost[name])
 
     def _heard(self, name: str, what: Any) -> None:
         if isinstance(what, StatusChange):
@@ -361,7 +365,7 @@ class _Exchange:
         self._gone.pop(name, None)
         self._announced.pop(name, None)
         if bad:
-            self._adder.count(self._attempt, name, reason)
+            self._adder.count(self._attempt.round, name, reason)
         self._add(name, None)
 
     def _add(self, name: str, reply: dict[str, Any] | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, Protocol
 
@@ -72,6 +73,8 @@ class Exchange(Place):
     It goes on behind `index` decisions and `turn` turns, of which a checkpoint has the result.
     """
 
+    hidden = False
+
     def __init__(
         self, node: Node, rules: Rules, notify: Callable[[Event], None], own: str = "",
         door: Door | None = None, index: int = 0, turn: int = 0,
@@ -111,12 +114,18 @@ class Exchange(Place):
         """Do a round's exchanges, all of them with the same clients; see `Clients.round`."""
         self.turn += 1
         before = self._node.traffic()
+        again = AgainError()
+        left_out: dict[str, str] = {}
         for attempt_number in count(1):
-            attempt = self._begin(number, attempt_number, draw)
+            left_out |= again.without
+            without = replace(draw, without=draw.without | left_out.keys())
+            attempt = self._begin(number, attempt_number, without, again)
+            attempt.missing |= left_out
             self._attempt = attempt
             try:
                 result = work()
-            except AgainError:
+            except AgainError as error:
+                again = error
                 continue
             finally:
                 self._attempt = None
@@ -125,11 +134,11 @@ class Exchange(Place):
             return result, self._report(attempt, before)
         raise AssertionError
 
-    def _begin(self, number: int, attempt: int, draw: Draw) -> Attempt:
+    def _begin(self, number: int, attempt: int, draw: Draw, again: AgainError) -> Attempt:
         """Take the decision who is in an attempt, or make it."""
         turn = self.turn
         self._node.say(Waiting(turn), self.index + 1, quiet=self._counted)
-        begin = lambda: self._adder.begin(turn, number, attempt, draw)  # noqa: E731
+        begin = lambda: self._adder.begin(turn, number, attempt, draw, again)  # noqa: E731
         begun = self._next(BEGUN, begin, number)
         members, certificates = begun["members"], begun["certificates"]
         if (begun["turn"], begun["attempt"], begun["round"]) != (turn, attempt, number):

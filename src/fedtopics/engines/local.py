@@ -33,13 +33,16 @@ class LocalClients:
 
     `turns` are those of the processes before this one, in a run that is resumed. `at_once` returns
     the sum of some clients' replies where it can be computed without each of them, or None; by
-    default `robust` adds up what they come to.
+    default `robust` adds up what they come to. Replies can be said to be `hidden`, as they would be
+    by masks between machines.
     """
 
     def __init__(
         self, doors: Mapping[str, Door], turns: int = 0, at_once: AtOnce | None = None,
         robust: Robust | None = None, notify: Callable[[Event], None] = lambda _: None,
+        hidden: bool = False,
     ) -> None:  # fmt: skip
+        self.hidden = hidden
         self._doors = dict(sorted(doors.items()))
         self._asked = list(self._doors)
         self._moment = Moment(turns, exchange=0)
@@ -124,7 +127,10 @@ class LocalClients:
                 except _BadError as error:
                     missing |= self._leave_out(error.faults)
                     self._begin(self._moment.attempt + 1)
-                except AgainError:
+                except AgainError as again:
+                    for name, reason in again.without.items() if again.bad else ():
+                        self._count(name, reason)
+                    missing |= again.without
                     self._begin(self._moment.attempt + 1)
         finally:
             self._in_round, self._round = False, 0
@@ -173,9 +179,12 @@ class LocalClients:
         """Count bad replies against who sent them; return why they are not in the round."""
         reasons = {name: f"sent a bad reply: {fault}" for name, fault in faults.items()}
         for name, reason in reasons.items():
-            self._bad[name] += 1
-            self._notify(BadReply(name, self._round, reason))
-            if self._bad[name] == BAD_REPLIES:
-                self._excluded[name] = f"{BAD_REPLIES} bad replies, the last: {reason}"
-                self._notify(Excluded(name, self._round, self._excluded[name]))
+            self._count(name, reason)
         return reasons
+
+    def _count(self, name: str, reason: str) -> None:
+        self._bad[name] += 1
+        self._notify(BadReply(name, self._round, reason))
+        if self._bad[name] == BAD_REPLIES:
+            self._excluded[name] = f"{BAD_REPLIES} bad replies, the last: {reason}"
+            self._notify(Excluded(name, self._round, self._excluded[name]))

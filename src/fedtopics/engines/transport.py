@@ -69,7 +69,10 @@ class Transport(Protocol):
         """Close all links, and open no more."""
 
 
-def first_offer(transport: Transport, address: str, patience: float = 20.0) -> Offer:
+PATIENCE = 20.0  # seconds for an offer
+
+
+def first_offer(transport: Transport, address: str, patience: float = PATIENCE) -> Offer:
     """Ask what is offered over a transport, without joining.
 
     A `FederationError` if this participant is refused or nobody answers within `patience` seconds.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,24 +12,36 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import StudyError
+from fedtopics.estimators.inputs import Clients, Given, columns_of, corpus_of, stop_word_settings
+from fedtopics.estimators.saving import SavedEstimator
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import corpora_by_name, train
+from fedtopics.federation.progress import Progress
+from fedtopics.federation.run_folder import has_run
+from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
+from fedtopics.methods.events import OnEvent
 from fedtopics.methods.warm_start import WarmStart
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.folder import checked_names
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+from fedtopics.text.words import LISTS
 
 ALONE = "all"  # the one client of `fit`
-NO_SETTINGS = ("start", "random_state", "settings")  # parameters that are none
+NO_SETTINGS = (
+    "start", "random_state", "settings", "stop_words", "tokenizer", "analyzer", "verbose",
+    "callback",
+)  # parameters that are none  # fmt: skip
+USUAL_STOP_WORDS = TextRules().stop_words
+StopWords = str | Sequence[str] | None
+Splitter = Callable[[str], list[str]]
 
 
 class TopicEstimator(
+    SavedEstimator,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -54,8 +67,15 @@ class TopicEstimator(
     min_document_frequency : int, optional
         A client names a word only if this many of its documents have it.
     max_words : int, optional
-    stop_words : str, optional
-        A language, or "none".
+    stop_words : str, list of str or None, default "english"
+        A language, by name or code, the words themselves, or None. With a language,
+        ``own_stop_words`` among the settings are left out besides.
+    tokenizer : function, optional
+        From a text, in lower case, to its words, of which stop words are left out afterwards, and
+        n-grams made (``ngrams=(1, 2)`` among the settings).
+    analyzer : function, optional
+        From a text to its words, as they are counted. Both are called where the documents are;
+        neither is saved with a model, which takes lists of words then.
     embedding_model : str, optional
         sentence-transformers model, by name or path, of methods that see embeddings. Documents
         with embeddings of their own keep them.
@@ -64,6 +84,11 @@ class TopicEstimator(
         (n_topics, n_words) and its words. They are carried over word by word.
     random_state : int, Generator, RandomState or None, default 0
         An int makes the result repeatable to the bit on the same computer.
+    verbose : bool, default False
+        Show how far the training is: a bar on a terminal, in a notebook a line below the cell,
+        elsewhere a line a minute.
+    callback : function, optional
+        Called with each event of the training, a dict with its kind as ``event``.
     settings : mapping, optional
         Any other setting by name: those of a study's [method], [text] and [vocabulary], and
         ``embedding_dimension``: the reference of studies lists them.
@@ -74,10 +99,14 @@ class TopicEstimator(
     ----------
     model_ : TopicModel
     topics_ : list of list of str
-        Ten words of each topic.
-    beta_ : float array of shape (n_topics, n_words)
+        Ten words of each topic, as of `topics()`.
+    beta_, components_ : float array of shape (n_topics, n_words)
         Topics; rows sum to 1.
     vocabulary_ : tuple of str
+    clients_ : mapping of client name to key
+        Of `fit_clients`: what each client was given under.
+    run_folder_ : Path or None
+        Where the records of `fit_clients` are.
 
     Examples
     --------
@@ -91,6 +120,11 @@ class TopicEstimator(
     start: Any = None
     random_state: Any
     settings: Mapping[str, Any] | None
+    stop_words: StopWords
+    tokenizer: Splitter | None
+    analyzer: Splitter | None
+    verbose: bool
+    callback: OnEvent | None
 
     def __init__(
         self,
@@ -103,10 +137,14 @@ class TopicEstimator(
         learning_rate: float | None = None,
         min_document_frequency: int | None = None,
         max_words: int | None = None,
-        stop_words: str | None = None,
+        stop_words: StopWords = "english",
+        tokenizer: Splitter | None = None,
+        analyzer: Splitter | None = None,
         embedding_model: str | None = None,
         start: Any = None,
         random_state: Any = 0,
+        verbose: bool = False,
+        callback: OnEvent | None = None,
         settings: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> None:
@@ -138,74 +176,147 @@ class TopicEstimator(
         self._add(others)
         return self
 
-    def fit(self, documents: Any, y: Any = None) -> Self:
+    def fit(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> Self:
         """Train on one corpus, where it is: the scenarios "alone" and "centralised".
 
         Parameters
         ----------
-        documents : list of str, list of token lists, column of a DataFrame, Corpus, or path
+        documents : list of str, list of token lists, column of a DataFrame, Corpus, path, or counts
+            Counts are a sparse array of shape (n_documents, n_words), such as a CountVectorizer's.
         y : ignored
+        words : sequence of str, optional
+            Of counts: what each column counts, as of ``get_feature_names_out()``.
         """
-        return self._fit({ALONE: Corpus.of(documents)}, {ALONE: OPEN_POLICY})
+        return self._fit(self._alone(documents, words))
 
     def fit_clients(
         self,
         clients: Any,
         *,
-        policies: Mapping[str, Policy] | None = None,
+        client: str | None = None,
+        names: Mapping[Any, str] | None = None,
+        policies: Mapping[Any, Policy] | None = None,
         out: str | Path | None = None,
+        words: Sequence[str] | None = None,
     ) -> Self:
         """Train on the documents of several clients without pooling them.
 
         Parameters
         ----------
-        clients : mapping of client name to documents, or list of the clients' documents
-            In a list they are named client-1, client-2 and so on.
-        policies : mapping of client name to Policy, optional
+        clients : mapping of client to documents, list of the clients' documents, or DataFrame
+            In a list they are named client-1, client-2 and so on. Keys of a mapping may be
+            anything; one that cannot name a client is what people see, beside a name that can.
+        client : str, optional
+            Of a DataFrame, an Arrow table or a file: the column that says whose a row is.
+        names : mapping of client to str, optional
+            What people call the clients, in tables, charts and reports.
+        policies : mapping of client to Policy, optional
             By default each client asks for 10 documents a reply and 5 documents a word.
         out : path, optional
-            The run's folder, with each client's ledger.
+            The run's folder, with each client's ledger. If it has a run of the same settings and
+            documents, this one goes on with it; one of others stays, and this one is beside it:
+            see ``run_folder_``.
+        words : sequence of str, optional
+            As of `fit`, for all clients.
 
         Raises
         ------
         InputError
             If a client has no documents, a name cannot be one, or a setting cannot be used.
         """
-        return self._fit(corpora_by_name(clients), policies or {}, out)
+        return self._fit(self._given(clients, client, names, policies, out, words))
 
     def transform(
-        self, documents: Any, *, refine: bool = False, readout: Readout | None = None
+        self,
+        documents: Any,
+        *,
+        refine: bool = False,
+        readout: Readout | None = None,
+        words: Sequence[str] | None = None,
     ) -> NDArray[np.float32]:
         """Find the topics of documents: theta, shape (n_documents, n_topics), rows sum to 1.
 
         Parameters
         ----------
-        documents : as for `fit`
+        documents, words
+            As for `fit`.
         refine, readout
             As of `TopicModel.transform`.
         """
-        check_is_fitted(self)
-        theta: NDArray[np.float32] = self.model_.transform(
-            documents, refine=refine, readout=readout
+        model = self._fitted()
+        theta: NDArray[np.float32] = model.transform(
+            self._corpus(documents, words), refine=refine, readout=readout
         )
         return theta
 
-    def _fit(
+    def _alone(self, documents: Any, words: Sequence[str] | None) -> Given:
+        columns = columns_of(documents, words)
+        corpus = corpus_of(documents, columns, self._analyser(self._as_study(0).text))
+        return Given({ALONE: corpus}, {ALONE: OPEN_POLICY}, columns, {ALONE: ALONE})
+
+    def _given(
         self,
-        corpora: Mapping[str, Corpus],
-        policies: Mapping[str, Policy],
+        clients: Any,
+        client: str | None = None,
+        names: Mapping[Any, str] | None = None,
+        policies: Mapping[Any, Policy] | None = None,
         out: str | Path | None = None,
-        start: Any = None,
-    ) -> Self:
+        words: Sequence[str] | None = None,
+    ) -> Given:
+        found = Clients.of(clients, client)
+        columns_of_each = (columns_of(each, words) for each in found.documents.values())
+        columns = next((each for each in columns_of_each if each is not None), None)
+        analyse = self._analyser(self._as_study(0).text)
+        corpora = corpora_by_name(found.documents, lambda each: corpus_of(each, columns, analyse))
+        called = checked_names(found.called(names), corpora)
+        folder = None if out is None else Path(out)
+        return Given(corpora, found.by_name(policies), columns, found.keys, called, folder)
+
+    def _fit(self, given: Given, start: Any = None) -> Self:
+        study = self._study(given)
         start = self.start if start is None else start
-        model = train(self._study(), corpora, policies=policies, out=out, start=start)
-        self.model_: TopicModel = model
-        self.topics_ = model.topics()
-        self.beta_ = model.beta
-        self.vocabulary_ = model.vocabulary.words
+        start = None if start is None else WarmStart.of(start)
+        folder = given.out and run_folder(given.out, study, given.corpora, start)
+        with Progress() if self.verbose else nullcontext(lambda _: None) as show:
+
+            def on_event(event: dict[str, Any]) -> None:
+                show(event)
+                if self.callback is not None:
+                    self.callback(event)
+
+            self.model_ = train(
+                study,
+                given.corpora,
+                policies=given.policies,
+                out=folder,
+                resume=folder is not None and has_run(folder),
+                start=start,
+                on_event=on_event,
+            )
+        earlier = getattr(self, "clients_", {}) if start is not None and start.once else {}
+        self.clients_ = {**earlier, **given.keys}
+        self.run_folder_ = folder
+        if given.columns is not None:
+            self.counted_words_ = tuple(given.columns)
         return self
 
-    def _study(self) -> Study:
+    def _corpus(self, documents: Any, words: Sequence[str] | None = None) -> Corpus:
+        """Return documents as those that the model was fitted to."""
+        columns = columns_of(documents, words)
+        if columns is not None and words is None:
+            columns = getattr(self, "counted_words_", columns)
+        return corpus_of(documents, columns, self._analyser(self._fitted().text))
+
+    def _analyser(self, rules: TextRules) -> Splitter | None:
+        """Return what finds words in texts, where a function is given."""
+        if self.tokenizer is not None and self.analyzer is not None:
+            raise StudyError("tokenizer and analyzer both split texts; give one of them.")
+        return self.analyzer if self.tokenizer is None else rules.analyser(self.tokenizer)
+
+    def _study(self, given: Given | None = None) -> Study:
+        return self._as_study(_seed(self.random_state), given)
+
+    def _as_study(self, seed: int, given: Given | None = None) -> Study:
         """Sort the settings into the tables of a study, which checks them."""
         method = self._named_settings()
         if "method" in method:
@@ -217,8 +328,18 @@ class TopicEstimator(
         text, vocabulary = table(TextRules.model_fields), table(VocabularyLimits.model_fields)
         if embedding := table(EmbeddingSettings.model_fields, "embedding_"):
             method["embedding"] = {**method.get("embedding", {}), **embedding}
-        seed = _seed(self.random_state)
-        return Study.make(seed=seed, method=method, text=text, vocabulary=vocabulary)
+        counted = given is not None and given.columns is not None
+        if counted or text.get("ngrams") not in (None, (1, 1), [1, 1]):
+            method.setdefault("coherence", "documents")  # words are not in their order
+        if counted and method["coherence"] == "windows":
+            raise StudyError(
+                "Counts do not say which words are near each other: leave out coherence, or give "
+                "texts."
+            )
+        clients = given.clients if given else {}
+        return Study.make(
+            seed=seed, method=method, text=text, vocabulary=vocabulary, clients=clients
+        )
 
     def _named_settings(self) -> dict[str, Any]:
         """Return what is not left to the study, by the names that its settings have there."""
@@ -226,7 +347,9 @@ class TopicEstimator(
             raise StudyError(
                 f"settings={self.settings!r:.80} cannot be used; give a mapping of names to values."
             )
-        named: dict[str, Any] = {}
+        named = stop_word_settings(self.stop_words, USUAL_STOP_WORDS)
+        if self.tokenizer is not None or self.analyzer is not None:
+            named["token_pattern"] = LISTS
         for source in (self._fixed, self.get_params(deep=False), self.settings or {}):
             for key, value in source.items():
                 if value is None or key in NO_SETTINGS:
@@ -250,30 +373,6 @@ class TopicEstimator(
         tags.requires_fit = True
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-class GrowingEstimator(TopicEstimator):
-    """An estimator that can be trained further on new documents."""
-
-    def partial_fit(self, documents: Any, y: Any = None) -> Self:
-        """Train on new documents of one corpus, as `partial_fit_clients` does."""
-        return self._fit_further({ALONE: Corpus.of(documents)}, {ALONE: OPEN_POLICY})
-
-    def partial_fit_clients(
-        self, clients: Any, *, policies: Mapping[str, Policy] | None = None
-    ) -> Self:
-        """Train on new documents of clients, of the same or of others, each once.
-
-        Parameters are those of `fit_clients`, which it is the first time. `LDA` keeps the
-        vocabulary there is: no words leave the clients, and a document counts as much as one of
-        those before. The model's documents, shares and word sums become those of all documents,
-        each by the model that was trained with it; the coherence is of the new ones.
-        """
-        return self._fit_further(corpora_by_name(clients), policies or {})
-
-    def _fit_further(self, corpora: Mapping[str, Corpus], policies: Mapping[str, Policy]) -> Self:
-        start = WarmStart.of(self.model_, "keep", once=True) if hasattr(self, "model_") else None
-        return self._fit(corpora, policies, start=start)
 
 
 def _seed(random_state: Any) -> int:

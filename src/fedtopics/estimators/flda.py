@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from fedtopics.estimators.base import GrowingEstimator
+from fedtopics.estimators.base import Splitter, StopWords
+from fedtopics.estimators.growing import GrowingEstimator
 from fedtopics.estimators.seeded import SeededEstimator
 
 if TYPE_CHECKING:
+    from fedtopics.methods.events import OnEvent
     from fedtopics.methods.flda.state import FLDAInfo
 
 
@@ -51,13 +53,24 @@ class FLDA(SeededEstimator, GrowingEstimator):
 
     _fixed: ClassVar = {"method": "flda"}
 
-    def _fit(self, *args: Any, **options: Any) -> Self:
-        super()._fit(*args, **options)
-        info = cast("FLDAInfo", self.model_.info)
-        self.optimal_topics_: dict[str, list[int]] = info["optimal"]
-        self.threshold_: float = info["threshold"]
-        self.history_: list[dict[str, Any]] = info["history"]
-        return self
+    @property
+    def optimal_topics_(self) -> dict[Any, list[int]]:
+        """Which of the topics are a client's own, by what it was given under."""
+        return self._by_key(self._info["optimal"])
+
+    @property
+    def threshold_(self) -> float:
+        """That of the last round."""
+        return self._info["threshold"]
+
+    @property
+    def history_(self) -> list[Any]:
+        """What happened to topics, a row a round."""
+        return self._info["history"]
+
+    @property
+    def _info(self) -> FLDAInfo:
+        return cast("FLDAInfo", self.model_.info)
 
 
 class GuidedLDA(FLDA):
@@ -74,6 +87,8 @@ class GuidedLDA(FLDA):
         Pseudo-counts that the words of a topic share, a document; 0.1 by default.
     max_rounds : int, optional
         1 by default. More than one goes on as F-LDA does.
+    tokenizer, analyzer, verbose, callback
+        As of `TopicEstimator`.
     min_document_frequency, max_words, stop_words, random_state, settings
         As of `TopicEstimator`; of the settings, ``n_words`` is 100 by default: alone, nothing
         leaves.
@@ -105,8 +120,12 @@ class GuidedLDA(FLDA):
         max_rounds: int | None = None,
         min_document_frequency: int | None = None,
         max_words: int | None = None,
-        stop_words: str | None = None,
+        stop_words: StopWords = "english",
+        tokenizer: Splitter | None = None,
+        analyzer: Splitter | None = None,
         random_state: Any = 0,
+        verbose: bool = False,
+        callback: OnEvent | None = None,
         settings: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> None:

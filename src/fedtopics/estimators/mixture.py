@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedtopics.estimators.base import GrowingEstimator
+from fedtopics.estimators.growing import GrowingEstimator
 
 
 class MixtureTM(GrowingEstimator):

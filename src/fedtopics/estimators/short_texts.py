@@ -9,11 +9,17 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
-from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import StudyError
-from fedtopics.estimators.base import ALONE, TopicEstimator
-from fedtopics.text.corpus import Corpus
+from fedtopics.estimators.base import (
+    ALONE,
+    Splitter,
+    StopWords,
+    TopicEstimator,
+)
+from fedtopics.estimators.inputs import Given
+from fedtopics.inference.merged import Merged
+from fedtopics.methods.events import OnEvent
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
@@ -35,6 +41,8 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     embedding_model : str, optional
         sentence-transformers model, by name or path. Documents with embeddings of their own keep
         them.
+    tokenizer, analyzer, verbose, callback
+        As of `TopicEstimator`.
     max_rounds, min_document_frequency, max_words, stop_words, random_state, settings
         As of `TopicEstimator`; words describe clusters. Among the settings are ``sizes``,
         ``embedding_dimension``, ``relevance``.
@@ -59,6 +67,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> from fedtopics import Corpus
     >>> texts = ["oak and beech", "beech and fir", "a ketch at sea", "a sloop at sea"] * 20
     >>> noise = np.random.default_rng(0).normal(0, 0.1, (80, 2))
     >>> vectors = noise + [[1, 0], [1, 0], [0, 1], [0, 1]] * 20  # where an encoder's would be
@@ -68,7 +77,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     True
     """
 
-    labels_: Any
+    _found: Any  # clusters of the documents of training, by client or of the one corpus
 
     def __init__(
         self,
@@ -79,40 +88,64 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         max_rounds: int | None = None,
         min_document_frequency: int | None = None,
         max_words: int | None = None,
-        stop_words: str | None = None,
+        stop_words: StopWords = "english",
+        tokenizer: Splitter | None = None,
+        analyzer: Splitter | None = None,
         embedding_model: str | None = None,
         random_state: Any = 0,
+        verbose: bool = False,
+        callback: OnEvent | None = None,
         settings: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> None:
         self._keep(locals())
 
-    def fit(self, documents: Any, y: Any = None) -> Self:
+    def fit(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> Self:
         """Find clusters of one corpus, where it is, as `TopicEstimator.fit` does."""
-        super().fit(documents)
-        self.labels_ = self.labels_[ALONE]
+        super().fit(documents, words=words)
+        self._found = self._found[ALONE]
         return self
 
-    def predict(self, documents: Any) -> NDArray[np.int64]:
+    def predict(self, documents: Any, *, words: Sequence[str] | None = None) -> NDArray[np.int64]:
         """Return the cluster of each document, -1 where the model sees nothing of it."""
-        check_is_fitted(self)
-        labels: NDArray[np.int64] = self.model_.main_topics(documents)
+        labels: NDArray[np.int64] = self._fitted().main_topics(self._corpus(documents, words))
         return labels
 
-    def _fit(self, corpora: Mapping[str, Corpus], *args: Any, **options: Any) -> Self:
-        super()._fit(corpora, *args, **options)
-        info = self.model_.info
-        if same := info.get("same", 0):
+    @property
+    def labels_(self) -> Any:
+        """Cluster of each document of training; after `fit_clients` by what clients were given."""
+        found, inference = self._found, self.model_.inference
+        follow = inference.merged if isinstance(inference, Merged) else np.asarray
+        if isinstance(found, Mapping):
+            return self._by_key({name: follow(labels) for name, labels in found.items()})
+        return follow(found)
+
+    @property
+    def n_clusters_(self) -> int:
+        """Number of clusters."""
+        return self.model_.n_topics
+
+    @property
+    def sizes_(self) -> dict[Any, NDArray[np.int64]]:
+        """Documents of each cluster, by what a client was given under."""
+        sizes = self.model_.info["sizes"].items()
+        return self._by_key({name: np.array(each) for name, each in sizes})
+
+    @property
+    def unclear_(self) -> dict[Any, float]:
+        """Share of documents of no cluster, by what a client was given under."""
+        documents, unclear = self.model_.documents, self.model_.info["unclear"]
+        return self._by_key({name: n / max(documents[name], 1) for name, n in unclear.items()})
+
+    def _fit(self, given: Given, start: Any = None) -> Self:
+        super()._fit(given, start)
+        if same := self.model_.info.get("same", 0):
             warnings.warn(
                 f"{same} of {self.model_.n_topics} clusters are the same as another one: the "
                 "documents have fewer groups. Ask for a smaller n_clusters.",
                 stacklevel=3,
             )
-        self.n_clusters_ = self.model_.n_topics
-        self.labels_ = {name: self.predict(corpus) for name, corpus in corpora.items()}
-        self.sizes_ = {name: np.array(sizes) for name, sizes in info["sizes"].items()}
-        documents = self.model_.documents
-        self.unclear_ = {name: n / max(documents[name], 1) for name, n in info["unclear"].items()}
+        self._found = {name: self.predict(corpus) for name, corpus in given.corpora.items()}
         return self
 
     def _named_settings(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fedtopics.engines.grpc.connection import (
 from fedtopics.engines.grpc.transport import Address, GrpcTransport
 from fedtopics.engines.handshake import Proposal, Unsigned
 from fedtopics.engines.links import SERVER
-from fedtopics.engines.transport import first_offer
+from fedtopics.engines.transport import PATIENCE, first_offer
 from fedtopics.errors import FederationError
 from fedtopics.federation.doctor import why_not
 from fedtopics.federation.participant import Participation
@@ -38,6 +39,7 @@ class GrpcParticipation(Participation):
         name: str = "",  # with an identity, that of its certificate
         on_event: OnEvent | None = None,
         dry_run: bool = False,  # look at the offer, do not join
+        wait: float = math.inf,  # seconds without the server after which it gives up
         **more: Any,  # as of `Participation`
     ) -> None:
         self._signatures = (
@@ -55,15 +57,19 @@ class GrpcParticipation(Participation):
         self._identity = identity
         self._credentials = credentials
         self._dry_run = dry_run
+        self._wait = wait
 
     def run(self) -> None:
         """Take part until the model is here; see `take_part` for what it raises."""
-        address = Address(self._address, self._credentials, SERVER, diagnose=self.diagnose)
+        address = Address(
+            self._address, self._credentials, SERVER, diagnose=self.diagnose, wait=self._wait
+        )
         transport = GrpcTransport(None, [address], 1, self.notify)
         if self._dry_run:
-            proposal = Proposal.of(first_offer(transport, self._address))
-            self.look(proposal, bool(self._signatures.certificate))
-            self.notify(Allowed())
+            patience = min(self._wait, PATIENCE)
+            proposal = Proposal.of(first_offer(transport, self._address, patience))
+            study = self.look(proposal, bool(self._signatures.certificate))
+            self.notify(Allowed(self.exposed(study)))
         else:
             self.take_part(transport, self._signatures)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.errors import DataError
+from fedtopics.federation.about import Line
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 
@@ -17,6 +19,9 @@ class ClientData(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    name: Line | None = Field(
+        None, max_length=100, description="what people call the client, in tables and reports"
+    )
     data: Path | None = Field(
         None, description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files"
     )
@@ -25,6 +30,9 @@ class ClientData(BaseModel):
     id: str | None = Field(None, description="column of identifiers")
     label: str | None = Field(None, description="column of labels, for measuring only")
     embedding: str | None = Field(None, description="column of embeddings")
+    author: str | None = Field(
+        None, description='column of whose each document is, for privacy.unit = "author"'
+    )
     round: str | None = Field(
         None, description="column of numbers of rounds, or of times, for methods that take new data"
     )
@@ -42,11 +50,24 @@ class ClientData(BaseModel):
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to it.'
             )
-        names = self.model_dump(include={"text", "tokens", "id", "label", "embedding"})
+        names = self.model_dump(include={"text", "tokens", "id", "label", "embedding", "author"})
         try:
             return Corpus.read(self.data, Columns(**names, rounds=self.round))
         except DataError as error:
             raise DataError(f"Client {name!r}: {error}") from None
+
+
+def check_different(clients: Mapping[str, ClientData]) -> None:
+    """Raise ValueError where people could not tell two clients apart."""
+    called = [client.name or name for name, client in clients.items()]
+    if len(set(called)) < len(called):
+        raise ValueError("two clients have the same name: give each one of its own")
+
+
+def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> dict[str, str]:
+    """Return what people call those of a study's clients that are present; it may be nothing."""
+    named = {client: clients[client].name for client in present if client in clients}
+    return {client: name for client, name in named.items() if name}
 
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> None:

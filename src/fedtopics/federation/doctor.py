@@ -5,19 +5,26 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fedtopics.engines.grpc.connection import channel_credentials, join_address, split_address
 from fedtopics.engines.grpc.transport import Address, GrpcTransport
 from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.transport import first_offer
-from fedtopics.errors import FederationError, FedTopicsError, IdentityError
+from fedtopics.errors import FederationError, FedTopicsError, IdentityError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.harmless import sentence
+from fedtopics.methods.registry import versions
 from fedtopics.pki import Identity
+
+if TYPE_CHECKING:
+    from fedtopics.federation.study import Study
 
 PATIENCE = 5.0  # seconds for each step
 CLOCK = 120.0  # seconds that two clocks may differ
@@ -36,10 +43,16 @@ class Finding:
     fine: bool
     text: str  # one line: what is, and what to do if it is not fine
     lasting: bool = False  # waiting does not mend it
+    study: Study | None = None  # where it is known what it would show
 
 
-def examine(address: str, folder: str | Path) -> Iterator[Finding]:
-    """Check certificate, name, reachability, TLS, versions and clock; stop where it breaks."""
+def examine(
+    address: str, folder: str | Path, look: Callable[[], None] | None = None
+) -> Iterator[Finding]:
+    """Check certificate, name, reachability, TLS, versions and clock; stop where it breaks.
+
+    At the end `look` is called, if it is given: a dry run, which raises what is in the way.
+    """
     try:
         identity = Identity.load(folder, "client")
     except IdentityError as error:
@@ -53,7 +66,17 @@ def examine(address: str, folder: str | Path) -> Iterator[Finding]:
         yield finding
         if not finding.fine:
             return
-    yield from _server(address, identity)
+    for finding in _server(address, identity):
+        yield finding
+        if not finding.fine:
+            return
+    if look is not None:
+        try:
+            look()
+        except FedTopicsError as error:
+            yield Finding("policy", False, str(error), lasting=True)
+        else:
+            yield Finding("policy", True, "it allows the study on these documents")
 
 
 def connection(address: str, folder: str | Path) -> Iterator[Finding]:
@@ -84,6 +107,7 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     context.load_cert_chain(folder / "client.crt", folder / "client.key")
     context.set_alpn_protocols(["h2"])
+    place = raw.getpeername()
     try:
         with context.wrap_socket(raw, server_hostname=host) as line:
             line.settimeout(PATIENCE)
@@ -91,7 +115,10 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
             if not line.recv(1):
                 return Finding("TLS", False, UNACCEPTED)
     except ssl.SSLCertVerificationError as error:
-        return Finding("TLS", False, _distrust(error, host), lasting=True)
+        told = _distrust(error)
+        if error.verify_code in (62, 64):  # host name, IP address
+            told = _misnamed(place, context, host)
+        return Finding("TLS", False, told, lasting=True)
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):  # one that is about to end says no more
         return Finding("TLS", False, "the server ended the handshake; try again")
     except ssl.SSLError as error:
@@ -101,12 +128,25 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
     return Finding("TLS", True, "server and client trust each other's certificates")
 
 
-def _distrust(error: ssl.SSLCertVerificationError, host: str) -> str:
-    if error.verify_code in (62, 64):  # host name, IP address
-        return (
-            f"the server's certificate is not for {host!r}; use the name that it is for, or make "
-            "one with: fedtopics pki create DIR --server NAME"
-        )
+def _misnamed(place: tuple[str, int], context: ssl.SSLContext, host: str) -> str:
+    """Ask for the certificate again, whose authority is the own one, and say whom it is for."""
+    context.check_hostname = False
+    names: list[str] = []
+    with (
+        suppress(OSError),
+        socket.create_connection(place[:2], PATIENCE) as raw,
+        context.wrap_socket(raw) as line,
+    ):
+        pairs: Any = (line.getpeercert() or {}).get("subjectAltName", ())
+        names = [sentence(name) for _, name in pairs]
+    is_for = f"is for {', '.join(names)}, not for {host!r}" if names else f"is not for {host!r}"
+    return (
+        f"the server's certificate {is_for}; use the name that it is for, or make one with: "
+        "fedtopics pki create DIR --server NAME"
+    )
+
+
+def _distrust(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code == 10:
         return "the server's certificate has expired; its operator has to renew it"
     return (
@@ -125,8 +165,6 @@ def _rejection(error: ssl.SSLError) -> str:
 
 
 def _server(address: str, identity: Identity) -> Iterator[Finding]:
-    from fedtopics.methods.registry import versions  # loads torch, which the steps before need not
-
     before = time.time()
     try:
         place = join_address(*split_address(address))
@@ -136,7 +174,10 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
         yield Finding("server", False, str(error), lasting=True)
         return
     proposal = Proposal.of(offer)
-    objection = proposal.objection((VERSION, versions()), offer.wire)
+    try:
+        objection = proposal.objection((VERSION, versions(proposal.method)), offer.wire)
+    except FedTopicsError as error:  # what the method needs is missing
+        objection = str(error)
     yield Finding("versions", not objection, objection or f"fedtopics {VERSION} on both sides")
     ahead = offer.time - (before + time.time()) / 2
     text = f"the server's is {ahead:+.1f} s from this one"
@@ -145,6 +186,22 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
     yield Finding("clock", not apart, text)
     text = f"{proposal.method}, study {proposal.fingerprint}, {identity.name} is one of its clients"
     yield Finding("study", True, text)
+    with suppress(StudyError):  # that of another version may not be readable
+        yield _masks(proposal)
+
+
+def _masks(proposal: Proposal) -> Finding:
+    """Say whether replies are masked, and over how many documents each has to be then."""
+    from fedtopics.federation.policy import Policy
+    from fedtopics.federation.study import Study, unmasked
+
+    study, policy, seen = Study.of_agreed(proposal.study), Policy(), "replies are masked"
+    if not study.masked:
+        policy = policy.where_seen()
+        seen = f"replies are not masked, as {unmasked(study)}: whoever adds sees each one"
+    least = policy.min_documents
+    text = f"{seen}; each sums over at least {least} documents, if your policy says no other number"
+    return Finding("masks", True, text, study=study)
 
 
 def why_not(address: str, folder: str | Path) -> str:

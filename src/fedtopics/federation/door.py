@@ -41,6 +41,11 @@ class Door:
         """Over which clients sums were opened, in this process or before, by turn and function."""
         return self._ledger.sums
 
+    @property
+    def allows_clear(self) -> bool:
+        """Whether replies may leave without masks where masks hide who lies."""
+        return self._policy.clear_attempt
+
     def call(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
 
@@ -72,12 +77,14 @@ class Door:
         self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload
     ) -> None:
         self._check(function, reply)
-        self._write(function, payload, digest, moment, reply)
+        # What is different in two replies with the same noise would be there without any.
+        self._write(function, payload, digest, moment, reply, once=self._half.noisy)
 
     def _write(
-        self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload
-    ) -> None:
-        if not self._ledger.write(self.client, function, payload, digest, moment, reply):
+        self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload,
+        once: bool = False,
+    ) -> None:  # fmt: skip
+        if not self._ledger.write(self.client, function, payload, digest, moment, reply, once):
             raise PolicyError(
                 f"{self._asked(function, moment)}, and the reply would be another one now; the "
                 "documents or the client's secret have changed. Restore them."
@@ -106,6 +113,10 @@ class Door:
     def check_members(self, members: Sequence[str]) -> None:
         """Refuse to be added up with so few clients; see `Policy.check_members`."""
         self._policy.check_members(self.client, members)
+
+    def check_sum(self, documents: int) -> None:
+        """Refuse a masked sum over so few documents; see `Policy.check_sum`."""
+        self._policy.check_sum(self.client, documents)
 
     def is_past(self, moment: Moment) -> bool:
         """Whether a later moment was answered, by this process or one before."""
@@ -159,7 +170,7 @@ class Door:
         self._rounds.add(round_)
 
     def _check(self, function: str, reply: Payload) -> None:
-        documents = reply.get("documents", 0)
+        documents = reply.get("documents", self._half.summed)
         if documents == 0 and not any(np.any(value) for _, value in flat_fields(reply)):
             return  # it says no more than that there is nothing to say
         what = f"The reply to {function!r} of client {self.client!r}"

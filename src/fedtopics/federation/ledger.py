@@ -1,14 +1,18 @@
-"""The ledger: what left a client and what came, a line each, and what can be read from it."""
+"""The ledger: what left a client and what came, a line each, and what can be read from it.
+
+Lines are chained and, where there is a certificate, signed: see `chain`. Besides what "left" and
+"came" they say when a process "began", by whose certificate, and which files it has "kept".
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -16,9 +20,21 @@ from typing import IO, Any
 import numpy as np
 
 from fedtopics.errors import RunError
+from fedtopics.extras import VERSION
+from fedtopics.federation.chain import (
+    FIRST,
+    Head,
+    HeadFile,
+    Sign,
+    digest_of_line,
+    lines_of,
+    unsigned,
+    write_line,
+)
 from fedtopics.files import cut_half_line, make_folder, open_private
 from fedtopics.methods.aggregation import Named, Payload, Rows, SharedPayload
 from fedtopics.methods.base import Moment
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 
 FEW_WORDS = 20  # that a line lists
@@ -40,27 +56,53 @@ class Ledger:
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
     `last` is the last answer in this run; `sums` says over which clients masked sums were opened,
-    by turn and function. Each line says if the client's secret is `seeded`, by the study. RunError
-    if the file that is there is damaged.
+    by turn and function. Each line says if the client's secret is `seeded`, by the study, and if
+    replies are `seen` by whoever adds, and is signed by `sign`. RunError if the file that is there
+    is damaged.
     """
 
     def __init__(
-        self, method: str, study: str, path: Path | None = None, run: str = "", seeded: bool = False
-    ) -> None:
+        self, method: str, study: str, path: Path | None = None, run: str = "",
+        seeded: bool = False, sign: Sign = unsigned, seen: bool = False,
+    ) -> None:  # fmt: skip
         self._method = method
         self._study = study
-        self._file: IO[str] | None = None
-        self._secret = {"secret": SEEDED} if seeded else {}
+        self._sign = sign
+        self._file: IO[bytes] | None = None
+        masks = {"masked": False} if seen else {}
+        self._always = masks | ({"secret": SEEDED} if seeded else {})
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()
         self.sums: dict[tuple[int, str], list[str]] = {}
         self.last = Answer(Moment(0))
+        self._replies: dict[tuple[int, str], str] = {}  # digests of the last ones, by turn
+        self._lines, self._before = 0, FIRST
+        self._doubt: dict[str, Any] = {}
         if path is not None:
+            make_folder(path.parent)
             if path.exists():
                 cut_half_line(path)
-                _read_ledger(path, self._recall)
-            make_folder(path.parent)
-            self._file = open_private(path, "a", encoding="utf-8")
+                read_ledger(path, self._recall)
+                self._go_on(path)
+            self._file, self._head = open_private(path, "ab"), HeadFile(path, self._sign)
+            if not self._doubt:
+                self._head.write(self._lines, self._before)
+
+    def _go_on(self, path: Path) -> None:
+        """Take up the chain; if the head knows of other lines, the next line will say so for good.
+
+        They were cut off or changed, or lost when power failed.
+        """
+        head, at_head, chained = Head.read(path), FIRST, False
+        for self._lines, line in enumerate(lines_of(path), 1):
+            self._before = digest_of_line(line)
+            chained = line.startswith(b'{"before": ')
+            if head is not None and self._lines == head.lines:
+                at_head = self._before
+        if head is None and chained:
+            self._doubt = {"doubt": {"lines": None}}
+        elif head is not None and head.sha256 != at_head:
+            self._doubt = {"doubt": {"lines": head.lines, "sha256": head.sha256}}
 
     @property
     def is_kept(self) -> bool:
@@ -69,16 +111,15 @@ class Ledger:
 
     def write(
         self, client: str, function: str, payload: Payload, digest: str, moment: Moment,
-        reply: Payload,
+        reply: Payload, once: bool = False,
     ) -> bool:  # fmt: skip
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values.
 
         `digest` is that of the payload. False, and nothing is written, if another reply to the same
-        call has left.
+        call has left; with `once`, to any call of the function at that turn.
         """
         if self._file is None:
-            self.last = Answer(moment, function)
-            self._remember(moment.turn, payload)
+            self._remember(Answer(moment, function), payload)
             return True
         fields = {}
         content = hashlib.sha256()
@@ -90,7 +131,10 @@ class Ledger:
             content.update(data)
             total += len(data)
         answer = Answer(moment, function, digest, content.hexdigest())
-        if moment == self.last.moment and answer != self.last:
+        before = self._replies.get((moment.turn, function), answer.reply)
+        if (moment == self.last.moment and answer != self.last) or (
+            once and answer.reply != before
+        ):
             return False
         self._add(
             "left",
@@ -107,11 +151,12 @@ class Ledger:
             bytes=total,
             sha256=answer.reply,
         )
-        self.last = answer
-        self._remember(moment.turn, payload)
+        self._remember(answer, payload)
         return True
 
-    def _remember(self, turn: int, content: Mapping[str, Any]) -> None:
+    def _remember(self, answer: Answer, content: Mapping[str, Any]) -> None:
+        self.last, turn = answer, answer.moment.turn
+        self._replies[turn, answer.function] = answer.reply
         if "counted" in content:
             self.sums[turn, content["called"]] = content["counted"]
 
@@ -119,12 +164,39 @@ class Ledger:
         """Write down a total, by its SHA-256 and its bytes."""
         self._add("came", function=function, moment=astuple(moment), bytes=size, sha256=digest)
 
-    def _add(self, what: str, **content: Any) -> None:
+    def began(
+        self, client: str, certificate: bytes, policy: Mapping[str, Any], corpus: Corpus,
+        spent: float | None = None,
+    ) -> None:  # fmt: skip
+        """Write down that a process begins: whose, by which certificate and policy, on how much.
+
+        The size of the texts is there so that what left can be seen beside it; `spent` is the
+        epsilon of the client's account, with this run.
+        """
         if self._file is not None:
-            of = {"study": self._study, "run": self.run, "method": self._method}
-            line = {"time": time.time(), "what": what, **of, **self._secret, **content}
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
+            shown = {"certificate": certificate.decode("ascii")} if certificate else {}
+            size = {"documents": len(corpus), "text_bytes": corpus.text_bytes}
+            own = {"policy": policy} | ({} if spent is None else {"epsilon_spent": spent})
+            self._add("began", client=client, fedtopics=VERSION, **own, **size, **shown)
+
+    def kept(self, folder: Path, *names: str) -> None:
+        """Write down what is in files of the run's folder, by their SHA-256."""
+        for name in names if self._file is not None else ():
+            content = (folder / name).read_bytes()
+            sha256 = hashlib.sha256(content).hexdigest()
+            self._add("kept", file=name, bytes=len(content), sha256=sha256)
+
+    def _add(self, what: str, **content: Any) -> None:
+        if self._file is None:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        of = {"study": self._study, "run": self.run, "method": self._method}
+        told = {"time": now, "what": what, **of, **self._always, **self._doubt, **content}
+        line = write_line(self._before, told, self._sign)
+        self._file.write(line + b"\n")
+        self._file.flush()
+        self._lines, self._before, self._doubt = self._lines + 1, digest_of_line(line), {}
+        self._head.write(self._lines, self._before)
 
     def _recall(self, line: Mapping[str, Any]) -> None:
         if line["what"] != "left":
@@ -133,12 +205,13 @@ class Ledger:
             self.rounds.add((line["run"], line["round"], line["moment"][1]))
         if line["run"] == self.run:
             moment = Moment(*line["moment"])
-            self.last = Answer(moment, line["function"], line["payload"], line["sha256"])
-            self._remember(moment.turn, line)
+            answer = Answer(moment, line["function"], line["payload"], line["sha256"])
+            self._remember(answer, line)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         if self._file is not None:
+            self._head.close()
             self._file.close()
 
 
@@ -150,7 +223,7 @@ def find_ledgers(folder: Path) -> dict[str, Path]:
 
 
 def client_of(path: Path) -> str:
-    """Return whose ledger it is, by its first reply, or its folder's name where there is none."""
+    """Return whose ledger it is, as a line says, or its folder's name where none does."""
     with path.open("rb") as file:
         for line in file:
             try:
@@ -166,7 +239,7 @@ def summarise_ledger(path: Path) -> list[dict[str, Any]]:
     RunError if a line is not of `Ledger`.
     """
     rows: dict[str, dict[str, Any]] = {}
-    _read_ledger(path, partial(_add_line, rows))
+    read_ledger(path, partial(_add_line, rows))
     return list(rows.values())
 
 
@@ -178,18 +251,26 @@ def bytes_by_round(path: Path) -> dict[int, int]:
         if line["what"] == "left":
             sizes.update({int(line["round"]): int(line["bytes"])})
 
-    _read_ledger(path, add)
+    read_ledger(path, add)
     return dict(sizes)
+
+
+def is_seen(path: Path) -> bool:
+    """Whether whoever added saw a reply, as a study had no masks; raise as above."""
+    seen = []
+    read_ledger(path, lambda line: seen.append(line.get("masked") is False))
+    return any(seen)
 
 
 def is_seeded(path: Path) -> bool:
     """Whether draws that went into a reply followed from the study's seed; raise as above."""
     seeded = []
-    _read_ledger(path, lambda line: seeded.append(line.get("secret") == SEEDED))
+    read_ledger(path, lambda line: seeded.append(line.get("secret") == SEEDED))
     return any(seeded)
 
 
-def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
+def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
+    """Give each line to `take`, in their order; RunError if one is not of `Ledger`."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -199,6 +280,8 @@ def _read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
 
 
 def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
+    if line["what"] not in ("left", "came"):
+        return
     name = line["function"]
     counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
     start = {"function": name, "method": line["method"], "fields": [], "documents": 0}
@@ -209,7 +292,7 @@ def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
         row["bytes_of_totals"] += line["bytes"]
         return
     row["fields"] = sorted({*row["fields"], *line["fields"]})
-    row["masked"] = line.get("masked", False)
+    row["masked"] = line.get("masked", False) and (row["masked"] or not row["replies"])
     documents = line["documents"]
     row["documents"] = min(row["documents"], documents) if row["replies"] else documents
     row["replies"] += 1

@@ -20,20 +20,31 @@ from fedtopics.errors import FederationError, FedTopicsError, RunError
 from fedtopics.extras import VERSION
 from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.door import Door
+from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.replicated_run import ReplicatedRun, begin
-from fedtopics.federation.run_folder import has_run
+from fedtopics.federation.run_folder import began_unmasked, has_run
 from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
-from fedtopics.federation.study import Study
-from fedtopics.files import hold, make_folder, write_durably
+from fedtopics.federation.study import Study, unmasked
+from fedtopics.files import digest, hold, make_folder, write_durably
 from fedtopics.harmless import file_name
-from fedtopics.methods.events import Embedding, Event, Joined, ModelReceived, Narrowed, OnEvent
+from fedtopics.methods.events import (
+    Embedding,
+    Event,
+    Joined,
+    ModelReceived,
+    Narrowed,
+    OnEvent,
+    Reconnecting,
+)
 from fedtopics.methods.events import Offer as Offered
 from fedtopics.methods.plan import Site
+from fedtopics.methods.private.units import authors
 from fedtopics.methods.registry import versions
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.warm_start import WarmStart
+from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.secure.door import MaskedDoor
 from fedtopics.text.arrivals import Follow
@@ -43,15 +54,25 @@ from fedtopics.text.encoders import sentence_encoder
 
 UNSIGNED = (
     "Participants do not sign here. That each is who it says, that there are as many as who adds "
-    "says, and that all are told the same totals, is its word alone."
+    "says, and that all are told the same totals, is its word alone; from who makes up all the "
+    "others, masks hide nothing."
+)
+UNSIGNED_MASKS = (
+    "Masks hide replies from who adds as it should alone: one that makes up clients, or keys of "
+    "them, can read what the others send."
 )
 MASKED = (
     "Replies are masked: who adds sees what at least three clients add up to, and all check that "
     "it is that. Of the words it learns those that are agreed on; the other clients learn as well "
     "which others came into question, and which clients have them. Not masked is what the model "
-    "says of each client: its numbers of documents, its topics' shares."
+    "says of each client: its numbers of documents, its topics' shares; nor the min_documents of "
+    "its policy, which then is that of all clients' groups."
 )
-SEEN = "Replies are not masked: whoever adds sees each one."
+SEEDED = (
+    "Replies are masked, and this client's masks follow from the study's seed, which all know: "
+    "they hide nothing. That is for demonstrations."
+)
+SEEN = "Replies are not masked, as {}: whoever adds sees each one."
 ALONE = Rules(1, 0.0, 0.0, 0.0)  # of who never adds
 
 
@@ -83,6 +104,7 @@ class Participation:
         self.start = start
         self._secret_from_seed = secret_from_seed
         self.signatures: Signatures = Unsigned()
+        self._ended = False  # the model is here
         self._ledger: Ledger | None = None
         self._held: IO[str] | None = None
         if out is not None and out.exists() and not out.is_dir():
@@ -130,7 +152,7 @@ class Participation:
         """Consider an offer; join, and train, or raise to decline."""
         proposal = Proposal.of(offer)
         try:
-            if objection := proposal.objection((VERSION, versions()), offer.wire):
+            if objection := proposal.objection((VERSION, versions(proposal.method)), offer.wire):
                 raise FederationError(objection)
             study = self.look(proposal, bool(self.signatures.certificate))
             start = self._begun(proposal)
@@ -147,7 +169,7 @@ class Participation:
                 self.name, [SERVER], names, log, nonce=nonce(), now=node.now(),
                 install=lambda state: run.install(state.content, node),
             )  # fmt: skip
-            least = self.policy.min_clients
+            least = self.policy_in(study).min_clients_in_sum
             introduction = Introduction(
                 self.name, proposal, offer.run, self.signatures, least, key_of(door)
             )
@@ -182,7 +204,7 @@ class Participation:
                     begin(run)
                     self.notify(Joined(study.fingerprint))
                     begun = True
-                clients = gathered(study, exchange, run.event)
+                clients = gathered(study, exchange, run)
                 model = study.server_half(start).train(clients, run)
                 return self.receive(finished(study, start, model))
             except CaughtUpError:
@@ -219,26 +241,43 @@ class Participation:
         make_folder(self.out)
         if self.holds:
             self._held = self._held or hold(self.out)
-        write_durably(self.out / "study.toml", study.to_toml().encode())
         state = self.out / "state"
-        begin(state, run)
-        path = self.out / "ledger.jsonl"
-        seeded, method = self._secret_from_seed, study.registration.name
-        self._ledger = Ledger(method, study.fingerprint, path, run.hex(), seeded)
-        model = self._embedding_model
-        self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         if self._secret_from_seed:
             secret = Secret.from_seed(study.seed, self.name)
         else:
             secret = Secret.keep(state / "secret").of_run(study.fingerprint, run)
+        self._account(study, run.hex(), secret)
+        write_durably(self.out / "study.toml", study.to_toml().encode())
+        begin(state, run)
+        path = self.out / "ledger.jsonl"
+        seeded, method = self._secret_from_seed, study.registration.name
+        signs, seen = self.signatures, not study.masked
+        self._ledger = Ledger(method, study.fingerprint, path, run.hex(), seeded, signs.sign, seen)
+        policy = self.policy_in(study)
+        held = policy.model_dump(mode="json")
+        self._ledger.began(self.name, signs.certificate, held, self.corpus, policy.spent)
+        self._ledger.kept(self.out, "study.toml")
+        model = self._embedding_model
+        self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         site = Site(
-            self.name, self.corpus, self.policy, self.out, self.notify, model, self._growing, secret
-        )
-        door = Door(self.name, study.client_half(site), self.policy, self._ledger)
-        if not study.secure:
+            self.name, self.corpus, policy, self.out, self.notify, model, self._growing, secret,
+            study.masked,
+        )  # fmt: skip
+        door = Door(self.name, study.client_half(site), policy, self._ledger)
+        if seen:
             return door, state
         keys, told_of = secret.derive("masked sums"), lambda factor: self.notify(Narrowed(factor))
         return MaskedDoor(door, self.name, keys, self.signatures.sign, told_of), state
+
+    def _account(self, study: Study, run: str, secret: Secret) -> None:
+        """Write down what this run may say of a document; refuse noise that others know."""
+        if study.privacy is not None and self._secret_from_seed:
+            raise RunError(
+                "The study promises privacy by noise, which everybody could repeat with "
+                "--secret-from-seed; leave that out."
+            )
+        noise = digest(secret.derive("account").hex())
+        self.policy.check_privacy(self.name, study.privacy, study.fingerprint, run, noise)
 
     def look(self, proposal: Proposal, signed: bool) -> Study:
         """Say what the study asks for, and hold it against the policy; nothing leaves."""
@@ -250,19 +289,43 @@ class Participation:
             )
         exchanges = study.registration.exchanges(study.method)
         leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
-        seen = MASKED if study.secure else SEEN
-        self.notify(Offered(study, leaves, seen, None if signed else UNSIGNED))
-        self.policy.check_masks(self.name, study.secure, signed)
+        policy = self.policy_in(study)
+        masks = SEEDED if self._secret_from_seed else MASKED
+        seen = masks if study.masked else SEEN.format(unmasked(study))
+        told = policy.described(seen=not study.masked)
+        unsigned = f"{UNSIGNED} {UNSIGNED_MASKS}" if study.masked else UNSIGNED
+        self.notify(Offered(study, leaves, seen, told, None if signed else unsigned))
+        policy.check_masks(self.name, study.masked, signed)
+        policy.check_privacy(self.name, study.privacy, study.fingerprint)
         grows = self._growing is not None
-        documents = self.policy.min_documents if grows else len(self.corpus)
-        method, needed = study.method, study.method.embedding_of(self.corpus)
-        rounds = method.max_rounds
-        self.policy.check_study(self.name, method.method_name, rounds, documents, study.text)
+        corpus, method = self.corpus, study.method
+        said = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
+        documents = policy.min_documents if grows else said
+        clients = min(len(study.clients), method.clients_per_round or len(study.clients))
+        authors(corpus, study.privacy)
+        method.check(study.text)
+        asked = method.method_name, method.max_rounds, documents, study.text, clients
+        policy.check_study(self.name, *asked)
+        needed = method.embedding_of(corpus)
         if needed is not None:
-            check_embeddings(self.corpus, needed, self._embedding_model)
-            if self.corpus.embeddings is None:
+            check_embeddings(corpus, needed, self._embedding_model)
+            if corpus.embeddings is None:
                 sentence_encoder(self._embedding_model or needed.model)
         return study
+
+    def exposed(self, study: Study) -> Exposure:
+        """Say what a study would show of the documents; without bytes if it cannot be rehearsed."""
+        try:
+            return expose(study, self.corpus, self._embedding_model)
+        except FedTopicsError:  # of too few documents, say; taking part will tell
+            return expose(study)
+
+    def policy_in(self, study: Study) -> Policy:
+        """Return the policy as it holds in a study."""
+        policy = self.policy if study.masked else self.policy.where_seen()
+        if study.privacy is None:
+            return policy
+        return policy.of_enough(study.min_clients)  # whose parts of the noise are enough
 
     def _place(self, study: Study) -> Path:
         """Return the folder of this study; refuse one with the ledger and model of another."""
@@ -273,7 +336,7 @@ class Participation:
         if not _may_hold(self.out, study):
             raise RunError(
                 f"{self.out} holds what this client did in another study; name another folder "
-                "with --out."
+                f"with --out.{began_unmasked(self.out, study.fingerprint)}"
             )
         return self.out
 
@@ -284,15 +347,18 @@ class Participation:
         self.corpus = self._growing() if self._growing else self.corpus
         corpus = model.embedded(self.corpus, self._embedding_model)
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
+        if self._ledger is not None:
+            self._ledger.kept(self.out, *(f"model/{n}" for n in UNEDITED), "theta.parquet")
         self.notify(ModelReceived(str(folder), len(self.corpus), unknown))
+        self._ended = True
 
     def diagnose(self) -> str:
         """Say why the server cannot be reached, if it is known."""
         return ""
 
     def notify(self, event: Event) -> None:
-        """Pass on what happened."""
-        if self._on_event is not None:
+        """Pass on what happened, but not that others go when all have the model."""
+        if self._on_event is not None and not (self._ended and isinstance(event, Reconnecting)):
             self._on_event(event.plain())
 
 

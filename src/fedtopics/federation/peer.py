@@ -71,7 +71,7 @@ def take_part_with_peers(
     part.look(proposed, signed=identity is not None)
     signatures = part.signatures = Unsigned() if identity is None else Signer(identity)
     door, state = part.consider(study, run)
-    least = part.policy.min_clients
+    least = part.policy_in(study).min_clients_in_sum
     introduction = Introduction(part.name, proposed, run, signatures, least, key_of(door))
     carrier = transport or _transport(part, study, identity, listen)
     node = Node(part.name, study.clients, carrier, introduction, part.notify)
@@ -163,8 +163,8 @@ class PeerParticipation(Participation):
         """Take part until the model is here; see `take_part_with_peers` for what it raises."""
         if self._dry_run:
             start = _start(self, self._study)
-            self.look(proposal(self._study, start), signed=self._identity is not None)
-            self.notify(Allowed())
+            study = self.look(proposal(self._study, start), signed=self._identity is not None)
+            self.notify(Allowed(self.exposed(study)))
         else:
             take_part_with_peers(
                 self, self._study, self._identity, self._listen, opened=self._opened

@@ -7,12 +7,20 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.study_file import explain
+from fedtopics.privacy.account import Account
+from fedtopics.privacy.settings import Privacy
 from fedtopics.text.vocabulary import TextRules
-from fedtopics.text.words import PATTERNS
+from fedtopics.text.words import LISTS, PATTERNS
+
+SEEN_DOCUMENTS = 256
+FEW = (
+    "Where replies are seen, sums over few documents are documents: of 10, each can be read from "
+    "one gradient (10 of 10 exactly, 49 of 52 in another trial), of 256 a third of the words."
+)
 
 
 class Policy(BaseModel):
@@ -24,20 +32,46 @@ class Policy(BaseModel):
         None, description="methods that may run; by default all that are installed"
     )
     min_documents: int = Field(
-        10, ge=1, description="a reply must sum over at least this many documents"
+        10,
+        ge=1,
+        description="a reply must sum over at least this many documents; where whoever adds sees "
+        f"each reply {SEEN_DOCUMENTS} by default",
+    )
+    min_documents_in_sum: int | None = Field(
+        None, ge=1, description="a masked sum must be over at least this many documents of all"
     )
     min_document_frequency: int = Field(
         5, ge=1, description="a word may leave only if this many documents have it"
     )
     max_rounds: int = Field(100_000, ge=1, description="most training rounds of a study")
-    min_clients: int = Field(
+    min_clients_in_sum: int = Field(
         2,
         ge=1,
+        validation_alias=AliasChoices("min_clients_in_sum", "min_clients"),  # its earlier name
         description="a reply is given only where at least this many clients are added up; with "
         "two, each can subtract its own and read the other's, three are recommended",
     )
     secure: Literal["required"] | None = Field(
         None, description='"required": replies leave in masked sums alone, which nobody sees into'
+    )
+    max_epsilon: float | None = Field(
+        None,
+        gt=0,
+        description="the most that all studies on these documents may say of one of "
+        "them together; studies without privacy are refused",
+    )
+    account: Path | None = Field(
+        None, description="where it is written down; by default beside the policy"
+    )
+    clear_attempt: bool = Field(
+        False,
+        description="where a client lies in masked sums and none can say which, whether replies "
+        "may leave without masks in a further attempt, in at most three rounds of a run",
+    )
+    counts_of_all: bool = Field(
+        True,
+        description="where sums are masked, whether a group needs min_documents of all clients' "
+        "documents, not of this client's own; false where another client may lie about its own",
     )
     token_patterns: tuple[str, ...] = Field(
         (), description="patterns of words that texts may be split by, besides those with a name"
@@ -53,7 +87,12 @@ class Policy(BaseModel):
             If the file is missing, is not TOML, or has an unknown key.
         """
         try:
-            return cls(**tomllib.loads(Path(path).read_text(encoding="utf-8")))
+            policy = cls(**tomllib.loads(Path(path).read_text(encoding="utf-8")))
+            if policy.max_epsilon is None:  # no account is kept
+                return policy
+            beside = Path(path).with_suffix(".account.jsonl")
+            kept = None if policy.max_epsilon is None else policy.account or beside
+            return policy.model_copy(update={"account": kept})
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
             raise StudyError(f"The policy {path} cannot be used: {explain(error)}") from None
 
@@ -67,20 +106,53 @@ class Policy(BaseModel):
 
     def check_members(self, client: str, members: Collection[str]) -> None:
         """Refuse a sum over too few clients; where all are in one process, nobody asks."""
-        if len(members) < self.min_clients:
+        if len(members) < self.min_clients_in_sum:
             raise PolicyError(
-                f"The policy of client {client!r} asks for sums over at least {self.min_clients} "
-                f"clients, this one is over {len(members)}; wait for more of them, or lower "
-                "min_clients in its policy."
+                f"The policy of client {client!r} asks for sums over at least "
+                f"{self.min_clients_in_sum} clients, this one is over {len(members)}; wait for "
+                "more of them, or lower min_clients_in_sum in its policy."
             )
+
+    def check_sum(self, client: str, documents: int) -> None:
+        """Refuse a masked sum over too few documents of all clients, before the reply leaves."""
+        if documents < (self.min_documents_in_sum or 0):
+            raise PolicyError(
+                f"The policy of client {client!r} asks for masked sums over at least "
+                f"{self.min_documents_in_sum:,} documents, this one is over {documents:,}; raise "
+                "the study's batch_size, wait for more clients, or lower min_documents_in_sum in "
+                "its policy."
+            )
+
+    def where_seen(self) -> Policy:
+        """Return the policy where whoever adds sees replies: what it does not say is stricter."""
+        if "min_documents" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"min_documents": SEEN_DOCUMENTS})
+
+    def of_enough(self, clients: int) -> Policy:
+        """Return the policy where so many clients have to be in each sum, or more by its own."""
+        least = max(self.min_clients_in_sum, clients)
+        return self.model_copy(update={"min_clients_in_sum": least})
+
+    def described(self, seen: bool) -> str:
+        """Say what holds in a study, in which replies are seen one by one, or masked."""
+        of_all = self.min_documents_in_sum
+        together = f" and {of_all:,} documents" if of_all else ""
+        few = f" {FEW}" if seen and self.min_documents < SEEN_DOCUMENTS else ""
+        return (
+            f"By this client's policy a reply sums over at least {self.min_documents:,} documents, "
+            f"a total over at least {self.min_clients_in_sum} clients{together}, and a word leaves "
+            f"if at least {self.min_document_frequency:,} documents have it.{few}"
+        )
 
     def check_masks(self, client: str, secure: bool, signed: bool) -> None:
         """Refuse a study without masks, or whose participants do not sign, where they are required.
 
         Without signatures who adds could be all the others, and know their masks.
         """
-        if self.secure is None or (secure and signed):
+        if not (self.secure or self.min_documents_in_sum) or (secure and signed):
             return
+        demand = 'secure = "required"' if self.secure else "min_documents_in_sum"
         lack, remedy = (
             ("its participants do not sign", "give each of them an identity")
             if secure
@@ -88,12 +160,49 @@ class Policy(BaseModel):
         )
         raise PolicyError(
             f"The policy of client {client!r} requires masked sums, and {lack}; {remedy}, or leave "
-            'secure = "required" out of the policy. Nothing has left.'
+            f"{demand} out of the policy. Nothing has left."
         )
+
+    def check_privacy(
+        self, client: str, privacy: Privacy | None, study: str, run: str | None = None,
+        noise: str = "",
+    ) -> None:  # fmt: skip
+        """Refuse a study that may say too much of a document, with those before; account for a run.
+
+        Raises
+        ------
+        PolicyError
+            If it may.
+        """
+        if self.max_epsilon is None:
+            return
+        if privacy is None:
+            raise PolicyError(
+                f"The policy of client {client!r} allows epsilon {self.max_epsilon:g}, and the "
+                "study has no bound for a document; nothing has left. Set privacy in the study, or "
+                "leave max_epsilon out of the policy."
+            )
+        if self.account is None:
+            raise PolicyError(
+                f"The policy of client {client!r} has max_epsilon, and no file for its account; "
+                "name one with account, or read the policy from a file."
+            )
+        account = Account(self.account)
+        if run is None:
+            account.check(client, study, privacy, self.max_epsilon)
+        else:
+            account.charge(client, study, run, privacy, self.max_epsilon, noise)
+
+    @property
+    def spent(self) -> float | None:
+        """The epsilon that all studies had by now, if an account is kept."""
+        if self.max_epsilon is None or self.account is None:
+            return None
+        return Account(self.account).epsilon
 
     def check_text(self, client: str, text: TextRules) -> None:
         """Refuse a pattern of words that neither has a name nor is allowed."""
-        if text.token_pattern not in (*PATTERNS, *self.token_patterns):
+        if text.token_pattern not in (*PATTERNS, LISTS, *self.token_patterns):
             raise PolicyError(
                 f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
                 f"of client {client!r} does not name; use one of {', '.join(PATTERNS)}, or add it "
@@ -101,13 +210,14 @@ class Policy(BaseModel):
             )
 
     def check_study(
-        self, client: str, method: str, rounds: int, documents: int, text: TextRules | None = None
-    ) -> None:
+        self, client: str, method: str, rounds: int, documents: int,
+        text: TextRules | None = None, clients: int = 0,
+    ) -> None:  # fmt: skip
         """Refuse a study that is not allowed, before anything leaves the client.
 
         The rounds are the most of the study's training, without those of a model that it continues;
         the documents those that the client has, or will have. In simulations, which are one's own,
-        no rules of texts are given: any pattern does.
+        no rules of texts are given, and no number of a round's clients: any do.
         """
         self.check_method(client, method)
         if text is not None:
@@ -118,6 +228,12 @@ class Policy(BaseModel):
                 f"{self.max_rounds:,}; nothing has left. Lower the study's max_rounds or raise "
                 "that of the policy."
             )
+        if 0 < clients < self.min_clients_in_sum:
+            raise PolicyError(
+                f"The policy of client {client!r} asks for sums over at least "
+                f"{self.min_clients_in_sum} clients, and a round of the study has {clients}; "
+                "nothing has left. Let more take part, or lower min_clients_in_sum in the policy."
+            )
         if documents < self.min_documents:
             raise PolicyError(
                 f"The policy of client {client!r} asks for sums over at least "
@@ -126,5 +242,5 @@ class Policy(BaseModel):
             )
 
 
-OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1, min_clients=1)
+OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1, min_clients_in_sum=1)
 """For documents that stay in one's own hands: one corpus, trained where it is."""

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ from fedtopics.methods.events import CaughtUp
 
 DIGEST = "decisions"  # array of a checkpoint: the digest of the decisions it holds
 INDEX, TURN = "decisions", "turns"  # numbers of a checkpoint
+RANGE = "range of "  # begins the name of such a number
 RUN, SIGNED = "run.json", "signed-state"
 SIGNED_FIELDS = {
     "state": dict[str, Any], "kept": np.ndarray, "signatures": dict[str, bytes],
@@ -63,6 +65,13 @@ class ReplicatedRun(RunFolder):
     progress: Progress
     forget: Callable[[int], None] = staticmethod(lambda _: None)  # decisions before an index
     _signed = 0  # index of the last state that most have signed
+
+    @cached_property
+    def ranges(self) -> dict[str, float]:
+        """Those of numbers in masked sums: as they were at the checkpoint, then as they become."""
+        saved = super().restore()
+        numbers = {} if saved is None else saved.numbers
+        return {n.removeprefix(RANGE): r for n, r in numbers.items() if n.startswith(RANGE)}
 
     def position(self) -> Position:
         """Return where a resumed run goes on; a RunError if what it has kept is of no use."""
@@ -106,7 +115,8 @@ class ReplicatedRun(RunFolder):
         """
         index, turn = self.progress.index, self.progress.turn
         digest = np.frombuffer(self.progress.digest(), np.uint8)
-        numbers: Mapping[str, float] = {**state.numbers, INDEX: index, TURN: turn}
+        ranges = {f"{RANGE}{name}": range_ for name, range_ in self.ranges.items()}
+        numbers: Mapping[str, float] = {**state.numbers, **ranges, INDEX: index, TURN: turn}
         super().checkpoint(Checkpoint(state.round, {**state.arrays, DIGEST: digest}, numbers))
         if self.folder is None or not self.progress.settled:
             return

@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from fedtopics.errors import ModelError, RunError
+from fedtopics.errors import ModelError, RunError, StudyError
 from fedtopics.federation.study import Study
 from fedtopics.files import cut_half_line, make_folder, open_private, write_durably
 from fedtopics.methods.base import Checkpoint
@@ -42,6 +42,15 @@ from fedtopics.model.topic_model import TopicModel
 DIGEST = "sha256"  # in what is kept
 KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
+
+
+def began_unmasked(folder: Path | None, study: str) -> str:
+    """Say how to go on with what was begun without masks, where nothing else is different."""
+    with suppress(StudyError):
+        before = Study.read(Path(folder or "") / "study.toml")
+        if study.startswith(before.model_copy(update={"secure": True}).fingerprint):
+            return " It was begun without masks, which are the default: set secure = false."
+    return ""
 
 
 def has_run(folder: Path) -> bool:
@@ -113,7 +122,7 @@ class RunFolder:
             raise RunError(
                 f"The run in {self.folder} is of study {first}, this is study {self._study}; "
                 "resume with the study.toml in the run's folder, and with the model that it began "
-                "with, if with one."
+                f"with, if with one.{began_unmasked(self.folder, self._study)}"
             )
         return started
 

@@ -27,12 +27,15 @@ from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.federation.client_data import client_names
+from fedtopics.federation.promises import told_of
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, is_grouped
 from fedtopics.files import hold
 from fedtopics.methods.base import Clients
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
+from fedtopics.methods.robust import Rule
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
@@ -131,7 +134,7 @@ def lead(
         exchange = exchange_of(run, node, rules(study))
         node.start(_replica(study, log, node, run))
         opened(node, run.event)
-        model = program.train(gathered(study, exchange, run.event), run)
+        model = program.train(gathered(study, exchange, run), run)
         return _saved(finished(study, warm_start, model), run, node)
 
 
@@ -155,7 +158,8 @@ def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Repl
 def finished(study: Study, start: WarmStart | None, model: TopicModel) -> TopicModel:
     """Return what was trained, with what is to be said of how."""
     model = model if start is None else start.credited(model)
-    return replace(model, info={**model.info, "masked": True}) if study.secure else model
+    model = replace(model, info={**model.info, **told_of(study)})
+    return model.with_client_names(client_names(study.clients, model.documents))
 
 
 def _saved(model: TopicModel, run: ReplicatedRun, node: Node) -> TopicModel:
@@ -201,16 +205,17 @@ def rules(study: Study) -> Rules:
     """Return when rounds of a study count."""
     network = study.federation
     waits = network.deadline, network.gather, network.wait
-    robust = network.robust or ("none" if study.secure else "clip")
+    robust = network.robust or ("none" if study.masked else "clip")
     return Rules(study.min_clients, *waits, robust)
 
 
-def gathered(study: Study, exchange: Exchange, notify: Callable[[Event], None]) -> Clients:
-    """Return a study's clients as its program sees them: their sums are masked where it says so."""
-    if not study.secure:
+def gathered(study: Study, exchange: Exchange, run: ReplicatedRun) -> Clients:
+    """Return a study's clients as its program sees them, with masks or without."""
+    if not study.masked:
         return exchange
     drawn = study.registration.drawn(study.method)
-    return SecureClients(exchange, drawn, notify, study.vocabulary)
+    robust: Rule = "median" if is_grouped(study) else "none"
+    return SecureClients(exchange, drawn, run.event, study.vocabulary, robust, run.ranges)
 
 
 def nonce() -> int:

@@ -6,18 +6,22 @@ client, the centralised one pools the corpora first, the federated one names all
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError, RunError
+from fedtopics.federation.client_data import client_names
 from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.promises import told_of
+from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
 from fedtopics.methods.events import Embedding, Event, Finished, OnEvent
 from fedtopics.methods.plan import Site
@@ -53,7 +57,9 @@ def train(
     resume : bool
         Go on with the run in `out`, on the documents that it began with.
     policies : mapping of client name to Policy, optional
-        By default the files that the study names, or else the default policy.
+        By default the files that the study names, or else the default policy. Documents are one's
+        own here, so nothing is masked: what a policy says of sums and masks does not apply, and
+        `min_documents` is 10 if it says no number, though without masks it is 256 between machines.
     on_event : function, optional
         Called with each event of the run.
     start : TopicModel, (beta, words) or WarmStart, optional
@@ -123,8 +129,11 @@ class _Simulation:
             turns = max(door.turn for door in doors.values())
             at_once = AtOnce(doors).sum if self.at_once else None
             robust = Robust(study.federation.robust or "none", run.event)
-            model = half.train(LocalClients(doors, turns, at_once, robust, run.event), run)
-            model = run.save(model if start is None else start.credited(model))
+            clients = LocalClients(doors, turns, at_once, robust, run.event, study.masked)
+            model = half.train(clients, run)
+            model = model if start is None else start.credited(model)
+            model = replace(model, info={**model.info, **told_of(study, seeded=True)})
+            model = run.save(model.with_client_names(client_names(study.clients, model.documents)))
             run.event(Finished())
             return model
 
@@ -142,9 +151,10 @@ class _Simulation:
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
         policy, place = self.policies[name], folder and client_folder(folder, name)
+        ledger.began(name, b"", policy.model_dump(mode="json"), corpus)
         site = Site(
             name, corpus, policy, place, self._notify, embedding_model,
-            secret=Secret.from_seed(self.study.seed, name),
+            secret=Secret.from_seed(self.study.seed, name), masked=self.study.masked,
         )  # fmt: skip
         return Door(name, self.study.client_half(site), policy, ledger)
 
@@ -153,28 +163,67 @@ class _Simulation:
             self.on_event(event.plain())
 
 
-def corpora_by_name(clients: Any) -> dict[str, Corpus]:
+def by_client(given: Any) -> Mapping[Any, Any]:
+    """Return what is given of several clients, by client: of a list, client-1, client-2 and so on.
+
+    DataError if it is neither a list nor a mapping.
+    """
+    if isinstance(given, (list, tuple)) and not any(isinstance(each, str) for each in given):
+        given = {f"client-{number}": each for number, each in enumerate(given, 1)}
+    if not isinstance(given, Mapping):
+        raise DataError(
+            "Documents of several clients are a mapping of client to documents, a list with the "
+            "documents of each, or, of an estimator, a table and the name of its column of "
+            "clients; those of one corpus are for fit."
+        )
+    return given
+
+
+def corpora_by_name(clients: Any, read: Callable[[Any], Corpus] = Corpus.of) -> dict[str, Corpus]:
     """Return several clients' documents by name; those in a list are client-1, client-2 and so on.
 
-    DataError if there are none or they cannot be read, StudyError if a name cannot be one.
+    What is given of each is read by a function. DataError if there are none or they cannot be read,
+    StudyError if a name cannot be one.
     """
-    if isinstance(clients, (list, tuple)) and not any(isinstance(each, str) for each in clients):
-        clients = {f"client-{number}": each for number, each in enumerate(clients, 1)}
-    if not isinstance(clients, Mapping):
-        raise DataError(
-            "Documents of several clients are a mapping of client name to documents, or a list "
-            "with the documents of each; those of one corpus are for fit."
-        )
+    clients = by_client(clients)
     if not clients:
         raise DataError("There are no clients; give at least one with documents.")
     corpora = {}
     for name, documents in clients.items():
         check_client_name(name)
         try:
-            corpora[name] = Corpus.of(documents)
+            corpora[name] = read(documents)
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
     return corpora
+
+
+def run_folder(
+    wanted: Path, study: Study, corpora: Mapping[str, Corpus], start: WarmStart | None
+) -> Path:
+    """Return the folder for a run, which may be there already: the wanted one, or one beside it.
+
+    It is the first of wanted, wanted-2, wanted-3 and so on that holds no run, or one of the same
+    study, start and documents: records of another run are kept.
+    """
+    identity = study.with_clients(corpora).identity(start)
+    digests = {name: fingerprint(corpus) for name, corpus in corpora.items()}
+    others = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
+    return next(
+        folder
+        for folder in chain([wanted], others)
+        if not has_run(folder) or _is_of(folder, identity, digests)
+    )
+
+
+def _is_of(folder: Path, identity: str, digests: Mapping[str, str]) -> bool:
+    """Whether a run is of a study and of documents; of one whose files are damaged, no."""
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        with (folder / "events.jsonl").open(encoding="utf-8") as file:
+            study = json.loads(file.readline())["study"]
+        documents = json.loads((folder / "documents.json").read_bytes())
+        return bool(study == identity and documents | digests == documents)
+    return False
 
 
 def _check_documents(run: RunFolder, corpora: Mapping[str, Corpus]) -> None:

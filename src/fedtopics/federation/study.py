@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,53 +20,26 @@ from pydantic import (
 )
 
 from fedtopics.errors import StudyError
-from fedtopics.federation.client_data import ClientData, resolve_paths
+from fedtopics.federation.about import About, Line
+from fedtopics.federation.client_data import ClientData, check_different, resolve_paths
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.promises import check_privacy
+from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study_file import as_toml, explain
 from fedtopics.files import digest
-from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import METHODS, Method, find_method
-from fedtopics.methods.robust import Rule
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.pki.names import check_client_name
+from fedtopics.privacy import Privacy
+from fedtopics.secure.groups import GROUPED
 from fedtopics.secure.said import FEWEST
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
-
-
-class FederationSettings(BaseModel):
-    """How a server on a network treats clients that are away, late or wrong.
-
-    None of it is part of the study's fingerprint: it may be changed before a run is resumed.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    min_clients: int | None = Field(
-        None, ge=1, description="fewest clients of a round; by default more than half"
-    )
-    deadline: float = Field(
-        600.0, gt=0, description="seconds for a round; who is later is left out of it"
-    )
-    gather: float = Field(
-        86_400.0, ge=0, description="seconds that the server waits at its start for all clients"
-    )
-    wait: float = Field(
-        3600.0, ge=0, description="seconds that a round waits for min_clients before the run ends"
-    )
-    robust: Rule | None = Field(
-        None,
-        description='what replies come to: their sum ("none"), one that none moves much further '
-        'than others do, for its documents ("clip"), or votes ("trimmed-mean", "median", '
-        '"centred-clip"); by default "clip", and in one process "none"',
-    )
-    pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
-    largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
 
 
 def _settings_of(value: Any) -> Any:
@@ -84,13 +56,6 @@ def _settings_of(value: Any) -> Any:
     return method.settings(**value)
 
 
-def _one_line(value: str) -> str:
-    if visible(value) != value or is_flooded(value):
-        raise ValueError("a name is one line of characters that print")
-    return value
-
-
-Title = Annotated[str, AfterValidator(_one_line)]
 MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)]
 
 
@@ -106,14 +71,20 @@ class Study(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Title = Field("study", max_length=100, description="a name for people and folders")
+    name: Line = Field("study", max_length=100, description="a name for people and folders")
+    about: About = Field(
+        About(), description="what it is for and who answers for it, as all are told"
+    )
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")
-    secure: bool = Field(
-        False,
-        description="whether replies are masked, so that who adds sees sums alone; three clients "
-        "are needed for a sum",
+    secure: bool | None = Field(
+        None,
+        description="whether replies are masked, so that who adds sees sums alone; by default "
+        "where rounds have three clients, the method adds up, and federation.robust is unset",
+    )
+    privacy: Privacy | None = Field(
+        None, description="a bound for what the study says of each document, by noise in all sums"
     )
     text: TextRules = Field(TextRules(), description="how a text becomes words")
     vocabulary: VocabularyLimits = Field(
@@ -131,6 +102,7 @@ class Study(BaseModel):
     def _plain_names(cls, value: dict[str, ClientData]) -> dict[str, ClientData]:
         for name in value:
             check_client_name(name)
+        check_different(value)
         return value
 
     @model_validator(mode="after")
@@ -144,21 +116,10 @@ class Study(BaseModel):
             raise ValueError(
                 f"federation.min_clients = {least} is more than method.clients_per_round = {drawn}"
             )
-        if self.secure and not self.method.adds_up:
-            raise ValueError(
-                f"what leaves a client in {self.method.method_name} is merged one by one, which "
-                "masks do not allow: set secure = false, or take another method"
-            )
-        if self.secure and self.clients and min(len(self.clients), drawn or FEWEST) < FEWEST:
-            raise ValueError(
-                f"with secure = true a round needs {FEWEST} clients: of two, each could subtract "
-                "its own reply from the sum"
-            )
-        if self.secure and self.federation.robust not in (None, "none"):
-            raise ValueError(
-                f'federation.robust = "{self.federation.robust}" looks at replies one by one, and '
-                "secure = true hides them; leave one of them out"
-            )
+        if self.secure and (reason := _hindrance(self)):
+            raise ValueError(f"secure = true cannot be: {reason}; leave it out, or change that")
+        if self.privacy is not None:
+            check_privacy(self)
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
             raise ValueError(
                 "with n-grams, words of a document are not in its order: set coherence to "
@@ -167,19 +128,30 @@ class Study(BaseModel):
         return self
 
     @property
+    def masked(self) -> bool:
+        """Whether replies are masked between machines; in one process none are."""
+        return not unmasked(self)
+
+    @property
     def min_clients(self) -> int:
         """Fewest clients of a round."""
         drawn = self.method.clients_per_round or len(self.clients)
         fewest = self.federation.min_clients or min(drawn, len(self.clients)) // 2 + 1
-        return max(fewest, FEWEST) if self.secure else fewest
+        if self.privacy is not None:  # whose parts of the noise are enough
+            fewest = max(fewest, len(self.clients) - len(self.clients) // 3)
+        return max(fewest, GROUPED if is_grouped(self) else FEWEST) if self.masked else fewest
 
     @property
     def agreed(self) -> dict[str, Any]:
         """What server and clients must agree on, as plain data; not where the documents are."""
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
         peers = {"peers": addresses(self)} if addresses(self) else {}
-        secure = {"secure": True} if self.secure else {}  # studies from before keep their name
-        return plain | {"clients": sorted(self.clients)} | peers | secure
+        secure = {"secure": True} if self.masked else {}  # studies from before keep their name
+        groups = {"robust": "median"} if is_grouped(self) else {}
+        bound = {"privacy": self.privacy.told} if self.privacy else {}
+        about = self.about.model_dump(mode="json", exclude_defaults=True)  # likewise
+        said = {"about": about} if about else {}
+        return plain | {"clients": sorted(self.clients)} | peers | secure | groups | bound | said
 
     @classmethod
     def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
@@ -188,8 +160,10 @@ class Study(BaseModel):
         if not isinstance(names, list) or not isinstance(peers, Mapping):
             raise StudyError("The study that the server sent names no clients.")
         clients = {str(name): {"address": peers.get(name)} for name in names}
-        settings = {key: value for key, value in plain.items() if key != "peers"}
-        return cls.make(**{**settings, "clients": clients})
+        settings = {key: value for key, value in plain.items() if key not in ("peers", "robust")}
+        if "robust" in plain:
+            settings["federation"] = {"robust": plain["robust"]}
+        return cls.make(**{"secure": False, **settings, "clients": clients})
 
     @property
     def fingerprint(self) -> str:
@@ -211,7 +185,7 @@ class Study(BaseModel):
 
         Numbers, switches and names; no list of words, and not where documents are.
         """
-        told = ("seed", "secure", "method", "text", "vocabulary")
+        told = ("seed", "secure", "privacy", "method", "text", "vocabulary")
         plain = {key: self.agreed[key] for key in told if key in self.agreed}
         settings = dict(_settings(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
@@ -220,9 +194,6 @@ class Study(BaseModel):
     def registration(self) -> Method:
         """What is registered of the study's method."""
         return find_method(self.method.method_name)
-
-    def _plan(self, start: WarmStart | None = None) -> Plan[Any]:
-        return Plan(self.method, self.text, self.vocabulary, self.seed, start)
 
     def server_half(self, start: WarmStart | None = None) -> Trainer:
         """Make the server's half of the method; StudyError if it cannot begin with the model."""
@@ -235,7 +206,7 @@ class Study(BaseModel):
                     f"{', '.join(first)} or {last}."
                 )
             start.check_method(method.name)
-        return method.server(self._plan(start))
+        return method.server(_plan(self, start))
 
     def client_half(self, site: Site) -> TopicClient[Any]:
         """Make a client's half of the method; StudyError if it cannot take growing documents."""
@@ -245,7 +216,7 @@ class Study(BaseModel):
                 f"The method {method.name!r} takes all documents at once; leave out --follow, or "
                 "use flda."
             )
-        return method.client(self._plan(), site)
+        return method.client(_plan(self), site)
 
     def embedded(
         self,
@@ -263,8 +234,9 @@ class Study(BaseModel):
         if settings is None:
             return corpus
         vectors = document_embeddings(
-            corpus, settings, embedding_model=embedding_model, on_progress=on_progress
-        )
+            corpus, settings, embedding_model=embedding_model, on_progress=on_progress,
+            apart=self.privacy is not None,
+        )  # fmt: skip
         return corpus.with_embeddings(vectors)
 
     def with_clients(self, names: Iterable[str]) -> Study:
@@ -329,6 +301,40 @@ class Study(BaseModel):
     def to_toml(self) -> str:
         """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
         return as_toml(self)
+
+
+def unmasked(study: Study) -> str:
+    """Return why replies are not masked, in words; "" if they are: wherever they can be."""
+    if study.secure:
+        return ""
+    return _hindrance(study) or ("" if study.secure is None else "the study says so")
+
+
+def _hindrance(study: Study) -> str:
+    """Return why replies cannot be masked, if so."""
+    robust, drawn = study.federation.robust, study.method.clients_per_round
+    fewest = GROUPED if robust == "median" else FEWEST
+    clients = fewest if study.secure and not study.clients else len(study.clients)
+    if not study.method.adds_up:
+        return f"what leaves a client in {study.method.method_name} is merged one by one"
+    if min(clients, drawn or clients) < FEWEST:
+        return f"a round has fewer than {FEWEST} clients, each of whom could subtract its own reply"
+    if robust not in (None, "none", "median"):
+        return f'federation.robust = "{robust}" looks at replies one by one'
+    least = study.federation.min_clients or clients
+    if robust == "median" and min(clients, drawn or clients, least) < GROUPED:
+        return f"the median of groups needs {GROUPED} clients in each round, three groups of three"
+    return ""
+
+
+def is_grouped(study: Study) -> bool:
+    """Whether all masked sums are worked in groups, whose median counts."""
+    return study.masked and study.federation.robust == "median"
+
+
+def _plan(study: Study, start: WarmStart | None = None) -> Plan[Any]:
+    promised = study.privacy, len(study.clients)
+    return Plan(study.method, study.text, study.vocabulary, study.seed, start, *promised)
 
 
 def addresses(study: Study) -> dict[str, str]:

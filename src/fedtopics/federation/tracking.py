@@ -183,7 +183,7 @@ class TensorBoard(Tracker):
     """
 
     title = "TensorBoard"
-    packages = (("tensorboard", "tensorboard"),)
+    packages = (("tensorboard", "tensorboard"), ("torch", "torch"))
 
     def __init__(self, folder: str | Path, on_failure: Callable[[str], None] | None = None) -> None:
         super().__init__(on_failure)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol
 
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel
 from scipy import sparse
-from torch import Tensor
 
 from fedtopics.extras import Registry
-from fedtopics.networks import Shared, Tensors, find_network
+from fedtopics.networks import find_network
 from fedtopics.text.encoders import Encoder, Vectors
 
 Readout = Literal["mean", "root"]
+Weights = dict[str, Any]
+"""Arrays by name; of a network, tensors."""
+Shared = Mapping[str, Weights]
+"""By stage of a network: what documents share (running statistics). Others have none."""
+Layout = dict[str, tuple[tuple[int, ...], str]]
+"""Shapes and dtypes of weights, by name."""
 READOUTS: tuple[Readout, ...] = ("mean", "root")
 
 
@@ -38,8 +43,8 @@ class Inference(Protocol):
         """An instance of `settings_type`, or of a subclass."""
 
     @property
-    def dtype(self) -> torch.dtype:
-        """Precision of the weights."""
+    def precision(self) -> str:
+        """In which it computes: "float32" or "float64"."""
 
     @property
     def sees_words(self) -> bool:
@@ -49,18 +54,18 @@ class Inference(Protocol):
     def sees_embedding(self) -> bool:
         """Whether theta depends on an embedding."""
 
-    def initial_weights(self, seed: int) -> Tensors:
-        """Return weights of the shapes and dtypes that those of a model have."""
+    def layout(self) -> Layout:
+        """Return the shapes and dtypes that weights of a model have; no memory is taken."""
 
-    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
+    def beta(self, weights: Weights, shared: Shared) -> Any:
         """Return the topics, float64 of shape (n_topics, n_words), rows sum to 1."""
 
     def infer(
-        self, weights: Tensors, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
+        self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[Any]:
         """Return theta of documents, shape (n, n_topics); with `readouts`, takes a `readout`."""
 
-    def trained_encoder(self, weights: Tensors, model: str) -> Encoder | None:
+    def trained_encoder(self, weights: Weights, model: str) -> Encoder | None:
         """Return the encoder that was trained with the rest, from this model on, if one was."""
 
 
@@ -70,12 +75,13 @@ INFERENCES: Registry[type[Inference]] = Registry(
     {
         "lda": "fedtopics.inference.lda:VariationalLDA",
         "nmf": "fedtopics.inference.nmf:Factors",
+        "merged": "fedtopics.inference.merged:Merged",
         "mixture": "fedtopics.inference.mixture:Mixture",
         "centres": "fedtopics.inference.clusters:Centres",
         "discriminants": "fedtopics.inference.clusters:Discriminants",
-        "adapted": "fedtopics.inference.clusters:Adapted",
-        "fine-tuned": "fedtopics.inference.clusters:FineTuned",
-        "contrastive": "fedtopics.inference.clusters:Contrastive",
+        "adapted": "fedtopics.inference.trained_clusters:Adapted",
+        "fine-tuned": "fedtopics.inference.trained_clusters:FineTuned",
+        "contrastive": "fedtopics.inference.trained_clusters:Contrastive",
     },
 )  # all but the networks, which are in `NETWORKS`
 

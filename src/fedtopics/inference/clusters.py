@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
-from torch import Tensor
 
-from fedtopics.inference.base import Readout
+from fedtopics.inference.base import Layout, Readout, Shared, Weights
 from fedtopics.inference.points import (
     Discriminant,
     Numbers,
@@ -26,18 +24,10 @@ from fedtopics.inference.points import (
     of_unit_length,
     softmax,
 )
-from fedtopics.networks import Adapter, Shared, Tensors, represent, score
-from fedtopics.networks.trained_encoder import TunedEncoder
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.encoders import Encoder, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
-LENGTH = 10.0
-"""Of embeddings beside Student's t, to which points that are less than 1 apart are alike.
-
-SCCL takes embeddings as long as they come. Those of length 1 are not enough: with MiniLM on AgNews,
-accuracy fell from k-means' 78.1 % to 74.2 % in ten rounds; from length 10 it rose to 80.3 %.
-"""
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
 SAME = 1e-6  # embeddings of one text differ by less, whichever computer they are from
 
@@ -65,7 +55,7 @@ class ClusterInference(ABC):
     shows: ClassVar[Literal["topics", "clusters"]] = "clusters"
     readouts: ClassVar[tuple[Readout, ...]] = ()
     prototypes: ClassVar[str]  # the weight with a row a cluster
-    dtype: ClassVar[torch.dtype] = torch.float64
+    precision: ClassVar[str] = "float64"
 
     def __init__(self, n_words: int, settings: Any) -> None:
         self.n_words = n_words
@@ -99,19 +89,18 @@ class ClusterInference(ABC):
         for rows, block in blocks(points):
             yield rows, softmax(self.scores(weights, block))
 
-    def initial_weights(self, seed: int) -> Tensors:
-        sizes = self.shapes() | {"beta": (self.settings.n_components, self.n_words)}
-        return {name: torch.zeros(size, dtype=self.dtype) for name, size in sizes.items()}
+    def layout(self) -> Layout:
+        shapes = self.shapes() | {"beta": (self.settings.n_components, self.n_words)}
+        return {name: (shape, self.precision) for name, shape in shapes.items()}
 
-    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
-        return weights["beta"]
+    def beta(self, weights: Weights, shared: Shared) -> NDArray[np.float64]:
+        return np.asarray(weights["beta"])
 
     def infer(
-        self, weights: Tensors, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
+        self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[np.float64]:
-        arrays = {name: weight.numpy() for name, weight in weights.items()}
-        points = self.points(arrays["origin"], counts, embeddings)
-        return np.concatenate([shares for _, shares in self.memberships(arrays, points)])
+        points = self.points(weights["origin"], counts, embeddings)
+        return np.concatenate([shares for _, shares in self.memberships(weights, points)])
 
     def points(
         self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
@@ -123,13 +112,12 @@ class ClusterInference(ABC):
         assert counts is not None  # noqa: S101
         return weighted(counts, origin, self.settings.representation == "tfidf")
 
-    def with_words(self, weights: Mapping[str, NDArray[Any]], word_sums: Numbers) -> Tensors:
+    def with_words(self, weights: Mapping[str, NDArray[Any]], word_sums: Numbers) -> Weights:
         smooth = word_sums + SMOOTHING
         beta = smooth / smooth.sum(1, keepdims=True)
-        arrays = {**weights, "beta": beta}
-        return {name: torch.from_numpy(np.ascontiguousarray(w)) for name, w in arrays.items()}
+        return {name: np.ascontiguousarray(w) for name, w in {**weights, "beta": beta}.items()}
 
-    def trained_encoder(self, weights: Tensors, model: str) -> Encoder | None:
+    def trained_encoder(self, weights: Weights, model: str) -> Encoder | None:
         return None
 
 
@@ -179,89 +167,3 @@ class Discriminants(ClusterInference):
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         parts = weights["projection"], weights["directions"], weights["bias"]
         return Discriminant(*parts, self.settings.temperature).scores(points)
-
-
-class AdapterShape(ClusterShape):
-    """Clusters by a trained network."""
-
-    hidden: int = Field(128, ge=1, description="units of the adapter of embeddings")
-
-
-class Adapted(ClusterInference):
-    """Clusters by the scores of a trained head, on a trained adapter (FSTC)."""
-
-    name = "adapted"
-    settings_type: ClassVar[type[BaseModel]] = AdapterShape
-    prototypes = "head"
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        n, settings = self.n_dimensions, self.settings
-        network = Adapter(n, settings.hidden, settings.n_components)
-        return {"origin": (n,), **network.shapes}
-
-    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
-        outputs = score(tensors, represent(tensors, torch.from_numpy(points)))
-        return np.asarray(outputs.numpy() / self.settings.temperature)
-
-
-class TunedShape(AdapterShape):
-    """Clusters by a trained network on an encoder that was trained as well."""
-
-    max_length: int = Field(32, ge=1, description="tokens of a text that the encoder reads")
-    encoder: dict[str, tuple[int, ...]] = Field({}, description="shapes of the encoder's weights")
-
-
-class FineTuned(Adapted):
-    """Clusters by a trained head and adapter, on embeddings of an encoder trained with them.
-
-    Tokenizer and architecture are those of the model of `settings.embedding`, loaded by its name.
-    """
-
-    name = "fine-tuned"
-    settings_type: ClassVar[type[BaseModel]] = TunedShape
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        return super().shapes() | dict(self.settings.encoder)
-
-    def initial_weights(self, seed: int) -> Tensors:
-        weights = Adapted(self.n_words, self.settings).initial_weights(seed)
-        encoder: Mapping[str, tuple[int, ...]] = self.settings.encoder
-        return weights | {n: torch.empty(size, device="meta") for n, size in encoder.items()}
-
-    def trained_encoder(self, weights: Tensors, model: str) -> Encoder:
-        of_encoder = {name: weights[name] for name in self.settings.encoder}
-        return TunedEncoder(model, self.settings.max_length, of_encoder)
-
-
-class Contrastive(ClusterInference):
-    """Clusters by the nearest centre to what a trained adapter makes of embeddings (SCCL)."""
-
-    name = "contrastive"
-    settings_type: ClassVar[type[BaseModel]] = AdapterShape
-    prototypes = "centres"
-
-    def points(
-        self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
-    ) -> Points:
-        return super().points(origin, counts, embeddings) * LENGTH
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        n, settings = self.n_dimensions, self.settings
-        network = Adapter(n, settings.hidden, 1).shapes
-        adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
-        return {"origin": (n,), **adapter, "centres": (settings.n_components, n)}
-
-    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
-        near = log_student_t(represent(tensors, torch.from_numpy(points)), tensors["centres"])
-        return np.asarray(near.numpy() / self.settings.temperature)
-
-
-def log_student_t(points: Tensor, centres: Tensor) -> Tensor:
-    """Return the logarithm of Student's t around centres, up to a constant, (n, n_clusters).
-
-    Here -log(1 + |x - c|^2), as in Xie et al., Deep Embedding for Clustering Analysis, ICML 2016.
-    """
-    squares = points.square().sum(1)[:, None] + centres.square().sum(1)
-    return -(squares - 2 * points @ centres.T).clamp(min=0).log1p()

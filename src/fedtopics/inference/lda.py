@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 from scipy.special import digamma
-from torch import Tensor
 
-from fedtopics.inference.base import READOUTS, Readout
-from fedtopics.networks import Shared, Tensors
+from fedtopics.inference.base import READOUTS, Layout, Readout, Shared, Weights
 
 SMALLEST = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
 REFINEMENT = 20  # steps
@@ -57,23 +54,22 @@ class VariationalLDA:
     readouts: ClassVar[tuple[Readout, ...]] = READOUTS
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
-    dtype: ClassVar[torch.dtype] = torch.float64
+    precision: ClassVar[str] = "float64"
 
     def __init__(self, n_words: int, settings: LDAPrior) -> None:
         self.n_words = n_words
         self.settings = settings
 
-    def initial_weights(self, seed: int) -> Tensors:
-        shape = self.n_words, self.settings.n_components
-        return {"pseudo_counts": torch.ones(shape, dtype=self.dtype)}
+    def layout(self) -> Layout:
+        return {"pseudo_counts": ((self.n_words, self.settings.n_components), self.precision)}
 
-    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
+    def beta(self, weights: Weights, shared: Shared) -> NDArray[np.float64]:
         counts = weights["pseudo_counts"]
-        return (counts / counts.sum(0)).T
+        return np.asarray((counts / counts.sum(0)).T)
 
     def infer(
         self,
-        weights: Tensors,
+        weights: Weights,
         shared: Shared,
         counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
@@ -81,11 +77,11 @@ class VariationalLDA:
     ) -> NDArray[np.float64]:
         from fedtopics.inference.variational import infer
 
-        topics = topic_weights(weights["pseudo_counts"].numpy())
+        topics = topic_weights(weights["pseudo_counts"])
         settings = self.settings
         return infer(counts, topics, settings.theta_prior, settings.inner_steps).read(readout)
 
-    def trained_encoder(self, weights: Tensors, model: str) -> None:
+    def trained_encoder(self, weights: Weights, model: str) -> None:
         """Return nothing: there is no encoder."""
 
 

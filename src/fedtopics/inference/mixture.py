@@ -16,16 +16,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
-from torch import Tensor
 
-from fedtopics.inference.base import Readout
+from fedtopics.inference.base import Layout, Readout, Shared, Weights
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import BLOCK, Numbers, Points, softmax, unit_rows
-from fedtopics.networks import Shared, Tensors
 from fedtopics.text.embeddings import EmbeddingSettings
 
 UNSEEN = 0.01  # occurrences of each word, so that none is impossible
@@ -118,33 +115,33 @@ class Mixture:
     readouts: ClassVar[tuple[Readout, ...]] = ()
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = True
-    dtype: ClassVar[torch.dtype] = torch.float64
+    precision: ClassVar[str] = "float64"
 
     def __init__(self, n_words: int, settings: MixtureShape) -> None:
         self.n_words = n_words
         self.settings = settings
 
-    def initial_weights(self, seed: int) -> Tensors:
+    def layout(self) -> Layout:
         k, dimension = self.settings.n_components, self.settings.embedding.dimension
         shapes = {
             "origin": (dimension,), "directions": (k, dimension), "words": (k, self.n_words),
             "weights": (k,),
         }  # fmt: skip
-        return {name: torch.zeros(shape, dtype=self.dtype) for name, shape in shapes.items()}
+        return {name: (shape, self.precision) for name, shape in shapes.items()}
 
-    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
-        return torch.from_numpy(topics_of(weights["words"].numpy(), self.settings.smoothing))
+    def beta(self, weights: Weights, shared: Shared) -> NDArray[np.float64]:
+        return topics_of(weights["words"], self.settings.smoothing)
 
     def infer(
         self,
-        weights: Tensors,
+        weights: Weights,
         shared: Shared,
         counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
     ) -> NDArray[np.float64]:
-        evidence = Evidence.of({n: w.numpy() for n, w in weights.items()}, self.settings)
+        evidence = Evidence.of(weights, self.settings)
         points = place(embeddings, evidence.origin, counts.shape[0])
         return np.concatenate([theta for _, theta, _ in evidence.memberships(points, counts)])
 
-    def trained_encoder(self, weights: Tensors, model: str) -> None:
+    def trained_encoder(self, weights: Weights, model: str) -> None:
         """Return nothing: texts are embedded by the model of the settings."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
-from torch import Tensor
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.base import Readout
+from fedtopics.inference.base import Layout, Readout, Shared, Weights
 from fedtopics.inference.points import TINY, Numbers, of_unit_length
-from fedtopics.networks import Shared, Tensors
 
 
 class NMFShape(BaseModel):
@@ -46,32 +43,29 @@ class Factors:
     readouts: ClassVar[tuple[Readout, ...]] = ()
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
-    dtype: ClassVar[torch.dtype] = torch.float64
+    precision: ClassVar[str] = "float64"
 
     def __init__(self, n_words: int, settings: NMFShape) -> None:
         self.n_words = n_words
         self.settings = settings
 
-    def initial_weights(self, seed: int) -> Tensors:
-        shape = self.n_words, self.settings.n_components
-        return {
-            "topics": torch.ones(shape, dtype=self.dtype),
-            "rarity": torch.ones(self.n_words, dtype=self.dtype),
-        }
+    def layout(self) -> Layout:
+        shapes = {"topics": (self.n_words, self.settings.n_components), "rarity": (self.n_words,)}
+        return {name: (shape, self.precision) for name, shape in shapes.items()}
 
-    def beta(self, weights: Tensors, shared: Shared) -> Tensor:
+    def beta(self, weights: Weights, shared: Shared) -> NDArray[np.float64]:
         topics = weights["topics"]
-        topics = torch.where(topics.sum(0) > 0, topics, 1.0)  # one of no word is even
-        return (topics / topics.sum(0)).T
+        topics = np.where(topics.sum(0) > 0, topics, 1.0)  # one of no word is even
+        return np.asarray((topics / topics.sum(0)).T)
 
     def infer(
-        self, weights: Tensors, shared: Shared, counts: sparse.csr_array,
+        self, weights: Weights, shared: Shared, counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
     ) -> NDArray[np.float64]:  # fmt: skip
-        points = weigh(counts, weights["rarity"].numpy(), self.settings.term_weight)
-        return find_theta(points, weights["topics"].numpy())
+        points = weigh(counts, weights["rarity"], self.settings.term_weight)
+        return find_theta(points, weights["topics"])
 
-    def trained_encoder(self, weights: Tensors, model: str) -> None:
+    def trained_encoder(self, weights: Weights, model: str) -> None:
         """Return nothing: there is no encoder."""
 
 

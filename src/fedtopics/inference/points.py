@@ -119,15 +119,29 @@ def move_together(
     >>> move_together(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 2]), 3, 2)
     array([1, 1, 0, 1])
     """
-    labels = now.copy()
+    may = may_move(flows(before, now, n), least)
+    return np.where(may[before, now], now, before)
+
+
+def flows(before: NDArray[np.int64], now: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Count the points by the cluster that they come from and where they go, shape (n, n)."""
+    return np.bincount(before * n + now, minlength=n * n).reshape(n, n)
+
+
+def may_move(counts: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
+    """Return from where to where points of these `flows` move, if `least` join or leave a cluster.
+
+    What is put back leaves fewer moves elsewhere.
+    """
+    moves = counts * ~np.eye(len(counts), dtype=bool)
+    may = np.ones(counts.shape, bool)
     while True:
-        moved = labels != before
-        moves = np.bincount(before[moved], minlength=n) + np.bincount(labels[moved], minlength=n)
-        few = moves < least
-        back = moved & (few[before] | few[labels])
+        few = moves.sum(0) + moves.sum(1) < least
+        back = (moves > 0) & (few[:, None] | few)
         if not back.any():
-            return labels
-        labels[back] = before[back]
+            return may
+        may &= ~back
+        moves[back] = 0
 
 
 def weighted_sums(

@@ -5,6 +5,7 @@ FLARE makes both from the job's configuration, by the names of these classes.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tomllib
@@ -15,6 +16,8 @@ from typing import Any
 
 from pydantic import Field
 
+from fedtopics.cli.display import sentence
+from fedtopics.cli.members import client_sentence, offer_sentences
 from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.transport import Transport
@@ -87,8 +90,8 @@ def _log(event: dict[str, Any]) -> None:
     kind = event["event"]
     if kind == "round":
         logger.info("round %s", event["round"])
-    elif "client" in event:
-        logger.info("%s %s %s", event["client"], kind, event.get("reason", ""))
+    elif text := sentence(event):
+        logger.info("%s", text)
     if kind in ("declined", "refused"):
         raise FederationError(
             f"Client {event['client']!r} does not take part ({event['reason'].removesuffix('.')}); "
@@ -126,12 +129,11 @@ class StudySite(SitePart):
 
         def tell(event: dict[str, Any]) -> None:
             kind = event["event"]
-            if kind == "refused":
-                logger.error("%s: %s", name, event["reason"])
-            elif kind == "offer" and "unsigned" in event:
-                logger.warning("%s: %s", name, event["unsigned"])
-            elif kind in ("joined", "model", "defect"):
-                logger.info("%s: %s", name, kind)
+            if kind == "offer":
+                logger.warning("%s: %s", name, " ".join(offer_sentences(event)))
+            elif text := client_sentence(event):
+                level = logging.ERROR if kind in ("refused", "defect") else logging.INFO
+                logger.log(level, "%s: %s", name, text)
 
         try:
             settings = site_settings(context)

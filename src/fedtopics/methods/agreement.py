@@ -15,14 +15,23 @@ from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
 from fedtopics.methods.claims import Without, claims
 from fedtopics.methods.events import RoundReport, VocabularyAgreed
 from fedtopics.methods.plan import Plan
-from fedtopics.methods.replies import NATS, Announced, Field, Template, WordCounts, counts
+from fedtopics.methods.replies import (
+    MOST_COUNT,
+    NATS,
+    Announced,
+    Field,
+    Template,
+    WordCounts,
+    counts,
+)
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
 SAID = Announced({}, same=True)  # in all exchanges of the agreement
-COUNTED: Template = {
+COUNTED: dict[str, Any] = {
     "documents": SAID, "training": counts(each=1), "without_known_word": counts(each=1),
 }  # fmt: skip
+LEAST = Field((), MOST_COUNT, 1, dtype="int64")
 
 
 class NoDocumentsError(StudyError):
@@ -41,6 +50,7 @@ class Agreement:
     draw: Draw = EVERYONE  # which clients train in a round
     sizes: Mapping[str, int] = field(default_factory=dict)  # documents of each that was there
     counted: bool = False  # whether the words were counted in these documents
+    least: int = 1  # documents of all clients that a group has, where masks hide replies
 
     @property
     def complete(self) -> bool:
@@ -61,6 +71,21 @@ class Agreement:
                 f"{payload['round']}; look into their data."
             )
         return total
+
+    def sum_groups(
+        self, function: str, template: Template, counted: Template, **payload: Any
+    ) -> dict[str, Any]:
+        """As `sum`, of groups of documents, of which small ones are left out.
+
+        Where masks hide the replies, all clients' documents of each group are counted first; what
+        they count is in the template `counted`.
+        """
+        if self.least == 1:
+            return self.sum(function, template, **payload)
+        groups: dict[str, Any] = {"least": self.least}
+        found = self.sum(function, counted, groups=groups, **payload)
+        groups = groups | {"counted": {name: found[name] for name in counted}}
+        return self.sum(function, template, groups=groups, **payload)
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """As `Clients.call`, for this vocabulary; replies have a number of documents."""
@@ -126,7 +151,8 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
     of_all = agreed["total"], numbers["training"], agreed["length"]
     counted = continued is None
-    return Agreement(clients, vocabulary, *of_all, draw, agreed.get("sizes", {}), counted)
+    known = agreed.get("sizes", {}), counted, agreed.get("least", 1)
+    return Agreement(clients, vocabulary, *of_all, draw, *known)
 
 
 def _agree(
@@ -172,8 +198,11 @@ def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) ->
 def counted(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
     """Return how many documents there are of all ("counts") and of each client ("sizes").
 
-    Counted are all documents, those to train with, and those without any of these words.
+    Counted are all documents, those to train with, and those without any of these words. Where
+    masks hide replies, "least" is the fewest documents that a group has for all clients' policies.
     """
-    replies = clients.call("counted", COUNTED, vocabulary=fingerprint(words))
+    least = {"least": LEAST} if clients.hidden else {}
+    replies = clients.call("counted", COUNTED | least, vocabulary=fingerprint(words))
     total = {name: sum(reply[name] for reply in replies.values()) for name in COUNTED}
-    return {"counts": total, "sizes": {n: reply["documents"] for n, reply in replies.items()}}
+    found = {"counts": total, "sizes": {n: reply["documents"] for n, reply in replies.items()}}
+    return found | {name: max(reply[name] for reply in replies.values()) for name in least}

@@ -16,13 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
 from fedtopics.methods.replies import Template, sums
-from fedtopics.networks import to_tensor
 
 WIDTH = 300  # of the projection
 RAREST, FEWEST = 0.006, 20  # an anchor's share of the documents, and how many: rarer ones are noise
@@ -76,32 +74,31 @@ def first_topics(
     n_frequent = int((summed["frequency"] >= max(RAREST * documents, FEWEST)).sum())
     frequent = np.sort(by_frequency[: max(n_frequent, CANDIDATES * n_topics)])
     mass = summed["mass"]
-    # Copied to torch's memory: its alignment, and so the rounding, is the same on every engine.
-    rows = to_tensor(summed["projections"] / np.maximum(mass, TINY)[:, None], torch.float64)
-    anchors = frequent[_far_apart(rows[torch.from_numpy(frequent)], n_topics)]
+    rows = summed["projections"] / np.maximum(mass, TINY)[:, None]
+    anchors = frequent[_far_apart(rows[frequent], n_topics)]
     return _recover(rows, mass, anchors)
 
 
-def _far_apart(rows: torch.Tensor, n: int) -> NDArray[np.int64]:
+def _far_apart(rows: NDArray[np.float64], n: int) -> NDArray[np.int64]:
     """Choose n rows, each the farthest from the affine hull of those before."""
-    first = int(rows.square().sum(1).argmax())
+    first = int(np.square(rows).sum(1).argmax())
     left = rows - rows[first]
     chosen = [first]
     while len(chosen) < n:
-        distances = left.square().sum(1)
+        distances = np.square(left).sum(1)
         farthest = int(distances.argmax())
         chosen.append(farthest)
-        direction = left[farthest] / distances[farthest].clamp(min=TINY).sqrt()
-        left = left - torch.outer(left @ direction, direction)
+        direction = left[farthest] / np.sqrt(max(distances[farthest], TINY))
+        left = left - np.outer(left @ direction, direction)
     return np.array(chosen)
 
 
 def _recover(
-    rows: torch.Tensor, mass: NDArray[np.float64], anchors: NDArray[np.int64]
+    rows: NDArray[np.float64], mass: NDArray[np.float64], anchors: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Write each word's row as a mixture of the anchors' rows; return p(word | topic)."""
-    basis, triangle = torch.linalg.qr(rows[torch.from_numpy(anchors)].T)
-    targets, corners = (rows @ basis).numpy(), triangle.numpy()
+    basis, corners = np.linalg.qr(rows[anchors].T)
+    targets = rows @ basis
     one = HEAVY * np.abs(corners).max()  # an equation more: the weights sum to 1
     corners = np.vstack([corners, np.full(len(anchors), one)])
     mixtures = np.zeros((len(rows), len(anchors)))

@@ -86,6 +86,10 @@ class Clients(Protocol):
     def names(self) -> Sequence[str]:
         """Names of the study's clients, sorted."""
 
+    @property
+    def hidden(self) -> bool:
+        """Whether replies that are summed are masked, so that nobody sees one."""
+
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
@@ -145,7 +149,15 @@ class Gathering(Clients, Protocol):
 
 
 class AgainError(Exception):
-    """A round is to be worked again; all participants raise it at the same place."""
+    """A round is to be worked again; all participants raise it at the same place.
+
+    It is `without` some clients, and why; `bad` if their replies were, which counts against them.
+    """
+
+    def __init__(self, without: Mapping[str, str] | None = None, bad: bool = False) -> None:
+        super().__init__()
+        self.without = without or {}
+        self.bad = bad
 
 
 @dataclass(frozen=True)

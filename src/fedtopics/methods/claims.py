@@ -46,6 +46,11 @@ class Without:
         """Names of the others, sorted."""
         return [name for name in self._clients.names if name not in self._left_out]
 
+    @property
+    def hidden(self) -> bool:
+        """As of `Clients`."""
+        return self._clients.hidden
+
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:

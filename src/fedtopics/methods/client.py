@@ -13,11 +13,13 @@ from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.aggregation import Named
+from fedtopics.methods.groups import SEEN, Groups, Guard
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.replies import LONGEST
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs
+from fedtopics.privacy import Noise
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.large_arrays import set_aside
 from fedtopics.text.repeats import find_repeats
@@ -30,18 +32,19 @@ CHOOSING, SCORED, ALL = range(3)
 """Of the documents that pairs of words are counted in: those that choose which words are shown,
 those that these are scored on, or both halves."""
 EVALUATION_BATCH = 1024
-ROUNDING = 1e-9
 Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 
 
-def leaves(what: str) -> Callable[[Function], Function]:
+def leaves(what: str, seen_by_all: bool = False) -> Callable[[Function], Function]:
     """Publish a function of a client's half: its replies may leave, if the schedule has it.
 
-    `what` says for people what leaves the client with a reply, and who sees more than a sum.
+    `what` says for people what leaves the client with a reply. Some are `seen_by_all`, one by one,
+    as they are no part of a sum.
     """
 
     def publish(function: Function) -> Function:
         function.leaves = what  # type: ignore[attr-defined]
+        function.seen_by_all = seen_by_all  # type: ignore[attr-defined]
         return function
 
     return publish
@@ -73,9 +76,12 @@ class TopicClient(ABC, Generic[Settings]):
         self.site = site
         self.settings = plan.settings
         self.min_documents = site.policy.min_documents
+        self.guard = Guard(self.min_documents, site.masked and site.policy.counts_of_all)
         rarest = plan.limits.min_document_frequency, site.policy.min_document_frequency
         self._rarest = max(rarest)
         self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
+        self.noise = Noise(self.secret.derive, plan.clients)
+        self.noisy = plan.privacy is not None  # in a turn replies are the same at each attempt
         self.attempt = 1  # at the present round; the door says which
         self._public_seed = plan.seed  # of what is the same at all clients
         self._corpus = site.corpus
@@ -87,6 +93,9 @@ class TopicClient(ABC, Generic[Settings]):
     together: Callable[[Sequence[Any]], Any] | None = None
     """Of halves in one process, return what computes sums of them at once: it has the names of its
     `functions`, and the numbers of `documents` of the last one, in the halves' order. Or None."""
+
+    summed = 0
+    """How many documents a reply is of, where it does not say so as their number does not leave."""
 
     @property
     def method(self) -> str:
@@ -183,18 +192,22 @@ class TopicClient(ABC, Generic[Settings]):
 
     @leaves(
         "Numbers of documents: all, those to train with, those without a known word. They are the "
-        "most that later replies can be of: all participants see those of each client."
+        "most that later replies can be of: all participants see those of each client. Where sums "
+        "are masked also the policy's min_documents, which is then that of all clients' groups.",
+        seen_by_all=True,
     )
     def counted(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents."""
         self.check(vocabulary)
         documents = self.bag.shape[0]
         unknown = documents - len(self.usable)
-        return {"documents": documents, "training": self._training, "without_known_word": unknown}
+        found = {"documents": documents, "training": self._training, "without_known_word": unknown}
+        return found | ({"least": self.guard.stated} if self.site.masked else {})
 
     @leaves(
         "n_topics numbers and the number of documents, which the model says of each client: all "
-        "participants see them."
+        "participants see them.",
+        seen_by_all=True,
     )
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
         """Sum theta over all usable documents."""
@@ -206,15 +219,15 @@ class TopicClient(ABC, Generic[Settings]):
 
     @leaves(
         "For each topic that enough of the documents have, a number for each word that enough of "
-        "them have, zeros for the rest; the number of documents."
+        "them have, zeros for the rest; the number of documents. Where sums are masked, before "
+        "that: for each topic the sums of the documents' shares and of their squares."
     )
-    def word_sums(self, vocabulary: str, **model: Any) -> dict[str, Any]:
+    def word_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
         """Sum the words of all documents, weighted by theta, to read the topics by."""
         # Apart from `shares`, which all see one by one: of these the sum alone is needed.
         self.check(vocabulary)
-        thetas, n_topics = self.thetas(**model), self.n_topics(**model)
-        sums = sum_words(self.bag, thetas, n_topics, self.min_documents)
-        return {"sums": sums, "documents": len(self.usable)}
+        compute = lambda: sum_words(self.bag, self.thetas(**model), self.n_topics(**model))  # noqa: E731
+        return self.guard.by_topic(groups, model, compute) | {"documents": len(self.usable)}
 
     @leaves(
         "For each pair of words of a topic that enough of the documents have, the number of "
@@ -298,28 +311,16 @@ def cap(
 
 
 def sum_words(
-    bag: sparse.csr_array, thetas: Iterable[tuple[Documents, NDArray[np.float64]]], n_topics: int,
-    least: int,
-) -> NDArray[np.float64]:  # fmt: skip
-    """Sum the words of documents by topic, (n_topics, n_words), of topics that enough have."""
+    bag: sparse.csr_array, thetas: Iterable[tuple[Documents, NDArray[np.float64]]], n_topics: int
+) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+    """Sum the words of documents by topic, (n_topics, n_words), and what `enough_have` is told."""
     total = np.zeros((n_topics, bag.shape[1]))
     shares, squares = np.zeros(n_topics), np.zeros(n_topics)
     for rows, theta in thetas:
         total += theta.T @ bag[rows]
         shares += theta.sum(0)
         squares += np.square(theta).sum(0)
-    return total * enough_have(shares, squares, least)[:, None]
-
-
-def enough_have(
-    shares: NDArray[np.float64], squares: NDArray[np.float64], least: int
-) -> NDArray[np.bool_]:
-    """Return which topics as many documents have as asked for, each by how much of it is there.
-
-    Their number is (sum of shares)^2 / sum of squared shares: one document with nine that hardly
-    have the topic is one.
-    """
-    return np.asarray(shares**2 >= least * squares * (1 - ROUNDING))
+    return total, {"shares": shares, "squares": squares}
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

@@ -12,7 +12,8 @@ from fedtopics.inference.clusters import ClusterInference, Discriminants
 from fedtopics.inference.points import Discriminant, Numbers, Points, weighted_sums
 from fedtopics.methods.client import Documents, TopicClient, leaves
 from fedtopics.methods.cluster_settings import ClusterSettings
-from fedtopics.methods.point_client import PointClient
+from fedtopics.methods.groups import SEEN, Enough, Groups, as_many
+from fedtopics.methods.point_client import PointClient, of_enough
 from fedtopics.methods.settings import TopicSettings
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
@@ -39,11 +40,12 @@ class ClusterClient(PointClient[Settings]):
 
     @leaves(
         "For each clustering: with how much weight the documents are members of each cluster; "
-        "of each with enough weight, their sum by membership. The number of documents."
+        "of each with enough weight, their sum by membership. The number of documents. Where sums "
+        "are masked, the weights are also asked before that."
     )
     def class_sums(
         self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
-        directions: Numbers, bias: Numbers, half: int,
+        directions: Numbers, bias: Numbers, half: int, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points by their memberships, of n_starts `Discriminant`s with stacked arrays.
 
@@ -51,13 +53,23 @@ class ClusterClient(PointClient[Settings]):
         """
         self.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
-        sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
-        sent = np.zeros(bias.shape)
-        for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
-            members = Discriminant(*arrays, self.settings.temperature).memberships(points)
-            total, weights[i] = weighted_sums(points, members, bias.shape[1])
-            sums[i], sent[i] = self.enough(total, weights[i])
-        return {"sums": sums, "weights": weights, "sent": sent, "documents": len(points)}
+
+        def compute() -> tuple[Numbers, Numbers]:
+            sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
+            for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
+                members = Discriminant(*arrays, self.settings.temperature).memberships(points)
+                sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
+            return sums, weights
+
+        given = "classes", origin, projection, directions, bias, half
+        sums, weights = self.guard.once(groups, given, compute)
+
+        def summed(enough: Enough) -> dict[str, Any]:
+            of, sent = of_enough(enough, sums, weights)
+            return {"sums": of, "weights": weights, "sent": sent}
+
+        reply = self.guard.reply(groups, as_many, {"counts": weights}, summed)
+        return reply | {"documents": len(points)}
 
     @leaves(
         "How many pairs of its documents are in one cluster of both clusterings, of the "
@@ -86,7 +98,8 @@ class ClusterClient(PointClient[Settings]):
     @leaves(
         "The number of such documents of each cluster that has enough of them, else zero; the "
         "number of those of which no cluster has at least half a probability, if enough; the "
-        "number of all. The model says them of each client: all participants see them."
+        "number of all. The model says them of each client: all participants see them.",
+        seen_by_all=True,
     )
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Count the documents that belong to each cluster with at least half a probability."""

@@ -114,9 +114,10 @@ def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
 
 
 def check_enough(weights: Numbers) -> None:
-    """Raise StudyError if no client has enough documents of any cluster."""
+    """Raise StudyError if there is no cluster of enough documents."""
     if not weights.any():
         raise StudyError(
-            "No client has as many documents of any cluster as its policy asks for; ask for fewer "
-            "clusters, give more documents, or lower min_documents in the policies."
+            "No cluster has as many documents as a policy asks for, of one client or, with masks, "
+            "of all; ask for fewer clusters, give more documents, or lower min_documents in the "
+            "policies."
         )

@@ -230,6 +230,21 @@ class Voided(Event, kind="voided"):
     reason: str
 
 
+class Suspected(Event, kind="suspected"):
+    """One of some clients at least says what is false, and masks hide which, but of one alone."""
+
+    clients: Sequence[str]
+    round: int
+    left_out: bool  # of the round
+
+
+class InTheClear(Event, kind="in the clear"):
+    """Replies of an attempt leave without masks, as their clients allow, to find who lies."""
+
+    clients: Sequence[str]
+    round: int
+
+
 class Excluded(BadReply, kind="excluded"):
     """A client sent too many bad replies, and takes part no more."""
 
@@ -241,6 +256,7 @@ class Offer(Event, kind="offer"):  # what a server's study asks for
     study: Any  # the Study
     leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
     seen: str  # who sees replies, or sums alone
+    policy: str  # what the client's own lets out of it
     unsigned: str | None = None  # what is not certain, where participants do not sign
 
 
@@ -257,6 +273,8 @@ class Narrowed(Event, kind="narrowed"):
 
 class Allowed(Event, kind="allowed"):
     """The policy allows the study; nothing has left."""
+
+    exposure: Any  # what it would show of the documents, as an Exposure
 
 
 class Joined(Event, kind="joined"):  # the client takes part

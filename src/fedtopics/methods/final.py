@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL, CHOOSING, SCORED
-from fedtopics.methods.replies import LONGEST, Field, Template, Windows, sums
+from fedtopics.methods.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.coherence import federated_coherence, federated_npmi
@@ -36,11 +36,12 @@ def describe(
     words: Template = {"sums": sums(n_topics, len(vocabulary), each=LONGEST)}
     replies = agreement.call("shares", template, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
+    word_sums = partial(agreement.sum_groups, "word_sums", words, of_topics(n_topics), **model)
     made = make(
         vocabulary=vocabulary,
         shares={name: reply["theta"] / max(documents[name], 1) for name, reply in replies.items()},
         documents=documents,
-        word_sums=agreement.sum("word_sums", words, **model)["sums"],
+        word_sums=agreement.clients.round(0, word_sums)[0]["sums"],
     )
     made = made if start is None else start.added_to(made)
     return choose_words(agreement, settings, made)

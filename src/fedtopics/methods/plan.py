@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from fedtopics.methods.events import Event
 from fedtopics.methods.secret import Secret
+from fedtopics.privacy import Privacy
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import TextRules, VocabularyLimits
@@ -28,6 +29,8 @@ class Plan(Generic[Settings]):
     limits: VocabularyLimits
     seed: int
     start: WarmStart | None = None  # what the training starts from, for the program alone
+    privacy: Privacy | None = None  # what is promised for each document
+    clients: int = 1  # of the study
 
 
 class Limits(Protocol):
@@ -40,6 +43,10 @@ class Limits(Protocol):
     @property
     def min_document_frequency(self) -> int:
         """Fewest documents that have a word which leaves."""
+
+    @property
+    def counts_of_all(self) -> bool:
+        """Whether small groups are those of all clients' documents where sums are masked."""
 
 
 @dataclass(frozen=True)
@@ -54,3 +61,4 @@ class Site:
     embedding_model: str | None = None  # name or folder of the study's model at this client
     growing: Follow | None = None  # reads the documents again where they grow during the study
     secret: Secret | None = None  # of its draws; by default from the study's seed and the name
+    masked: bool = False  # whether replies leave in masked sums, of which nobody sees one

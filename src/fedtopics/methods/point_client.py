@@ -10,10 +10,19 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.points import Numbers, Points, blocks, nearest, sums_by_label
+from fedtopics.inference.points import (
+    Numbers,
+    Points,
+    blocks,
+    flows,
+    may_move,
+    nearest,
+    sums_by_label,
+)  # fmt: skip
 from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.groups import SEEN, Enough, Groups, as_many, digest_of, is_count
 from fedtopics.methods.plan import Plan, Site
-from fedtopics.methods.released_labels import ReleasedLabels
+from fedtopics.methods.released_labels import Labels, ReleasedLabels
 from fedtopics.methods.settings import TopicSettings
 
 Settings = TypeVar("Settings", bound=TopicSettings)
@@ -29,7 +38,8 @@ class PointClient(TopicClient[Settings]):
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
         super().__init__(plan, site)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
-        self._released = ReleasedLabels(self.min_documents, site.folder)
+        protect = self.guard.of_all or self.min_documents > 1
+        self._released = ReleasedLabels(site.folder if protect else None)
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
@@ -73,16 +83,18 @@ class PointClient(TopicClient[Settings]):
     @leaves(
         "For each clustering: of each cluster with enough of the documents, their sum and "
         "their number; the sum of squared distances to the nearest centre. The number of "
-        "documents."
+        "documents. Where sums are masked, before that: how many of the documents are now in each "
+        "cluster, by the cluster that they were in at the last reply."
     )
     def cluster_sums(
         self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],
-        half: int,
+        half: int, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points that are nearest to each centre (k-means).
 
         From one reply to the next about a clustering, documents change their cluster only in groups
-        of the policy's min_documents, so that sums do not differ by one document's embedding.
+        of the policy's min_documents, so that sums do not differ by one document's embedding; where
+        they are masked, in groups of so many of all clients.
 
         Centres of several clusterings have the shape (n_starts, n_clusters, n_dimensions); `starts`
         are the clusterings' numbers, as later rounds have fewer. See `moments` for the rest.
@@ -90,16 +102,42 @@ class PointClient(TopicClient[Settings]):
         self.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
         sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
-        distances = np.zeros(len(centres))
-        n = centres.shape[1]
-        for i, start in enumerate(starts):
-            labels, distance = nearest(points, centres[i])
-            labels = self._released.together((start, n, half), labels)
-            sums[i], counts[i] = self.enough(*sums_by_label(points, labels, n))
+        distances, n = np.zeros(len(centres)), centres.shape[1]
+        moves = np.zeros((len(centres), n, n), np.int64)
+        compute = lambda: [nearest(points, each) for each in centres]  # noqa: E731
+        found = self.guard.once(groups, ("nearest", origin, centres, half), compute)
+        question = digest_of((round, origin, centres))
+        for i, (start, (labels, distance)) in enumerate(zip(starts, found, strict=True)):
+            before = self._released.before((start, n, half), question, labels)
+            labels, enough, moves[i] = self.moved(groups, i, before, labels, n)
+            if is_count(groups):
+                continue
+            self._released.keep((start, n, half), question, labels)
+            sums[i], counts[i] = of_enough(enough, *sums_by_label(points, labels, n))
             distances[i] = distance.sum()
+        if is_count(groups):
+            return {"moves": moves, "documents": points.shape[0]}
         self._released.store()
         reply = {"sums": sums, "counts": counts, "distances": distances}
         return reply | {"documents": points.shape[0]}
+
+    def moved(
+        self, groups: Groups, clustering: int, before: Labels, now: Labels, n: int
+    ) -> tuple[Labels, Enough, NDArray[np.int64]]:
+        """Let documents change their cluster, of n, in groups only.
+
+        Return their clusters, which have enough documents, and by which moves they are counted:
+        documents that move in groups of this client alone do not move for others.
+        """
+        moves = flows(before, now, n)
+        if not self.guard.shares(groups):
+            may, enough = _settled(moves, self.guard.least)
+            labels = np.where(may[before, now], now, before)
+            return labels, enough, np.diag(np.bincount(labels, minlength=n) * enough)
+        if is_count(groups):
+            return now, np.ones(n, bool), moves
+        may, enough = _settled(groups["counted"]["moves"][clustering], groups["least"])
+        return np.where(may[before, now], now, before), enough, moves
 
     def forget(self) -> None:
         """As of `TopicClient`: nothing was released yet."""
@@ -128,7 +166,13 @@ class PointClient(TopicClient[Settings]):
         """Return embeddings less the origin, of unit length."""
         return centred(self.embeddings[self.located], origin)
 
-    def enough(self, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
-        """Set the sums of clusters of too few documents to 0; where one is enough, none."""
-        enough = weights >= (self.min_documents if self.min_documents > 1 else 0)
-        return sums * enough[..., None], weights * enough
+
+def of_enough(enough: Enough, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
+    """Set the sums of clusters of too few documents to 0, and what they weigh."""
+    return sums * enough[..., None], weights * enough
+
+
+def _settled(moves: NDArray[np.int64], least: int) -> tuple[NDArray[np.bool_], Enough]:
+    """Return which of these moves documents make, and which clusters have enough of them then."""
+    may = may_move(moves, least)
+    return may, as_many((moves * may).sum(0) + (moves * ~may).sum(1), least)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedtopics.extras import Registry
 
-if TYPE_CHECKING:  # they load torch, and the command line names the methods without it
+if TYPE_CHECKING:  # the command line names the methods without what they load
     from fedtopics.inference import Inference
     from fedtopics.methods.client import TopicClient
     from fedtopics.methods.settings import TopicSettings
@@ -23,6 +23,7 @@ class Exchange:
     function: str
     often: str
     leaves: str
+    seen_by_all: bool  # each reply by itself
 
 
 @dataclass(frozen=True)
@@ -38,25 +39,29 @@ class Method:
     shows: Literal["topics", "clusters"] = "topics"
     starts_from_models: bool = False  # or from topics
     takes_new_documents: bool = False  # of clients, while it runs
+    private: bool = False  # whether it can keep a study's [privacy]
     inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
 
     def exchanges(self, settings: TopicSettings) -> list[Exchange]:
         """Return what a study with these settings asks of a client."""
         schedule = self.client.schedule(settings)
-        return [Exchange(name, often, self.leaves(name)) for name, often in schedule.items()]
+        return [
+            Exchange(name, often, self.leaves(name), self._says(name, "seen_by_all") is True)
+            for name, often in schedule.items()
+        ]
 
     def drawn(self, settings: TopicSettings) -> dict[str, int]:
         """Return which of these functions have other replies at each attempt at a round.
 
         They do where a client has more than so many documents; -1: always.
         """
-        noise = {n: self._noise(n) for n in self.client.schedule(settings)}
+        noise = {n: self._says(n, "noise") for n in self.client.schedule(settings)}
         batch = getattr(settings, "batch_size", sys.maxsize)
         return {name: -1 if said else batch for name, said in noise.items() if said is not None}
 
-    def _noise(self, function: str) -> bool | None:
-        """Return what `drawn_anew` says of a function, None if nothing."""
-        return getattr(getattr(self.client, function, None), "noise", None)
+    def _says(self, function: str, what: str) -> bool | None:
+        """Return what `leaves` or `drawn_anew` say of a function, None if nothing."""
+        return getattr(getattr(self.client, function, None), what, None)
 
     @property
     def functions(self) -> list[str]:
@@ -70,6 +75,7 @@ class Method:
 
 OURS = (
     "auto", "gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl",
+    "private",
 )  # fmt: skip
 METHODS: Registry[Method] = Registry(
     "method",
@@ -81,7 +87,7 @@ METHODS: Registry[Method] = Registry(
 
 def register(method: Method) -> Method:
     """Register a method and its inferences; raise StudyError if another one has its name."""
-    from fedtopics.inference import INFERENCES  # loads torch
+    from fedtopics.inference import INFERENCES
 
     for inference in method.inferences:
         INFERENCES.register(inference.name, inference)
@@ -93,6 +99,6 @@ def find_method(name: str) -> Method:
     return register(METHODS.find(name))  # an installed package's inferences are here only now
 
 
-def versions() -> dict[str, int]:
-    """Return the version of each installed method."""
-    return {name: find_method(name).version for name in METHODS.names}
+def versions(name: str) -> dict[str, int]:
+    """Return the version of a method by its name, nothing if it is not installed."""
+    return {name: find_method(name).version} if name in METHODS.names else {}

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from fedtopics.files import make_folder, write_durably
-from fedtopics.inference.points import move_together
 
 Clustering = tuple[int, int, int]
 """Which start, how many clusters, which half of the documents."""
@@ -24,25 +23,32 @@ FILE = "labels.safetensors"
 class ReleasedLabels:
     """The labels of the last reply about each clustering, stored in a folder for a later process.
 
-    `least` is the fewest documents of a reply. Where one is enough, nothing is stored.
+    Where they protect nothing there is no folder.
     """
 
-    def __init__(self, least: int, folder: Path | None) -> None:
-        self._least = least
-        self._file = None if folder is None or least < 2 else folder / FILE
+    def __init__(self, folder: Path | None) -> None:
+        self._file = None if folder is None else folder / FILE
         self._labels: dict[Clustering, Labels] = {}
+        self._earlier: dict[Clustering, tuple[bytes, Labels]] = {}  # than the last question's
         if self._file is not None and self._file.exists():
             for key, labels in load(self._file.read_bytes()).items():
                 start, number, half = map(int, key.split("-"))
                 self._labels[start, number, half] = labels
 
-    def together(self, clustering: Clustering, labels: Labels) -> Labels:
-        """Let documents change their cluster in groups only; remember their clusters."""
-        before = self._labels.get(clustering)
-        if before is not None and len(before) == len(labels):
-            labels = move_together(before, labels, clustering[1], self._least)
+    def before(self, clustering: Clustering, question: bytes, labels: Labels) -> Labels:
+        """Return the labels of the last reply; of the first, and of other documents, these.
+
+        A reply to the same question counts as none: it has not been added up if it is asked again.
+        """
+        asked, before = self._earlier.get(clustering, (b"", labels))
+        if asked != question:
+            before = self._labels.get(clustering, labels)
+        return before if len(before) == len(labels) else labels
+
+    def keep(self, clustering: Clustering, question: bytes, labels: Labels) -> None:
+        """Remember the labels of a reply to a question."""
+        self._earlier[clustering] = question, self.before(clustering, question, labels)
         self._labels[clustering] = labels
-        return labels
 
     def of(self, number: int, half: int) -> list[Labels]:
         """Return the labels of all clusterings of so many clusters."""
@@ -52,7 +58,7 @@ class ReleasedLabels:
     def forget(self) -> None:
         """Start a new study, in which nothing was released yet."""
         if self._labels:
-            self._labels = {}
+            self._labels, self._earlier = {}, {}
             self.store()
 
     def store(self) -> None:

@@ -180,6 +180,11 @@ def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, each: float = np.inf)
     return Field(shape, most, 0, each)
 
 
+def of_topics(n: int) -> dict[str, Field]:
+    """Return the template of how many documents have each topic: shares, and their squares."""
+    return {"shares": sums(n, each=1), "squares": sums(n, each=1)}
+
+
 COUNT = counts()
 PAIRS_IN = ("together", "first", "second", "chance")
 Template = Mapping[str, Any]

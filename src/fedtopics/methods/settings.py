@@ -14,6 +14,7 @@ from fedtopics.model.coherence import Within
 from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
+from fedtopics.text.vocabulary import TextRules
 
 FIRST_TOPICS = (
     'first topics: "random", what is beside words that stand for one topic alone ("anchors"; an '
@@ -123,6 +124,9 @@ class TopicSettings(BaseModel):
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
         """Return the kind of embeddings that these documents need, if any."""
         return self.needed_embedding
+
+    def check(self, text: TextRules) -> None:
+        """Raise StudyError if this computer lacks something that the program begins with."""
 
     @property
     def readings(self) -> list[Reading]:

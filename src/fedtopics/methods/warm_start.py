@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
+from fedtopics.inference.merged import Merged
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
@@ -131,10 +132,15 @@ class WarmStart:
         return replace(model, documents=documents, shares=shares, word_sums=sums)
 
     def credited(self, model: TopicModel) -> TopicModel:
-        """Return the new model with its origin in its info, and labels that stay with topics."""
+        """Return the new model with its origin in its info, and what people call topics, clients.
+
+        Labels stay with topics.
+        """
         if self.model is None:
             return model
         model = replace(model, info={**model.info, "continued": cast("Origin", self.origin)})
+        called = self.model.client_names.items()
+        model = model.with_client_names({n: name for n, name in called if n in model.documents})
         # A topic keeps its number; with F-LDA its id, if the model was trained further.
         before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
         if "ids" in model.info and self.continued is None:
@@ -149,6 +155,11 @@ class WarmStart:
             raise StudyError(
                 f"The model is one of {_method(self.continued)}, the study trains {method}, so it "
                 'cannot go on as it is; set vocabulary to "agree" to begin with its topics.'
+            )
+        if self.continued is not None and self.continued.inference.name == Merged.name:
+            raise StudyError(
+                "Topics of the model were put together, so it cannot go on as it is; train the one "
+                'before further, or set vocabulary to "agree" to begin with its topics.'
             )
 
     def check_number(self, n_topics: int) -> None:
@@ -194,8 +205,9 @@ def fingerprint_of(model: TopicModel) -> str:
     digest = hashlib.sha256("\n".join(model.vocabulary.words).encode())
     for owner, tensors in sorted({"": model.weights, **model.shared}.items()):
         for name, tensor in sorted(tensors.items()):
-            digest.update(f"\n{owner}/{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-            digest.update(tensor.detach().contiguous().numpy().tobytes())
+            array = np.asarray(tensor)
+            digest.update(f"\n{owner}/{name} {array.shape} {array.dtype}\n".encode())
+            digest.update(array.tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -7,6 +7,11 @@ from fedtopics.harmless import for_html, for_markdown, visible
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
 
+MASKS = {
+    True: "Replies were masked: whoever added saw sums alone",
+    False: "Replies were not masked: whoever added saw each one",
+}
+
 
 def card(model: Topics) -> str:
     """Describe a model for people, in Markdown."""
@@ -16,32 +21,31 @@ def card(model: Topics) -> str:
     told = {
         key: for_markdown(str(model.info.get(key, "?"))) for key in ("method", "rounds", "seed")
     }
-    what, counted = "topic", "with a known word"
+    what, counted = "topic", "Documents with a known word"
     if model.shows_clusters:
-        what, counted = "cluster", "that are not empty"
+        what, counted = "cluster", "Documents that are not empty"
+    if "privacy" in model.info:
+        counted = f"{counted_units(model).capitalize()}, counted with noise"
     rows = model.get_topic_info()
     labelled = any(row["label"] for row in rows)
     lines = [
         "# Clusters of documents" if model.shows_clusters else "# Topic model",
         "",
+        *_masks(model),
         f"- Method: {told['method']}{network}, {told['rounds']} rounds, seed {told['seed']}",
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
-        f"- Documents {counted}: {total}",
+        f"- {counted}: {total}",
         *_unclear(model),
         *(
             f"- Coherence {for_markdown(name)} of the {what}s' ten first words: {score.mean():.3f}"
             for name, score in model.coherence.items()
         ),
-        *(
-            ["- Replies were masked: whoever added saw sums alone"]
-            if model.info.get("masked")
-            else []
-        ),
+        *([f"- {sentence}" for sentence in [promise(model)] if sentence]),
         f"- Written by fedtopics {VERSION}. This folder holds words and numbers, no document.",
         "",
         "| client | documents |",
         "| --- | --- |",
-        *(f"| {for_markdown(name)} | {n} |" for name, n in model.documents.items()),
+        *(f"| {for_markdown(model.called(name))} | {n} |" for name, n in model.documents.items()),
         "",
         f"| {what} | {'label | ' if labelled else ''}share | words |",
         f"| --- | {'--- | ' if labelled else ''}--- | --- |",
@@ -54,6 +58,14 @@ def card(model: Topics) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _masks(model: Topics) -> list[str]:
+    masked, clear = model.info.get("masked"), model.info.get("clear")
+    if masked not in MASKS:
+        return []
+    beside = f"; of each client all saw: {for_markdown(', '.join(clear))}" if clear else ""
+    return [f"- {MASKS[masked]}{beside}"]
+
+
 def _unclear(model: Topics) -> list[str]:
     if "unclear" not in model.info:
         return []
@@ -63,6 +75,31 @@ def _unclear(model: Topics) -> list[str]:
         f"- Documents of which no cluster has half a probability: {share:.1%}",
         *([f"- Clusters that are the same as another one: {same}"] if same else []),
     ]
+
+
+def promise(model: Topics) -> str:
+    """Say what is promised for each document, or nothing."""
+    bound = model.info.get("privacy")
+    if bound is None:
+        return ""
+    numbers = f"epsilon {bound['epsilon']:g}, delta {bound['delta']:g}"
+    if bound["seeded"]:
+        return (
+            f"Noise as for {numbers}, which follows from the study's seed: for trying alone, as it "
+            "hides nothing from who knows the seed"
+        )
+    most = bound.get("most_documents")
+    whose = f" of a client, of whose documents {most:,} count at most" if most else ""
+    return (
+        f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, of all "
+        "that the study released. Settings, words and encoder are public; what these give without "
+        "a document is the control in docs/privacy.md"
+    )
+
+
+def counted_units(model: Topics) -> str:
+    """Return what a private model counts, and others as well: documents, or authors."""
+    return "authors" if model.info.get("privacy", {}).get("unit") == "author" else "documents"
 
 
 def summary(model: Topics) -> str:

@@ -1,7 +1,7 @@
 """Models in the forms that other libraries and programs take.
 
-Functions whose names begin with ``to_`` are methods of `TopicModel`. Of the libraries, none is
-imported here but pandas, where a DataFrame is asked for.
+Functions that take a model are methods of `TopicModel`. Of the libraries, none is imported here but
+pandas, where a DataFrame is asked for.
 
 The papers are Sievert and Shirley 2014 (LDAvis), Terragni and others, EACL 2021 (OCTIS), Řehůřek
 and Sojka, LREC 2010 (gensim), and Grootendorst 2022 (BERTopic).
@@ -12,17 +12,20 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import ModelError
+from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import require
 from fedtopics.harmless import for_csv, for_markdown, for_scripts
-from fedtopics.model.topics import Topics
+from fedtopics.model.topics import Finder, Topics
+from fedtopics.text.corpus import Corpus
 
+BEST = 3  # documents of a topic that stand for it
+TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text, missing where there is none
 SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
 
 
@@ -37,22 +40,96 @@ def to_pandas(model: Topics, n_words: int = 10, lambda_: float | None = None) ->
         where there is none; Representation, a list of words. Besides: Share; for each measure of
         coherence Coherence_MEASURE, if the words are those it is of; for each client Share_CLIENT.
     """
-    require("DataFrames need", "pandas", ("pandas", "pandas"))
-    import pandas
-
     rows = model.get_topic_info(n_words, lambda_)
     labels = [row["label"] or None for row in rows]
     columns: dict[str, Any] = {
         "Topic": [row["topic"] for row in rows],
         "Count": [row["count"] for row in rows],
         "Name": [row["name"] for row in rows],
-        "CustomName": pandas.array(labels, dtype="string"),
+        "CustomName": labels,
         "Representation": [row["words"] for row in rows],
         "Share": [row["share"] for row in rows],
     }
     for prefix, key in (("Coherence", "coherence"), ("Share", "clients")):
         columns |= {f"{prefix}_{name}": [row[key][name] for row in rows] for name in rows[0][key]}
-    return pandas.DataFrame(columns)
+    return data_frame(columns)
+
+
+def get_topics(
+    model: Topics, n_words: int = 10, lambda_: float | None = None
+) -> dict[int, list[tuple[str, float]]]:
+    """Return the words of each topic with their p(word | topic), by its number, as BERTopic does.
+
+    How topics are read is as in `topics`; with `lambda_` 1, by probability. The p(word | topic) is
+    of what they are read from: beta, or the words of documents.
+    """
+    shares, column = model.word_shares, model.vocabulary.index
+    return {
+        topic: [(word, float(shares[topic, column[word]])) for word in words]
+        for topic, words in enumerate(model.topics(n_words, lambda_))
+    }
+
+
+def get_topic(
+    model: Topics, topic: int, n_words: int = 10, lambda_: float | None = None
+) -> list[tuple[str, float]]:
+    """Return the words of a topic, as `get_topics` has them; StudyError if there is none such."""
+    topics = get_topics(model, n_words, lambda_)
+    if topic not in topics:
+        raise StudyError(
+            f"There is no topic {topic!r}; the model has topics 0 to {model.n_topics - 1}."
+        )
+    return topics[topic]
+
+
+def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
+    """Return a DataFrame like that of BERTopic's ``get_document_info``: it holds the documents.
+
+    Leaves the client
+        Nothing: it is made where the documents are, and stays with who asks for it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a document, in their order, with the index of a Series or DataFrame. As in BERTopic:
+        Document; Topic, its largest, -1 where the model sees nothing of it; Name, CustomName,
+        Representation and Top_n_words, which say what the topic is; Probability, its share of the
+        document; Representative_document, whether it is one of the three with most of the topic.
+        What is of a topic is missing where there is none.
+    """
+    corpus = Corpus.of(documents)
+    theta, seen = model.theta_and_seen(corpus)
+    main, largest = np.where(seen, theta.argmax(1), -1), np.where(seen, theta.max(1), np.nan)
+    rows = {row["topic"]: row for row in model.get_topic_info(n_words)}
+    of_topics = (np.flatnonzero(main == topic) for topic in rows)
+    best = [which[np.argsort(-largest[which], kind="stable")[:BEST]] for which in of_topics]
+
+    def told(key: str, text: Callable[[Any], str | None] = lambda value: value) -> Any:
+        by_topic = {topic: text(row[key]) for topic, row in rows.items()}
+        return [by_topic.get(int(topic)) for topic in main]
+
+    columns: dict[str, Any] = {
+        "Document": [text for batch in corpus.texts() for text in batch],
+        "Topic": main,
+        "Name": told("name"),
+        "CustomName": told("label", lambda label: label or None),
+        "Representation": [rows[topic]["words"] if topic >= 0 else None for topic in main],
+        "Top_n_words": told("words", " - ".join),
+        "Probability": largest,
+        "Representative_document": np.isin(np.arange(len(main)), np.concatenate(best)),
+    }
+    return data_frame(columns, index=documents.index if hasattr(documents, "iloc") else None)
+
+
+def data_frame(content: Any, index: Any = None) -> Any:
+    """Return columns by name, or rows, as pandas' DataFrame; text that is not there is missing."""
+    require("DataFrames need", "pandas", ("pandas", "pandas"))
+    import pandas
+
+    frame = pandas.DataFrame(content, index=index)
+    for name in TEXT & {*frame.columns}:
+        frame[name] = frame[name].astype("string")
+    return frame
 
 
 def to_pyldavis(model: Topics) -> dict[str, Any]:
@@ -114,14 +191,9 @@ def to_gensim(
 ) -> list[tuple[int, list[tuple[str, float]]]]:
     """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does.
 
-    How topics are read is as in `topics`; with `lambda_` 1, by probability as gensim does. Words
-    come with their p(word | topic), of what they are read from: beta, or the words of documents.
+    How topics are read is as in `get_topics`; with `lambda_` 1, by probability as gensim does.
     """
-    shares, column = model.word_shares, model.vocabulary.index
-    return [
-        (topic, [(word, float(shares[topic, column[word]])) for word in words])
-        for topic, words in enumerate(model.topics(num_words, lambda_))
-    ]
+    return [*get_topics(model, num_words, lambda_).items()]
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

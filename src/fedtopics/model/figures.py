@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NEEDED = (("altair", "altair"), ("vl_convert", "vl-convert-python"))
 ACCENT, SECOND = "#3b7dd8", "#d9822b"
 WIDTH, HEIGHT, MARGIN, CURVE, CELL = 560, 420, 40, 380, 26  # pixels
+PANEL = 150  # pixels
 PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
 TITLE_PADDING = 12  # for the same reason
 MOST_POINTS = 200  # of a curve: more are averaged
@@ -138,6 +139,42 @@ def curve(rows: Sequence[Row], value: str, title: str, form: str = ",~r") -> alt
         tooltip=["round:Q", alt.Tooltip(f"{value}:Q", title=title, format=".4~g")],
     )
     return _finished(encoded.properties(width=CURVE, height=140))
+
+
+def topics_over_time(rows: Sequence[Row], topics: Sequence[Row]) -> altair.Chart:
+    """Draw a panel a topic, its share by period: for rows of `TopicModel.topics_over_time`.
+
+    `topics` are rows of `TopicModel.get_topic_info`, in whose order the panels are.
+    """
+    alt = _altair()
+    dates = hasattr(rows[0]["period"], "isoformat")
+    points = [
+        {"topic": row["topic"], "share": row["share"], "documents": row["documents"]}
+        | {"period": row["period"].isoformat() if dates else row["period"]}
+        for row in rows
+    ]
+    period, highest = f"period:{'T' if dates else 'Q'}", max(row["share"] for row in rows)
+    panels = [
+        _chart([point for point in points if point["topic"] == row["topic"]])
+        .mark_line(color=ACCENT, point={"color": ACCENT})
+        .encode(
+            x=alt.X(period, title=None, axis=alt.Axis(tickCount=3, grid=False)),
+            y=alt.Y(
+                "share:Q",
+                title=None,
+                scale=alt.Scale(domain=[0, highest]),
+                axis=alt.Axis(format="%", tickCount=3),
+            ),
+            tooltip=[period, alt.Tooltip("share:Q", format=".1%"), "documents:Q"],
+        )
+        .properties(
+            width=PANEL,
+            height=PANEL // 2,
+            title=_head(_shown(row)["name"]),
+        )
+        for row in topics
+    ]
+    return _finished(alt.concat(*panels, columns=3))
 
 
 def scores_by_topics(rows: Sequence[Row], scores: Mapping[str, str]) -> altair.Chart:
@@ -264,6 +301,12 @@ def _shown(row: Row) -> dict[str, Any]:
     name = row.get("label") or " ".join(row["words"][:3])
     number, words = row["topic"], " ".join(row["words"])
     return {"topic": number, "name": f"{number} {name}", "words": words, "share": row["share"]}
+
+
+def _head(text: str) -> Any:
+    """Return the title of a panel."""
+    how = {"color": "currentColor", "fontSize": 11, "fontWeight": "normal", "limit": PANEL}
+    return _altair().Title(for_scripts(text), anchor="start", **how)
 
 
 def _tooltip(*fields: str) -> list[Any]:

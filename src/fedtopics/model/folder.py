@@ -7,33 +7,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.numpy import load, save
 from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, write_durably
 from fedtopics.harmless import as_json, is_flooded, is_seen, sentence, visible
-from fedtopics.inference import Inference, find
+from fedtopics.inference import Inference, Weights
+from fedtopics.inference.base import Layout
+from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Count, PastRound, Topics, TrainingInfo
-from fedtopics.networks import NeuralTopicModel, Tensors
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 from fedtopics.text.words import normal
 
 FORMAT = 3
+UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # of its files
 LONGEST_LABEL = 100  # characters, as of a word
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
 
@@ -50,6 +52,7 @@ class _Config(TypedDict):
     reading: dict[str, Any]
     shares: dict[str, list[Share]]
     documents: dict[str, Count]
+    client_names: NotRequired[dict[str, str]]
     coherence: dict[str, list[float]]
     info: TrainingInfo
 
@@ -66,16 +69,16 @@ _DAMAGES = (
 def write_model(model: Topics, folder: Path) -> None:
     """Write a model's files; the folder is made where it is missing."""
     make_folder(folder)
-    tensors = {f"weights/{n}": t.contiguous() for n, t in model.weights.items()}
+    arrays = {f"weights/{name}": array for name, array in model.weights.items()}
     for stage, values in model.shared.items():
-        tensors |= {f"shared/{stage}/{n}": t.contiguous() for n, t in values.items()}
-    tensors["words/sums"] = torch.from_numpy(model.word_sums)
-    data = save(tensors)
+        arrays |= {f"shared/{stage}/{name}": array for name, array in values.items()}
+    arrays["words/sums"] = model.word_sums
+    data = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     config = {
         "format": FORMAT,
         "fedtopics": VERSION,
         "inference": model.inference.name,
-        "precision": str(model.inference.dtype).removeprefix("torch."),
+        "precision": model.inference.precision,
         "settings": model.inference.settings.model_dump(
             mode="json", include=set(model.inference.settings_type.model_fields)
         ),
@@ -85,6 +88,7 @@ def write_model(model: Topics, folder: Path) -> None:
         "reading": asdict(model.reading),
         "shares": {name: share.tolist() for name, share in model.shares.items()},
         "documents": dict(model.documents),
+        "client_names": dict(model.client_names),
         "coherence": {name: score.tolist() for name, score in model.coherence.items()},
         "info": dict(model.info),
     }
@@ -135,6 +139,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     _HISTORY.validate_python(info.get("history", []), strict=True)
     try:
         _check_texts(config)
+        names = checked_names(config.get("client_names", {}), config["documents"])
         vocabulary, digest = Vocabulary.of(words), config.pop("digest", None)
     except StudyError as error:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
@@ -145,8 +150,8 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         )
     if digest not in (None, _digest(config, words)):  # models before had none
         raise ValueError
-    tensors = _read_tensors(folder / "model.safetensors", config["sha256"])
-    weights, word_sums = tensors["weights"], tensors["words"]["sums"]
+    arrays = _read_arrays(folder / "model.safetensors", config["sha256"])
+    word_sums = arrays["words"]["sums"]
     unfit = ModelError(
         f"The numbers in {folder} are not those of the model that its config.json describes; copy "
         "the whole folder again."
@@ -157,20 +162,21 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         inference = _inference(config, len(vocabulary))
     except StudyError as error:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
-    shared = {
-        owner.removeprefix("shared/"): values
-        for owner, values in tensors.items()
-        if owner.startswith("shared/")
-    }
+    taken = _tensors if has_tensors(inference) else dict
     fields: dict[str, Any] = {
         "inference": inference,
-        "weights": weights,
-        "shared": shared,
+        "weights": taken(arrays["weights"]),
+        "shared": {
+            owner.removeprefix("shared/"): taken(values)
+            for owner, values in arrays.items()
+            if owner.startswith("shared/")
+        },
         "vocabulary": vocabulary,
         "text": TextRules(**config["text"]),
         "shares": {name: np.array(share) for name, share in config["shares"].items()},
         "documents": config["documents"],
-        "word_sums": word_sums.numpy(),
+        "client_names": names,
+        "word_sums": word_sums,
         "reading": Reading(**config["reading"]),
         "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
         "info": config["info"],
@@ -181,16 +187,14 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
 
 
 def _fit(
-    inference: Inference, weights: Tensors, shared: Any, shares: Any, documents: Any,
+    inference: Inference, weights: Weights, shared: Any, shares: Any, documents: Any,
     word_sums: Any, coherence: Any, reading: Reading, info: TrainingInfo, **_: Any,
 ) -> bool:  # fmt: skip
     """Whether the numbers of a model are of the kinds and sizes that its settings say."""
-    with torch.device("meta"):  # without memory, of which a config could ask for any amount
-        expected = _shapes(inference.initial_weights(0))
     by_topic = [*shares.values(), *coherence.values()]
     lists = [*info.get("sizes", {}).values(), info.get("ids", range(len(word_sums)))]
     if (
-        _shapes(weights) != expected
+        _layout(weights) != inference.layout()
         or word_sums.dtype != np.float64
         or not np.isfinite(word_sums).all()
         or shares.keys() != documents.keys()
@@ -199,8 +203,8 @@ def _fit(
         or not reading.fits(*word_sums.shape)
     ):
         return False
-    beta = inference.beta(weights, shared)
-    return beta.shape == word_sums.shape and bool(torch.isfinite(beta).all())
+    beta = np.asarray(inference.beta(weights, shared))
+    return beta.shape == word_sums.shape and bool(np.isfinite(beta).all())
 
 
 def read_labels(path: Path, n_topics: int) -> dict[int, str]:
@@ -248,32 +252,46 @@ def checked_labels(labels: Mapping[Any, Any], n_topics: int) -> dict[int, str]:
     return _tidy({int(topic): _label(label, topic) for topic, label in labels.items()})
 
 
+def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[str, str]:
+    """Return what people call a model's clients, without empty names; refuse unfit ones."""
+    if strangers := [name for name in names if name not in clients]:
+        raise StudyError(
+            f"There is no client {strangers[0]!r} to name; the model's are {', '.join(clients)}."
+        )
+    named = {client: _line(name, f"name of client {client}") for client, name in names.items()}
+    named = {client: name for client, name in named.items() if name not in ("", client)}
+    called = [named.get(client, client) for client in clients]
+    if len(set(called)) < len(called):
+        raise StudyError("Two clients have the same name; give each one of its own.")
+    return named
+
+
 def _is_topic(topic: Any, n_topics: int) -> bool:
     is_number = isinstance(topic, Integral) and not isinstance(topic, bool)
     return is_number and 0 <= int(topic) < n_topics
 
 
 def _label(label: Any, topic: int) -> str:
-    if not isinstance(label, str):
-        raise StudyError(
-            f'The label of topic {topic} is no text; put it in quotes, or give "" for none.'
-        )
-    text = str(label).strip()
+    return _line(label, f"label of topic {topic}")
+
+
+def _line(given: Any, what: str) -> str:
+    """Return a short line that prints; StudyError if it is none."""
+    if not isinstance(given, str):
+        raise StudyError(f'The {what} is no text; put it in quotes, or give "" for none.')
+    text = str(given).strip()
     if len(text) > LONGEST_LABEL:
         raise StudyError(
-            f"The label of topic {topic} has {len(text)} characters; shorten it to at most "
-            f"{LONGEST_LABEL}."
+            f"The {what} has {len(text)} characters; shorten it to at most {LONGEST_LABEL}."
         )
     for character in text:
         if not is_seen(character):
             raise StudyError(
-                f"The label of topic {topic} holds a control character (U+{ord(character):04X}); "
-                "write it in one line, without tabs."
+                f"The {what} holds a control character (U+{ord(character):04X}); write it in one "
+                "line, without tabs."
             )
     if is_flooded(text):
-        raise StudyError(
-            f"The label of topic {topic} has marks on no letter, or too many on one; take them out."
-        )
+        raise StudyError(f"The {what} has marks on no letter, or too many on one; take them out.")
     return normal(text)
 
 
@@ -306,30 +324,30 @@ def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
 
 
 def _inference(config: Any, n_words: int) -> Inference:
-    kind = find(config["inference"])
-    settings: Any = kind.settings_type(**config["settings"])
-    precision = getattr(torch, config["precision"])
-    if not isinstance(precision, torch.dtype):
-        raise TypeError
-    if issubclass(kind, NeuralTopicModel):
-        return kind(n_words, settings, precision)
-    return kind(n_words, settings)
+    return make(config["inference"], n_words, config["settings"], config["precision"])
 
 
-def _shapes(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+def _layout(weights: Weights) -> Layout:
+    return {n: (tuple(w.shape), str(w.dtype).removeprefix("torch.")) for n, w in weights.items()}
 
 
-def _read_tensors(path: Path, digest: str) -> dict[str, Tensors]:
-    """Return the tensors by what they belong to, and below that by name."""
+def _tensors(arrays: Weights) -> Weights:
+    """Return arrays as networks take them."""
+    import torch
+
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def _read_arrays(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the arrays by what they belong to, and below that by name."""
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != digest:
         raise ModelError(f"{path} is damaged or incomplete; copy it again.")
-    tensors: dict[str, Tensors] = {}
-    for name, tensor in load(data).items():
+    arrays: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, array in load(data).items():
         owner, _, last = name.rpartition("/")
-        tensors.setdefault(owner, {})[last] = tensor
-    return tensors
+        arrays.setdefault(owner, {})[last] = array
+    return arrays
 
 
 def _digest(config: Any, words: Any) -> str:

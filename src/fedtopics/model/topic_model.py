@@ -16,8 +16,8 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.files import open_private
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
-from fedtopics.model import card, exports, figures
-from fedtopics.model.folder import checked_labels, read_model, write_model
+from fedtopics.model import card, exports, figures, merging, over_time, search
+from fedtopics.model.folder import checked_labels, checked_names, read_model, write_model
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
@@ -94,9 +94,13 @@ class TopicModel(Topics):
 
     def main_topics(self, documents: Any) -> NDArray[np.int64]:
         """Return each document's largest topic, -1 where the model sees nothing of it."""
-        corpus = self.embedded(Corpus.of(documents))
-        theta, seen = self._theta(self.count(corpus), corpus.embeddings)
+        theta, seen = self.theta_and_seen(documents)
         return np.where(seen, theta.argmax(1), -1)
+
+    def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return theta as `transform`, and of which documents the model sees something."""
+        corpus = self.embedded(Corpus.of(documents))
+        return self._theta(self.count(corpus), corpus.embeddings)
 
     def embedded(
         self,
@@ -188,9 +192,31 @@ class TopicModel(Topics):
         """
         return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
 
+    def with_client_names(self, names: Mapping[str, str]) -> Self:
+        """Return the model with names for people of these clients, "" takes one away.
+
+        Raises
+        ------
+        StudyError
+            If there is no such client, two would have one name, or a name is no text of at most 100
+            characters in one line.
+        """
+        return replace(
+            self, client_names=checked_names({**self.client_names, **names}, self.documents)
+        )
+
     # Methods, whose docstrings are there.
     __repr__ = card.summary
     _repr_html_ = card.table
+    find_topics = search.find_topics
+    hierarchy = merging.hierarchy
+    merge_topics = merging.merge_topics
+    reduce_topics = merging.reduce_topics
+    topics_over_time = over_time.topics_over_time
+    topics_per_class = over_time.topics_per_class
+    get_document_info = exports.document_info
+    get_topics = exports.get_topics
+    get_topic = exports.get_topic
     to_pandas = exports.to_pandas
     to_pyldavis = exports.to_pyldavis
     to_gensim = exports.to_gensim
@@ -223,6 +249,13 @@ class TopicModel(Topics):
     def plot_map(self) -> altair.Chart:
         """Draw topics as circles, near those with similar words, as `plot_topics`."""
         return figures.topic_map(self.get_topic_info(), figures.positions(self.beta))
+
+    def plot_over_time(self, documents: Any, timestamps: Any, **how: Any) -> altair.Chart:
+        """Draw the share of each topic by period, as `topics_over_time` finds it."""
+        rows = self.topics_over_time(documents, timestamps, **how)
+        if not rows:
+            raise DataError("No period has as many documents as min_documents; give longer ones.")
+        return figures.topics_over_time(rows, self.get_topic_info())
 
     def save_pretrained(self, path: str | Path) -> Path:
         """Write the model to a folder: safetensors, JSON and a card. No document text is in it.

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from fedtopics.errors import StudyError
-from fedtopics.inference import Inference
+from fedtopics.inference import Inference, Shared, Weights
 from fedtopics.model.shown_words import USUAL, Reading
-from fedtopics.networks import Shared, Tensors
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
@@ -49,6 +47,16 @@ class Origin(TypedDict):
     vocabulary: str  # "keep" or "agree"
 
 
+class Promise(TypedDict):
+    """A bound for what all releases of a study say of a document."""
+
+    epsilon: Annotated[FiniteFloat, Field(gt=0)]
+    delta: Annotated[FiniteFloat, Field(gt=0)]
+    unit: str
+    most_documents: NotRequired[Count]  # of an author that counted
+    seeded: bool  # whether the noise followed from the study's seed
+
+
 class TrainingInfo(TypedDict, total=False):
     """`TopicModel.info`: a plain dict. A method may add keys, in a TypedDict that extends this."""
 
@@ -63,8 +71,20 @@ class TrainingInfo(TypedDict, total=False):
     same: Count  # clusters that are the same as another one
     ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
     masked: bool  # whether who added replies saw sums alone
+    clear: list[str]  # what all saw one by one all the same: names of functions
+    privacy: Promise
     history: list[Any]  # of `PastRound` with what the method adds
     continued: Origin  # what the training began with, if it was a model
+
+
+class Finder(Protocol):
+    """What finds topics in documents: a `TopicModel`."""
+
+    def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return theta, and of which documents the model sees something."""
+
+    def get_topic_info(self, n_words: int = 10) -> list[dict[str, Any]]:
+        """Return a row a topic."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,7 +92,7 @@ class Topics:
     """The numbers of a `TopicModel`, and its topics as words."""
 
     inference: Inference  # a network, or LDA, or clusters
-    weights: Tensors
+    weights: Weights
     shared: Shared  # by stage: what documents share at inference, running statistics
     vocabulary: Vocabulary
     text: TextRules
@@ -87,6 +107,7 @@ class Topics:
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: TrainingInfo = field(default_factory=TrainingInfo)
     labels: Mapping[int, str] = field(default_factory=dict)  # by topic: what people call it
+    client_names: Mapping[str, str] = field(default_factory=dict)  # likewise, by client
 
     @property
     def n_topics(self) -> int:
@@ -101,9 +122,7 @@ class Topics:
     @cached_property
     def beta(self) -> NDArray[np.float64]:
         """Topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
-        with torch.no_grad():
-            beta: NDArray[np.float64] = self.inference.beta(self.weights, self.shared).numpy()
-        return beta
+        return np.asarray(self.inference.beta(self.weights, self.shared))
 
     @property
     def share(self) -> NDArray[np.float64]:
@@ -113,6 +132,10 @@ class Topics:
             (self.shares[name] * n / total for name, n in self.documents.items()),
             np.zeros(self.n_topics),
         )
+
+    def called(self, client: str) -> str:
+        """Return what people call a client."""
+        return self.client_names.get(client, client)
 
     def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
         """Return the words of each topic, the most relevant first.
@@ -162,7 +185,7 @@ class Topics:
             ``topic``, its number; its ``label``, "" where it has none; its ``share`` of all
             documents, and the ``count`` of documents that this is; ``name``, the number and four
             words; ``words``; ``coherence`` of its ten first words by measure (none if `lambda_`
-            reads others); its share of each client's documents, ``clients``.
+            reads others); its share of each client's documents, ``clients``, as people call them.
         """
         words = self.topics(max(n_words, NAME_WORDS), lambda_)
         scores = self.coherence if self._reading(lambda_) == self.reading else {}
@@ -176,7 +199,7 @@ class Topics:
                 "name": "_".join([str(k), *words[k][:NAME_WORDS]]),
                 "words": words[k][:n_words],
                 "coherence": {name: float(score[k]) for name, score in scores.items()},
-                "clients": {name: float(share[k]) for name, share in self.shares.items()},
+                "clients": {self.called(name): float(s[k]) for name, s in self.shares.items()},
             }
             for k in np.argsort(-shares, kind="stable")
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
@@ -16,14 +16,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
-from fedtopics.networks.base import Batch, NetworkSettings, Noise, Shared, Stage, Tensors
+from fedtopics.networks.base import (
+    Batch,
+    Kept,
+    NetworkSettings,
+    Noise,
+    Shared,
+    Stage,
+    Tensors,
+)
 from fedtopics.networks.kernels import EPSILON, Projection
 from fedtopics.text.encoders import Vectors
 
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 
 
-class NeuralTopicModel(ABC):
+class NeuralTopicModel(Kept):
     """A topic model with a logistic-normal posterior; its decoder is up to the subclass.
 
     The encoder sees a bag of words, an embedding of the document, or both: two softplus layers,
@@ -208,9 +216,6 @@ class NeuralTopicModel(ABC):
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
         if directions is not None:
             _look_towards(weights, torch.from_numpy(directions).to(self.dtype))
-
-    def trained_encoder(self, weights: Tensors, model: str) -> None:
-        return None  # texts are embedded by the model of the settings
 
     def theta(self, weights: Tensors, shared: Shared, batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""

@@ -14,6 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from fedtopics.errors import IdentityError
 from fedtopics.files import create, make_folder, write_durably
 
+# What reading a damaged certificate, or its key, can raise.
+UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
+
 
 def read(path: Path) -> bytes:
     """Read a file; one sentence says why it cannot be read."""
@@ -27,7 +30,7 @@ def read_certificate(path: Path) -> x509.Certificate:
     """Read a certificate in PEM."""
     try:
         return x509.load_pem_x509_certificate(read(path))
-    except ValueError:
+    except UNREADABLE:
         raise IdentityError(
             f"{path} is no certificate in PEM, or is damaged; copy it again."
         ) from None

@@ -12,9 +12,19 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from fedtopics.errors import IdentityError
+from fedtopics.pki.files import UNREADABLE
 from fedtopics.pki.identity import Identity, Role, common_name
 
 _HASH = ec.ECDSA(SHA256())
+
+
+def has_signed(key: ec.EllipticCurvePublicKey, content: bytes, signature: bytes) -> bool:
+    """Whether a signature of some content is by a key."""
+    try:
+        key.verify(signature, content, _HASH)
+    except InvalidSignature:
+        return False
+    return True
 
 
 class Signer:
@@ -61,7 +71,7 @@ class Signer:
             read = x509.load_pem_x509_certificate(certificate)
             read.verify_directly_issued_by(self._authority)
             key = read.public_key()
-        except (ValueError, TypeError, InvalidSignature):
+        except (*UNREADABLE, TypeError, InvalidSignature):
             raise IdentityError(
                 f"The certificate of client {name!r} is not of this study's authority."
             ) from None
@@ -86,10 +96,4 @@ class Signer:
 
     def fits(self, name: str, content: bytes, signature: bytes) -> bool:
         """Whether who has a name has signed this; not, if its certificate is not known."""
-        if name not in self._known:
-            return False
-        try:
-            self._known[name][1].verify(signature, content, _HASH)
-        except InvalidSignature:
-            return False
-        return True
+        return name in self._known and has_signed(self._known[name][1], content, signature)

@@ -66,13 +66,13 @@ def html(summary: Summary) -> str:
 
     A browser executes that script alone, by its digest, whatever else the page had.
     """
-    environment = _environment(autoescape=True, show=visible)
+    made = environment(autoescape=True, show=visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
-    script = _resource(environment, "report.js")
-    return environment.get_template("report.html.j2").render(
+    script = resource(made, "report.js")
+    return made.get_template("report.html.j2").render(
         s=summary,
         figures=_figures(summary),
-        style=Markup(_resource(environment, "report.css")),  # noqa: S704 - ours, as the next
+        style=Markup(resource(made, "report.css")),  # noqa: S704 - ours, as the next
         script=Markup(script),  # noqa: S704
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=_for_script({t["topic"]: _list(t) for t in summary["topics"]}),
@@ -82,13 +82,13 @@ def html(summary: Summary) -> str:
 
 def markdown(summary: Summary) -> str:
     """Return the report as Markdown."""
-    environment = _environment(autoescape=False, show=for_markdown)
-    return environment.get_template("report.md.j2").render(s=summary)
+    made = environment(autoescape=False, show=for_markdown)
+    return made.get_template("report.md.j2").render(s=summary)
 
 
-def _environment(autoescape: bool, show: Callable[[str], str]) -> Environment:
+def environment(autoescape: bool, show: Callable[[str], str]) -> Environment:
     """Return an environment in which each text that a template shows is made harmless."""
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("fedtopics.report"),
         autoescape=autoescape,  # noqa: S701 - Markdown has marks of its own to escape
         finalize=lambda value: show(value) if type(value) is str else value,
@@ -97,13 +97,14 @@ def _environment(autoescape: bool, show: Callable[[str], str]) -> Environment:
         lstrip_blocks=True,
     )
     filters = {"bytes": _bytes, "percent": "{:.1%}".format, "number": _number}
-    environment.filters |= filters
-    return environment
+    made.filters |= filters
+    return made
 
 
-def _resource(environment: Environment, name: str) -> str:
-    assert environment.loader is not None  # noqa: S101 - for mypy: it was given above
-    return environment.loader.get_source(environment, name)[0]
+def resource(made: Environment, name: str) -> str:
+    """Return a file that is beside the templates."""
+    assert made.loader is not None  # noqa: S101 - for mypy: it was given above
+    return made.loader.get_source(made, name)[0]
 
 
 def _figures(summary: Summary) -> dict[str, Markup | None]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.errors import RunError
+from fedtopics.federation.about import About
 from fedtopics.federation.ledger import (
     bytes_by_round,
     find_ledgers,
@@ -117,7 +118,9 @@ def read(folder: Path) -> RunFacts:
 def _study(path: Path) -> dict[str, Any]:
     try:
         plan = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if all(isinstance(plan.get(table, {}), dict) for table in ("method", "vocabulary")):
+        tables = "about", "method", "vocabulary"
+        if all(isinstance(plan.get(table, {}), dict) for table in tables):
+            About(**plan.get("about", {}))  # or a ValueError
             return plan
         raise ValueError
     except ValueError:

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.extras import VERSION
+from fedtopics.federation.about import About
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
+from fedtopics.model.card import counted_units, promise
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.run import RunFacts
+from fedtopics.secure.said import LEAVES
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.repeats import LENGTH, MOST, find_repeats
 
@@ -34,11 +37,13 @@ SEEN = (
     "No document left its client: the server saw sums over documents and the words that "
     "enough documents have, and so does whoever reads this."
 )
+UNMASKED = "Replies were not masked: whoever added saw those of each client, one by one."
 MASKED = (
     "No document left its client: replies were masked, so that whoever added them saw sums over "
     "several clients' documents, besides the words that enough documents have and what is said "
     "here of each client."
 )
+CLEAR = "What all saw of each client, in the clear: {}."
 PASSAGES = 20  # in the list of repeated ones
 LONGEST = 400  # characters that are shown of a document
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
@@ -94,13 +99,7 @@ def summarise(
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
-    clusters = model.shows_clusters
-    rows = model.get_topic_info()
-    for row in rows:
-        row["clients"] = {
-            client: None if share * model.documents[client] < least else share
-            for client, share in row["clients"].items()
-        }
+    clusters, rows = model.shows_clusters, _rows(model, least)
     return {
         "kind": "cluster" if clusters else "topic",
         "title": run.study.get("name") or run.name or "model",
@@ -113,16 +112,29 @@ def summarise(
         "similarity": client_similarity(model).tolist(),
         "clusters": _clusters(model) if clusters else None,
         "rounds": _rounds(run),
-        "absences": [row | {"rounds": ranges(row["rounds"])} for row in run.absences],
+        "absences": _absences(run, model),
         **{"adders": run.adders, "clipped": run.clipped, "claimed": run.of_kind("claimed")},
+        "about": list(About(**run.study.get("about", {})).rows()),
         "over_rounds": _over_rounds(model.info.get("history", [])),
         "scores": _scores(model),
-        "left": _left(run),
+        "left": _left(run, model),
         "settings": _settings(run, model),
         "versions": _versions(),
         "examples": None if documents is None else _examples(model, documents),
         "repeats": None if documents is None else _repeats(model, run, documents),
     }
+
+
+def _rows(model: TopicModel, least: int) -> list[dict[str, Any]]:
+    """Return a row a topic, without a client's share where it stands for fewer documents."""
+    rows = model.get_topic_info()
+    documents = {model.called(name): n for name, n in model.documents.items()}
+    for row in rows:
+        row["clients"] = {
+            client: None if share * documents[client] < least else share
+            for client, share in row["clients"].items()
+        }
+    return rows
 
 
 def client_similarity(model: TopicModel) -> NDArray[np.float64]:
@@ -139,12 +151,17 @@ def _sentences(model: TopicModel, clusters: bool) -> list[str]:
     total, n = sum(model.documents.values()), len(model.documents)
     what = "clusters" if clusters else "topics"
     who = f"{n} clients" if n > 1 else "one client"
+    if "privacy" in model.info:
+        who = "all clients, counted with noise,"
     rounds = model.info.get("rounds")
     worked = "" if rounds is None else f", in {rounds:,} round{'' if rounds == 1 else 's'}"
     return [
-        f"{model.n_topics} {what} were found in {total:,} documents of {who} by "
+        *([UNMASKED] if model.info.get("masked") is False else []),
+        f"{model.n_topics} {what} were found in {total:,} {counted_units(model)} of {who} by "
         f"{_method(model)}{worked}.",
         MASKED if model.info.get("masked") else SEEN,
+        *([CLEAR.format(", ".join(clear))] if (clear := model.info.get("clear")) else []),
+        *([f"{sentence}." for sentence in [promise(model)] if sentence]),
     ]
 
 
@@ -207,22 +224,24 @@ def _reading(model: TopicModel) -> dict[str, Any]:
 def _clients(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row a client: its documents, and the topics it has more of than all together."""
     clients = []
-    for name in sorted(model.documents):
+    for client in sorted(model.documents):
+        name = model.called(client)
         shown = [row for row in rows if row["clients"][name] is not None]
         ratio = {row["topic"]: row["clients"][name] / max(row["share"], 1e-12) for row in shown}
         most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
         specific = [
             {"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > MORE
         ]
-        clients.append({"name": name, "documents": model.documents[name], "specific": specific})
+        clients.append({"name": name, "documents": model.documents[client], "specific": specific})
     return clients
 
 
 def _clusters(model: TopicModel) -> dict[str, Any]:
     names = sorted(model.documents)
     sizes, unclear = model.info.get("sizes", {}), model.info.get("unclear", {})
-    shares = {n: unclear[n] / max(model.documents[n], 1) for n in names if n in unclear}
-    return {"sizes": {name: sizes[name] for name in names if name in sizes}, "unclear": shares}
+    shares = [(n, unclear[n] / max(model.documents[n], 1)) for n in names if n in unclear]
+    sizes = {model.called(name): sizes[name] for name in names if name in sizes}
+    return {"sizes": sizes, "unclear": {model.called(name): share for name, share in shares}}
 
 
 def _rounds(run: RunFacts) -> list[dict[str, Any]]:
@@ -272,22 +291,38 @@ def _scores(model: TopicModel) -> list[dict[str, Any]]:
     ]
 
 
-def _left(run: RunFacts) -> dict[str, Any]:
+def _absences(run: RunFacts, model: TopicModel) -> list[dict[str, Any]]:
+    return [
+        row | {"client": model.called(row["client"]), "rounds": ranges(row["rounds"])}
+        for row in run.absences
+    ]
+
+
+def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
     replies: dict[str, list[dict[str, Any]]] = {}
     for row in chain.from_iterable(run.ledgers.values()):
         replies.setdefault(row["function"], []).append(row)
     functions = [
         {
             "function": name,
-            "meaning": find_method(rows[0]["method"]).leaves(name),
+            "meaning": _meaning(rows[0]),
             "documents": min(row["documents"] for row in rows),
             "fields": rows[0]["fields"],
         }
         | _sums(rows)
         for name, rows in replies.items()
     ]
-    clients = [{"name": name} | _sums(rows) for name, rows in run.ledgers.items()]
+    clients = [  # what is masked left as rows of its own
+        {"name": model.called(name)} | _sums([row for row in rows if not row["masked"]])
+        for name, rows in run.ledgers.items()
+    ]
     return {"functions": functions, "clients": clients, "seeded": list(run.seeded)}
+
+
+def _meaning(row: Mapping[str, Any]) -> str:
+    """Return what left with a function's replies."""
+    what = LEAVES.get(row["function"]) or find_method(row["method"]).leaves(row["function"])
+    return f"{what} In masked sums alone." if row["masked"] else what
 
 
 def _sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -299,7 +334,7 @@ def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
     tables = {
         name: {key: value for key, value in table.items() if not isinstance(value, dict)}
         for name, table in run.study.items()
-        if isinstance(table, dict) and name != "clients"
+        if isinstance(table, dict) and name not in ("clients", "about")
     }
     method = run.study.get("method", {})
     tables |= {f"method.{n}": t for n, t in method.items() if isinstance(t, dict)}

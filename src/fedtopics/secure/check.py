@@ -39,15 +39,16 @@ def product(seed: bytes, values: Residues) -> int:
 
     Those of all members' masked replies add up, modulo p, to that of the total.
     """
-    return dot_stream(seed, values)
+    return dot_stream(seed, values)[0]
 
 
-def products(seed: bytes, values: Residues) -> tuple[int, int]:
-    """Return two products, with a challenge and with another one that follows from it.
+def products(seed: bytes, *vectors: Residues) -> list[tuple[int, int]]:
+    """Return two products of each vector, with a challenge and another one that follows from it.
 
     With one alone, who adds could try false totals in silence, and in 2^61 tries find one.
     """
-    return product(seed, values), product(derive(seed, "again"), values)
+    seeds = seed, derive(seed, "again")
+    return list(zip(*(dot_stream(each, *vectors) for each in seeds), strict=True))
 
 
 def _hashed(purpose: bytes, context: bytes, values: Residues) -> hashlib._Hash:

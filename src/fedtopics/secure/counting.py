@@ -12,7 +12,7 @@ import numpy as np
 from fedtopics.errors import FederationError
 from fedtopics.methods.aggregation import Named, Payload
 from fedtopics.secure.keys import KeyPair, derive, framed
-from fedtopics.secure.said import CHOSEN, KEY, LISTED, NAMES, SAME
+from fedtopics.secure.said import CHOSEN, KEY, LISTED, NAMES, SAME, SIZED
 from fedtopics.secure.shares import NONCE, seal, unseal
 from fedtopics.secure.words import COLUMNS, COUNTS, SEALED, SIZES, TABLE, Integers, Words
 
@@ -36,8 +36,8 @@ class Counting:
         self._pair = pair
         self.documents: Payload = {}  # what the documents' door lets out of them
         self._answers: Mapping[str, Callable[[Words, bytes], dict[str, bytes]]] = {
-            KEY: self._sealed, SAME: self._same, NAMES: self._named, LISTED: self._listed,
-            CHOSEN: self._chosen,
+            KEY: self._sealed, SAME: self._same, SIZED: self._sized, NAMES: self._named,
+            LISTED: self._listed, CHOSEN: self._chosen,
         }  # fmt: skip
         self._sums = {SIZES: self._sizes, TABLE: self._table, COUNTS: self._counts}
 
@@ -94,14 +94,17 @@ class Counting:
         own = self._own
         return {"occurrences": int(own.values[:, 1].sum()), "words": len(own.names)}
 
+    def _sized(self, words: Words, context: bytes) -> dict[str, bytes]:
+        """Say whether this client alone has more than all: then another one has said what is false.
+
+        A table for fewer words would let more of them pass.
+        """
+        own = self._sizes(words) | {"documents": self.documents["documents"]}
+        exceeds = any(number > words.sizes[name] for name, number in own.items())
+        return {"exceeds": b"\1" if exceeds else b"\0"}
+
     def _table(self, words: Words) -> dict[str, Any]:
         """Return for each bucket the most that is true of a word in it."""
-        if len(self._own.names) > words.sizes["words"]:
-            raise FederationError(
-                f"All clients are said to have {words.sizes['words']:,} words together, and this "
-                f"one has {len(self._own.names):,}: a client sends false numbers. Nothing of the "
-                "words has left; look into what the others run."
-            )
         table = np.zeros((words.buckets, len(COLUMNS)), np.int64)
         np.maximum.at(table, self._places(words), self._own.values)
         return _by_column(table)

@@ -63,13 +63,15 @@ def add_stream(total: Residues, seed: bytes, sign: int) -> None:
         change(total[place], words)
 
 
-def dot_stream(seed: bytes, values: Residues) -> int:
-    """Return the inner product of residues with the stream of a seed of 32 bytes, modulo p."""
-    total = 0
-    for place, words in _stream(seed, len(values)):
-        outer_low, outer_high, inner_low, inner_high = map(int, _dot(values[place], words))
-        total += outer_low + (outer_high << 32) + ((inner_low + (inner_high << 32)) << 31)
-    return total % PRIME
+def dot_stream(seed: bytes, *vectors: Residues) -> list[int]:
+    """Return the inner products of vectors with the stream of a seed of 32 bytes, modulo p."""
+    totals = [0] * len(vectors)
+    for place, words in _stream(seed, len(vectors[0])):
+        for number, values in enumerate(vectors):
+            outer_low, outer_high, inner_low, inner_high = map(int, _dot(values[place], words))
+            totals[number] += outer_low + (outer_high << 32)
+            totals[number] += (inner_low + (inner_high << 32)) << 31
+    return [total % PRIME for total in totals]
 
 
 def _stream(seed: bytes, size: int) -> Iterator[tuple[slice, NDArray[np.uint64]]]:

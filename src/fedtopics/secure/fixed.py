@@ -1,14 +1,16 @@
 """Replies as whole numbers modulo a prime, which add up to what the replies add up to.
 
-How many bits a field's numbers need follows from its template and from who is in the sum, so it is
-the same at all participants, and no sum wraps around. Small numbers share a residue.
+How many bits a field's numbers need follows from its template, from who is in the sum and maybe
+from its last total (`ranges`), so it is the same at all participants, and no sum wraps around.
+Small numbers share a residue; of others, if their range is known, three are in two.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,11 +29,13 @@ from fedtopics.methods.replies import (
     Windows,
 )
 from fedtopics.secure.field import PRIME, Residues
+from fedtopics.secure.packing import BITS, Pieces, read_pieces, rounded, write_pieces, write_signed
+from fedtopics.secure.ranges import key_of
 
 FINE = 40  # bits, of numbers that are not whole
 FRACTION = 32  # of those without a bound, where some are too large for it
-BITS = 60  # of a sum, besides its sign: the prime has one more
 LARGEST = (1 << BITS) - (1 << 20)  # sum; rounding may add to it
+ENOUGH = 36  # bits of a number of a known range: weights are as without masks
 Integers = NDArray[np.int64]
 
 
@@ -48,11 +52,13 @@ class Layout:
 
     @classmethod
     def of(
-        cls, template: Template | None, members: Sequence[str], fraction: int = FRACTION
-    ) -> Layout:
+        cls, template: Template | None, members: Sequence[str], fraction: int = FRACTION,
+        ranges: Mapping[str, float] = MappingProxyType({}),
+    ) -> Layout:  # fmt: skip
         """Return that of the replies of some clients; `fraction` bits where there is no bound.
 
-        StudyError if there is no template, or one of words, or of numbers without a known shape.
+        Fields that have one of the `ranges` are written as numbers within that. StudyError if there
+        is no template, or one of words, or of numbers without a known shape.
         """
         said = template.get("documents") if isinstance(template, Mapping) else None
         documents = _most(said if isinstance(said, Announced) else Announced({}), members)
@@ -67,7 +73,9 @@ class Layout:
                     "be masked, as it has no numbers of a known shape; choose another method, or "
                     "set secure = false."
                 )
-            return _Part.of(name, field, start, documents, len(members), fraction)
+            made = _Part.of(name, field, start, documents, len(members), fraction)
+            range_ = ranges.get(key_of(name, made.shape))
+            return made.within(range_, len(members)) if range_ else made
 
         parts, size = _placed(template, "", 0, part)
         return cls(size, fraction, parts)
@@ -102,7 +110,7 @@ class _Part:
     """A field whose numbers, between two bounds, are written as multiples of 2**-fraction.
 
     If a sum needs few bits, a residue holds one of each of several lanes; all are counted from the
-    lower bound, so that none is below 0. Else it holds one, and is the prime minus it below 0.
+    lowest number, so that none is below 0, as where they are in pieces. Else a residue holds one.
     """
 
     name: str
@@ -113,9 +121,10 @@ class _Part:
     high: float
     reach: float  # what is further from 0 is scaled down
     fraction: int
-    lowest: int  # `low` as written
+    lowest: int  # that can be written
     bits: int  # of a sum
     lanes: int
+    pieces: Pieces | None = None
 
     @classmethod
     def of(
@@ -136,9 +145,23 @@ class _Part:
         reach, lanes = share / unit, max(1, BITS // bits)
         return cls(name, field, shape, start, low, high, reach, fraction, lowest, bits, lanes)
 
+    def within(self, range_: float, members: int) -> _Part:
+        """Return it for numbers of a known range, if that takes fewer bits."""
+        if self.lanes > 1 or self.field.dtype == "int64" or range_ > self.reach:
+            return self
+        pieces, sides = Pieces.of(members, ENOUGH), 1 if self.low == 0 else 2
+        share = ((1 << pieces.bits) - 1) // (sides * members)
+        fraction = math.frexp(share / range_)[1] - 1
+        lowest = 0 if self.low == 0 else -share
+        return replace(
+            self, reach=share * 2.0**-fraction, fraction=fraction, lowest=lowest, pieces=pieces
+        )
+
     @property
     def end(self) -> int:
-        return self.start + math.ceil(math.prod(self.shape) / self.lanes)
+        size = math.prod(self.shape)
+        packed = math.ceil(size / self.lanes) if self.pieces is None else self.pieces.size(size)
+        return self.start + packed
 
     def whole(self, value: Any) -> tuple[Integers, float]:
         """Return a field's numbers as they are written, and the factor they were scaled by."""
@@ -153,14 +176,17 @@ class _Part:
             )
         if self.field.dtype == "int64":
             return numbers.ravel(), 1.0
-        factor = min(1.0, self.reach / max(-least, most, 1.0))
-        scaled = np.multiply(numbers.ravel(), factor * 2.0**self.fraction, dtype=np.float64)
-        return np.rint(scaled, out=scaled).astype(np.int64), factor
+        largest = max(-least, most)
+        factor = 1.0 if largest <= self.reach else self.reach / largest
+        return rounded(numbers.ravel(), factor * 2.0**self.fraction), factor
 
     def write(self, whole: Integers, residues: Residues) -> None:
         """Write numbers into residues that are 0."""
+        if self.pieces is not None:
+            write_pieces(whole, self.lowest, residues, *self.pieces)
+            return
         if self.lanes == 1:
-            np.add(whole, (whole >> 63) & PRIME, out=residues.view(np.int64))
+            write_signed(whole, residues)
             return
         for lane in range(self.lanes):
             part = whole[lane * len(residues) : (lane + 1) * len(residues)] - self.lowest
@@ -168,14 +194,18 @@ class _Part:
 
     def read(self, residues: Residues, n: int) -> Integers:
         """Return the sums of `n` replies' numbers."""
+        size = math.prod(self.shape)
+        if self.pieces is not None:
+            whole = np.empty(size, np.int64)
+            read_pieces(residues, n * self.lowest, whole, *self.pieces)
+            return whole
         if self.lanes == 1:
             total = residues.astype(np.int64)
             total -= ((PRIME // 2 - total) >> 63) & PRIME
             return total
         ones = (1 << self.bits) - 1
         lanes = [(residues >> (lane * self.bits)) & ones for lane in range(self.lanes)]
-        whole = np.concatenate(lanes)[: math.prod(self.shape)].astype(np.int64)
-        return whole + n * self.lowest
+        return np.concatenate(lanes)[:size].astype(np.int64) + n * self.lowest
 
     def value(self, whole: Integers) -> Any:
         """Return sums as the numbers that they are."""

@@ -84,7 +84,9 @@ class Opening:
     there: Sequence[str]
     counted: Sequence[str]
     prepared: Mapping[str, Mapping[str, bytes]] = field(repr=False)
+    is_part: bool = False  # whether it is of a group, of which nobody was lost
     seeds: dict[str, bytes] = field(default_factory=dict, repr=False)  # of whom one is opened
+    fault: str = ""  # why it cannot be opened
 
     @property
     def lost(self) -> list[str]:
@@ -96,16 +98,20 @@ class Opening:
         """Whose own mask is in the sum, and not known."""
         return [name for name in self.counted if name not in self.seeds]
 
-    def take_own(self, seeds: Mapping[str, bytes]) -> None:
+    def take_own(self, answers: Mapping[str, Mapping[str, bytes]]) -> None:
         """Take what clients say of their own masks, if it is what they committed to."""
-        for name, seed in seeds.items():
-            if committed(seed) == self.prepared[name]["own"]:
-                self.seeds[name] = seed
+        for name in self.counted:
+            if name in answers and committed(answers[name]["own"]) == self.prepared[name]["own"]:
+                self.seeds[name] = answers[name]["own"]
 
-    def shares(self, reader: str, key: KeyPair, keys: Mapping[str, bytes]) -> bytes:
-        """Return what a client may tell now: a share each of who is lost, else of who is silent."""
-        names, place = self.silent if self.seeds else self.lost, sorted(self.members).index(reader)
-        found = []
+    def shares(
+        self, names: Sequence[str], reader: str, key: KeyPair, keys: Mapping[str, bytes]
+    ) -> bytes:
+        """Return what a client may tell of some others: of who is counted a share of its own mask.
+
+        Of who is not, one of the masks of pairs.
+        """
+        place, found = sorted(self.members).index(reader), []
         for name in names:
             piece = self.prepared[name]["shares"][place * SEALED : (place + 1) * SEALED]
             common = key.secret_with(keys[name], _to_read(self.context, name, reader))
@@ -115,14 +121,15 @@ class Opening:
             found.append(both[SHARE:] if name in self.counted else both[:SHARE])
         return b"".join(found)
 
-    def recover(self, names: Sequence[str], answers: Mapping[str, bytes]) -> None:
-        """Learn the seeds of some clients from what enough others have of them.
-
-        A FederationError if they cannot be learned.
-        """
+    def recover(self, names: Sequence[str], answers: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Learn the seeds of some clients from what enough others have of them, if that can be."""
+        told = {n: answers[n]["shares"] for n in self.members if n in answers}
         for number, name in enumerate(names):
             part = slice(number * SHARE, (number + 1) * SHARE)
-            self.seeds[name] = self._combined(name, {n: said[part] for n, said in answers.items()})
+            try:
+                self.seeds[name] = self._combined(name, {n: all_[part] for n, all_ in told.items()})
+            except FederationError as error:
+                self.fault = str(error)
 
     def _combined(self, name: str, shares: Mapping[str, bytes]) -> bytes:
         """Combine enough shares that fit together, of which some may be false."""
@@ -144,8 +151,10 @@ class Opening:
             return committed(seed) == said["own"]
         return pair_key(seed).public == said["key"]
 
-    def unmasked(self, total: Residues) -> Residues:
-        """Return a total without masks."""
+    def opened(self, total: Residues) -> Residues | str:
+        """Return a total without masks, or why they cannot be taken away."""
+        if self.fault:
+            return self.fault
         found = total.copy()
         for name in self.counted:
             remove_self_mask(found, own_seed(self.seeds[name]))

@@ -25,14 +25,16 @@ PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
     "secure.prepare", "secure.commit", "secure.add", "secure.check", "secure.agree", "secure.open",
     "secure.recover",
 )  # fmt: skip
-KEY, SAME, NAMES, LISTED, CHOSEN = WORD_STAGES = (
-    "secure.key", "secure.same", "secure.names", "secure.listed", "secure.chosen",
+CLEAR = "secure.clear"
+KEY, SAME, SIZED, NAMES, LISTED, CHOSEN = WORD_STAGES = (
+    "secure.key", "secure.same", "secure.sized", "secure.names", "secure.listed", "secure.chosen",
 )  # fmt: skip
 LEAVES = {
     PREPARED: "Of the masks of a sum: a public key, and shares of what opens them, sealed for each "
-    "other client; whether its numbers are in the smaller range.",
-    COMMITTED: "The digest of the masked reply that follows, and whether its numbers are in the "
-    "smaller range; of the last one what secure.check has.",
+    "other client; of the reply, over how many documents it is, and whether its numbers are in the "
+    "smaller range.",
+    COMMITTED: "The digest of the masked reply that follows, over how many documents it is, and "
+    "whether its numbers are in the smaller range; of the last one what secure.check has.",
     ADDED: "The masked reply, which tells nothing by itself.",
     CHECKED: "Two inner products of the masked reply with what follows from the total, by which "
     "all check that it is the sum.",
@@ -40,15 +42,21 @@ LEAVES = {
     OPENED: "What the client's own mask follows from; of who was lost, a share of what opens the "
     "masks that it had in common with others.",
     RECOVERED: "Shares of the own masks of who is in the sum and was lost since.",
+    CLEAR: "Whether the policy lets the replies of this attempt leave without masks, as sums were "
+    "void and nobody could say by whom.",
     KEY: "A part of the key for words, sealed for each other client.",
     SAME: "What tells that all clients have the same key, and tells nothing of it.",
+    SIZED: "Whether the client has more documents or words than all are said to have.",
     NAMES: "Words that may be among the agreed ones, encrypted for the other clients.",
     LISTED: "How many words the clients named to each other, and a keyed digest of these.",
     CHOSEN: "The agreed words, in the clear: the model has them.",
 }
 FEWEST = 3  # clients in a sum: of two, each knows the other's reply
 PRODUCT = 16  # bytes: of two inner products
-FITS, EXCEEDS = b"\1", b"\0"  # whether a reply's numbers are in the smaller range
+COUNT = 8  # bytes of a number of documents
+# Whether a reply's numbers are in the smaller range; or its client is in no sum of so few.
+FITS, EXCEEDS, REFUSES = b"\1", b"\0", b"\2"
+Groups = Sequence[Sequence[str]]
 
 
 class Fits(Protocol):
@@ -58,9 +66,14 @@ class Fits(Protocol):
         """Say so."""
 
 
-def context_of(moment: bytes, function: str, members: Sequence[str]) -> bytes:
-    """Return what the masks of a sum are for: who was told something else has other masks."""
-    parts = function.encode(), *(name.encode() for name in members)
+def context_of(moment: bytes, function: str, *groups: Sequence[str]) -> bytes:
+    """Return what the masks of a sum are for: who was told something else has other masks.
+
+    Of several groups of members, who are added up each by themselves, others have other masks.
+    """
+    parts = [function.encode()]
+    for number, group in enumerate(groups):
+        parts += [b""] * (number > 0) + [name.encode() for name in group]
     return hashlib.sha256(framed(DOMAIN, b"context", moment, *parts)).digest()
 
 
@@ -79,7 +92,11 @@ def parts_of(value: Any) -> dict[str, Any]:
 
 def product_of(seed: bytes, values: Residues) -> bytes:
     """Return what a client says of its masked reply."""
-    return b"".join(each.to_bytes(8, "little") for each in check.products(seed, values))
+    return _written(check.products(seed, values)[0])
+
+
+def _written(products: tuple[int, int]) -> bytes:
+    return b"".join(each.to_bytes(8, "little") for each in products)
 
 
 def numbers_of(product: bytes) -> tuple[int, int]:
@@ -92,12 +109,23 @@ def all_fit(answers: Mapping[str, Mapping[str, bytes]]) -> bool:
     return all(answer["fits"] == FITS for answer in answers.values())
 
 
+def count(reply: Mapping[str, Any]) -> bytes:
+    """Return what a client says of its reply before that leaves: over how many documents it is."""
+    return int(reply.get("documents", 0)).to_bytes(COUNT, "little")
+
+
+def documents_of(answers: Mapping[str, Mapping[str, bytes]], names: Sequence[str]) -> int:
+    """Return over how many documents a sum of these clients' replies is, as each has said."""
+    return sum(int.from_bytes(answers[name]["documents"], "little") for name in names)
+
+
 @dataclass(frozen=True, eq=False)
 class Total:
-    """A masked total, and what was said of its parts before it was known."""
+    """Masked totals of groups, one behind the other, and what was said of their parts before."""
 
     context: bytes
     values: Residues
+    groups: Groups
     digests: Mapping[str, bytes]  # of the masked replies
     kept: Mapping[str, Residues] = field(repr=False)  # at who adds: the masked replies
 
@@ -106,12 +134,28 @@ class Total:
         """What nobody could know before the total: the product's other factor follows from it."""
         return check.challenge(self.context, self.values, self.digests)
 
+    @cached_property
+    def _products(self) -> dict[int | str, tuple[int, int]]:
+        """Those of the groups' totals, by number, and at who adds what each client has to say."""
+        totals = np.split(self.values, len(self.groups))
+        found = check.products(self.seed, *totals, *self.kept.values())
+        return dict(zip([*range(len(totals)), *self.kept], found, strict=True))
+
+    def is_product(self, name: str, product: bytes) -> bool:
+        """Whether a client may say so, as far as is known here."""
+        known = self._products.get(name)
+        return known is None or product == _written(known)
+
     def is_sum(self, products: Mapping[str, bytes]) -> bool:
-        """Whether it is the sum of what was said, by each client's product."""
-        said = [numbers_of(each) for each in products.values()]
-        found = tuple(sum(numbers) % PRIME for numbers in zip(*said, strict=True))
-        wanted = check.products(self.seed, self.values)
-        return products.keys() == self.digests.keys() and found == wanted
+        """Whether each is the sum of what was said, by each client's product."""
+
+        def fits(number: int, group: Sequence[str]) -> bool:
+            said = [numbers_of(products[name]) for name in group]
+            found = tuple(sum(numbers) % PRIME for numbers in zip(*said, strict=True))
+            return found == self._products[number]
+
+        groups = all(fits(number, group) for number, group in enumerate(self.groups))
+        return products.keys() == self.digests.keys() and groups
 
 
 @dataclass(eq=False)
@@ -144,8 +188,7 @@ class Answer(Own):
             return ""
         if len(of) != 1 or not self.fits(of[0], said, signature):
             return "its signature does not fit"
-        sent = None if self.of is None else self.of.kept.get(of[0])
-        if self.of and sent is not None and parts["product"] != product_of(self.of.seed, sent):
+        if self.of and not self.of.is_product(of[0], parts["product"]):
             return "its product is not that of what it sent"
         self._right.add((of[0], said, signature))
         return ""
@@ -157,7 +200,7 @@ class Answer(Own):
 
 @dataclass(eq=False)
 class Masked(Own):
-    """A masked reply; their sum modulo the prime.
+    """A masked reply; their sums modulo the prime, of each group, one behind the other.
 
     It is what its client has said before (`digests`), or, where there is nothing to be known of the
     others' replies yet, comes with the client's signature.
@@ -166,11 +209,12 @@ class Masked(Own):
     fits: Fits
     context: bytes
     size: int
+    groups: Groups
     digests: Mapping[str, bytes] | None = None
     least: int = 0
     kept: dict[str, Residues] = field(default_factory=dict, repr=False)
     _signed: dict[str, dict[str, bytes]] = field(default_factory=dict, repr=False)
-    _sum: Residues | None = field(default=None, repr=False)
+    _sums: dict[int, Residues] = field(default_factory=dict, repr=False)  # by group
 
     def fault(self, value: Any, of: Sequence[str]) -> str:
         """Return what is wrong with a reply, or with a total, or ''."""
@@ -178,7 +222,8 @@ class Masked(Own):
         if not isinstance(value, Mapping) or value.keys() != fields:
             return "it is no masked reply"
         try:
-            values = check_residues(value["values"], self.size)
+            parts = 1 if len(of) == 1 else len(self.groups)
+            values = check_residues(value["values"], parts * self.size)
         except FederationError:
             return "it holds other masked numbers than were asked for"
         if len(of) > 1:
@@ -210,11 +255,13 @@ class Masked(Own):
         values = self.kept[name] = value["values"]
         if self.digests is None:
             self._signed[name] = value["said"]
-        if self._sum is None:
-            self._sum = values.copy()
+        group = next(number for number, names in enumerate(self.groups) if name in names)
+        if group in self._sums:
+            add(self._sums[group], values)
         else:
-            add(self._sum, values)
+            self._sums[group] = values.copy()
 
     def total(self) -> dict[str, Any]:
-        """Return the sum, and what was signed of its parts."""
-        return {"values": self._sum} | ({} if self.digests is not None else {"said": self._signed})
+        """Return the sums, and what was signed of their parts."""
+        values = np.concatenate([self._sums[group] for group in sorted(self._sums)])
+        return {"values": values} | ({} if self.digests is not None else {"said": self._signed})

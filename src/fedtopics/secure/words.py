@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,10 +21,19 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import Named, Payload, SharedPayload
 from fedtopics.methods.base import Gathering
-from fedtopics.methods.events import BadReply, Event
-from fedtopics.methods.replies import MOST_COUNT, Field, Template, WordCounts, counts
+from fedtopics.methods.events import BadReply, Event, Voided
+from fedtopics.methods.replies import (
+    LONGEST,
+    MOST_COUNT,
+    MOST_DOCUMENTS,
+    Field,
+    Template,
+    WordCounts,
+    counts,
+    find_fault,
+)  # fmt: skip
 from fedtopics.secure.keys import LENGTH
-from fedtopics.secure.said import CHOSEN, FEWEST, KEY, LISTED, NAMES, SAME, context_of
+from fedtopics.secure.said import CHOSEN, FEWEST, KEY, LISTED, NAMES, SAME, SIZED, context_of
 from fedtopics.secure.shares import SEAL, threshold
 
 SIZES, TABLE, COUNTS = SUMS = "secure.sizes", "secure.table", "secure.counts"
@@ -102,7 +112,7 @@ class Words:
         key = occurrences + np.where(first > 0, MOST_COUNT, 0)
         enough = np.flatnonzero(clients >= max(limits.min_clients, 1))
         order = enough[np.argsort(-key[enough], kind="stable")]
-        fit = documents[order] <= limits.max_document_share * self.sizes["documents"]
+        fit = documents[order] <= limits.max_document_share * self.table["documents"]
         usual, often = order[fit], order[~fit]
         # Two words of one client each can look like one of two clients.
         further = limits.max_words if limits.min_clients > 1 else limits.max_words // 4
@@ -148,8 +158,8 @@ class WordSum:
 
     def __init__(
         self, engine: Gathering, limits: Limits, ask: Callable[..., dict[str, dict[str, bytes]]],
-        add_up: Callable[[str, Payload, Template], dict[str, Any]],
-        keys: Callable[[Sequence[str]], dict[str, bytes]], void: Callable[[str, str], None],
+        add_up: Callable[..., dict[str, Any]],
+        keys: Callable[[Sequence[str]], dict[str, bytes]], void: Callable[..., None],
         notify: Callable[[Event], None],
     ) -> None:  # fmt: skip
         self._engine = engine
@@ -170,16 +180,21 @@ class WordSum:
         self._check_key(words, function, payload)
         if not words.sizes:
             said = {
-                "documents": template["documents"], "occurrences": counts(), "words": counts(),
+                "documents": template["documents"], "occurrences": counts(each=LONGEST),
+                "words": counts(),
             }  # fmt: skip
             words.sizes = self._add_up(SIZES, {"words": words}, said)
         if not words.table:
+            words.sizes = self._believed(words)
             words.table = self._add_up(TABLE, {"words": words}, words.template)
-        if not words.counts:
+        if not words.length:
             self._list(words, function)
+        if not words.counts:
             columns = dict.fromkeys(COLUMNS, counts(words.length))
             said = {"documents": template["documents"], **columns}
-            words.counts = self._add_up(COUNTS, {"words": words}, said)
+            words.counts = self._add_up(
+                COUNTS, {"words": words}, said, partial(_fault_of_counts, template)
+            )
         sizes = dict.fromkeys(("rows", "words"), range(LARGEST))
         named = words.named_by(self._agreed(CHOSEN, sizes, words, function))
         if named is None:
@@ -212,7 +227,20 @@ class WordSum:
         if others:
             if not words.table:
                 self._words = None
-            self._void(function, f"{_listed(others)} said another key of words than most clients")
+            fault = f"{_listed(others)} said another key of words than most clients"
+            self._void(function, fault, apart=others if 2 * len(others) < len(answers) else ())
+
+    def _believed(self, words: Words) -> Mapping[str, Any]:
+        """Return the sizes; the largest that can be where a client alone has more than all."""
+        members = self._engine.members
+        context = context_of(self._engine.moment, SIZED, members)
+        answers = self._ask(SIZED, context, {"exceeds": 1}, words=words)
+        more = [name for name, answer in answers.items() if answer["exceeds"] != b"\0"]
+        if not more:
+            return words.sizes
+        self._notify(Voided(0, f"{_listed(more)} said more than all together did"))
+        documents = len(members) * MOST_DOCUMENTS
+        return {"documents": documents, "occurrences": MOST_COUNT, "words": MOST_BUCKETS}
 
     def _list(self, words: Words, function: str) -> None:
         """Let clients name words to each other; learn how many they are."""
@@ -246,6 +274,20 @@ class WordSum:
 def word_counts(template: Template | None) -> bool:
     """Whether replies are counts by word, whose names are to be hidden."""
     return any(isinstance(each, WordCounts) for each in (template or {}).values())
+
+
+def _fault_of_counts(of_words: Template, found: Any, template: Template, of: Sequence[str]) -> str:
+    """Return what is wrong with counts of a list, as with those of its words; or ''."""
+    if fault := find_fault(found, template, of):
+        return fault
+    rows = np.column_stack([found[name] for name in COLUMNS])
+    rows = rows[rows.any(1)]
+    numbers = [f"{number:08}" for number in range(len(rows))]  # in place of words
+    named = {
+        name: Named(numbers, rows) if isinstance(each, WordCounts) else found[name]
+        for name, each in of_words.items()
+    }
+    return find_fault(named, of_words, of)
 
 
 def _least(members: Sequence[str]) -> int:

@@ -26,7 +26,7 @@ class Columns:
 
     With both `tokens` and `text`, the tokens are the documents and the text is kept beside them.
     A column of embeddings that cannot be used is refused if it is named here, else left out. One
-    of rounds is never looked for.
+    of rounds or of authors is never looked for.
     """
 
     text: str | None = None
@@ -35,6 +35,7 @@ class Columns:
     label: str | None = None
     embedding: str | None = None
     rounds: str | None = None
+    author: str | None = None
 
 
 def find_column(

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fedtopics.errors import DataError
 from fedtopics.text.columns import (
@@ -34,7 +35,7 @@ from fedtopics.text.columns import (
 from fedtopics.text.files import read_table
 
 BATCH = 4096
-COLUMNS = ("ids", "documents", "labels", "raw", "rounds")
+COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "authors")
 Document = str | list[str]
 
 
@@ -57,6 +58,7 @@ class Corpus:
     embeddings: NDArray[np.floating[Any]] | None = None  # (n_documents, dimension)
     raw: pa.ChunkedArray | None = None  # texts of tokenised documents, for models of sentences
     rounds: pa.ChunkedArray | None = None  # when documents came, as numbers of rounds or as times
+    authors: pa.ChunkedArray | None = None  # whose each is, as strings; "" where nobody knows
     embedded_by: str = ""  # fingerprint of the encoder that made the embeddings, if it was trained
 
     @classmethod
@@ -99,6 +101,52 @@ class Corpus:
         # A folder has no columns: which texts are documents needs no name.
         columns = Columns() if path.is_dir() or columns is None else columns
         return cls._from_table(read_table(path), columns, str(path))
+
+    @classmethod
+    def of_counts(cls, counts: Any, words: Sequence[str]) -> Corpus:
+        """Make a corpus of counts of words, such as those of scikit-learn's ``CountVectorizer``.
+
+        Words of a document are in the order of columns, so that none is near another.
+
+        Parameters
+        ----------
+        counts : sparse or dense array of shape (n_documents, n_words)
+            Whole numbers, not negative.
+        words : sequence of str
+            What each column counts.
+
+        Raises
+        ------
+        DataError
+            If numbers are no counts, or there is not a word for each column.
+
+        Examples
+        --------
+        >>> Corpus.of_counts([[2, 0], [1, 1]], ["oak", "elm"]).documents.to_pylist()
+        [['oak', 'oak'], ['oak', 'elm']]
+        """
+        try:
+            table = sparse.csr_array(counts)
+            whole = table.data.astype(np.int64)
+        except (TypeError, ValueError):
+            raise DataError("Counts of words are an array of numbers, a row a document.") from None
+        if table.ndim != 2 or table.shape[1] != len(words):
+            raise DataError(
+                f"There are counts of shape {table.shape} and {len(words)} words; give a word for "
+                "each column, such as vectorizer.get_feature_names_out()."
+            )
+        if (whole != table.data).any() or (whole < 0).any():
+            raise DataError(
+                "Counts of words are whole numbers that are not negative; give the counts "
+                "themselves, as of a CountVectorizer, not weights as of TF-IDF."
+            )
+        if table.shape[0] == 0:
+            raise DataError("The corpus is empty; give at least one document.")
+        before = np.concatenate([[0], np.cumsum(whole)])
+        names = pa.array(list(map(str, words)), pa.large_string())
+        flat = names.take(pa.array(np.repeat(table.indices, whole)))
+        documents = pa.LargeListArray.from_arrays(pa.array(before[table.indptr]), flat)
+        return cls(_numbered(len(documents)), pa.chunked_array([documents]))
 
     @classmethod
     def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
@@ -151,6 +199,7 @@ class Corpus:
         label_name = find_column(table, columns.label, LABEL_NAMES, where)
         ids = table[id_name].cast(pa.large_string()) if id_name else _numbered(table.num_rows)
         rounds = find_column(table, columns.rounds, (), where)
+        author = find_column(table, columns.author, (), where)
         return cls(
             pc.fill_null(ids, ""),
             as_documents(table[name]),
@@ -158,6 +207,7 @@ class Corpus:
             embedding_column(table, columns, where),
             raw_column(table, columns, where),
             None if rounds is None else table[rounds],
+            None if author is None else pc.fill_null(table[author].cast(pa.large_string()), ""),
         )
 
     def __len__(self) -> int:
@@ -177,6 +227,7 @@ class Corpus:
         if self.embeddings is not None:
             counts.append(f"embeddings: {self.embeddings.shape[1]} dimensions")
         parts = {"raw texts": self.raw, "labels": self.labels, "rounds": self.rounds}
+        parts["authors"] = self.authors
         return counts + [name for name, column in parts.items() if column is not None]
 
     @property
@@ -192,6 +243,13 @@ class Corpus:
         else:
             length = pc.binary_length(pc.utf8_trim_whitespace(self.documents))
         return int(pc.sum(pc.equal(length, 0)).as_py() or 0)
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of all texts in UTF-8; of the tokens, where there are no texts."""
+        column = self.documents if self.raw is None else self.raw
+        flat = pc.list_flatten(column) if is_tokens(column.type) else column
+        return int(pc.sum(pc.binary_length(flat)).as_py() or 0)
 
     def batches(self) -> Iterator[list[Document]]:
         """Yield the documents in order, a few thousand at a time."""
@@ -258,8 +316,8 @@ def _numbered(n: int) -> pa.ChunkedArray:
 def fingerprint(corpus: Corpus) -> str:
     """Return a digest of all that a training sees of a corpus, to tell whether it is as before.
 
-    Documents, raw texts, rounds and embeddings count, in their order; identifiers and labels do
-    not.
+    Documents, raw texts, rounds, authors and embeddings count, in their order; identifiers and
+    labels do not.
 
     Leaves the client
         Nothing. A digest of few documents can be guessed, so it must not leave either.
@@ -275,6 +333,8 @@ def fingerprint(corpus: Corpus) -> str:
         for row in () if column is None else column:
             content.update(json.dumps(row.as_py(), default=str).encode() + b"\n")
         content.update(b"\0")
+    for author in () if corpus.authors is None else corpus.authors:
+        content.update(json.dumps(author.as_py()).encode() + b"\n")
     if corpus.embeddings is not None:
         content.update(f"{corpus.embeddings.dtype} {corpus.embeddings.shape}".encode())
         content.update(corpus.embeddings.tobytes())

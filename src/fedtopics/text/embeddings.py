@@ -45,13 +45,14 @@ def document_embeddings(
     cache: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     encoder: Encoder | None = None,
+    apart: bool = False,
 ) -> Vectors:
     """Return the embedding of each document: those the corpus has, or else the model's.
 
     They are float32 of shape (n_documents, dimension), zero where a document is empty, and of unit
     length: a client with other lengths would teach another scale. From the cache, the same text has
     the same bits each time; computed again, the last bits depend on the processor and on the texts
-    beside it (they share a padded batch).
+    beside it (they share a padded batch). Those computed `apart` follow from one text each.
 
     The client may have the study's model under another name, or in a folder: `embedding_model`; the
     cache is below `cache_folder()` where no other is named. `on_progress` is called with the
@@ -66,8 +67,10 @@ def document_embeddings(
         return _of_unit_length(np.ascontiguousarray(corpus.embeddings, np.float32))
     encoder = encoder or sentence_encoder(embedding_model or settings.model)
     folder = cache_folder() if cache is None else Path(cache)
-    with closing(_Cache(folder, f"{encoder.fingerprint} {settings.dimension}")) as stored:
-        computed = _computed(corpus, settings, encoder, stored, on_progress or (lambda *_: None))
+    kind = f"{encoder.fingerprint} {settings.dimension}{' apart' if apart else ''}"
+    with closing(_Cache(folder, kind)) as stored:
+        encode = _apart(encoder) if apart else encoder
+        computed = _computed(corpus, settings, encode, stored, on_progress or (lambda *_: None))
     return _of_unit_length(computed)
 
 
@@ -129,7 +132,7 @@ def cache_folder() -> Path | None:
 def _computed(
     corpus: Corpus,
     settings: EmbeddingSettings,
-    encoder: Encoder,
+    encoder: Callable[[list[str]], Vectors],
     cache: _Cache,
     on_progress: Callable[[int, int], None],
 ) -> Vectors:
@@ -159,7 +162,13 @@ def _computed(
     return result
 
 
-def _encoded(encoder: Encoder, texts: list[str], settings: EmbeddingSettings) -> Vectors:
+def _apart(encoder: Encoder) -> Callable[[list[str]], Vectors]:
+    return lambda texts: np.concatenate([encoder([text]) for text in texts])
+
+
+def _encoded(
+    encoder: Callable[[list[str]], Vectors], texts: list[str], settings: EmbeddingSettings
+) -> Vectors:
     vectors = np.asarray(encoder(texts), np.float32)
     if vectors.shape[1] != settings.dimension:
         raise StudyError(

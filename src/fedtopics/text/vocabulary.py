@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from scipy import sparse
-from stop_words import AVAILABLE_LANGUAGES, get_stop_words
+from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.large_arrays import GrowingArray
 from fedtopics.text.words import (
+    LISTS,
     LONGEST_WORD,
     PATTERNS,
     TIME_LIMIT,
@@ -47,11 +48,11 @@ class TextRules(BaseModel):
     token_pattern: str = Field(
         "words",
         description='what is a word: "words" begin with a letter, "words-and-digits" need not, '
-        '"whitespace" splits there alone; or a regular expression, which between machines a '
-        "client's policy has to name",
+        '"whitespace" splits there alone, "lists" takes lists of words and no texts; or a regular '
+        "expression, which between machines a client's policy has to name",
     )
     stop_words: str = Field(
-        "english", description='language whose stop words are left out, or "none"'
+        "english", description='language whose stop words are left out, such as "de", or "none"'
     )
     own_stop_words: tuple[str, ...] = Field((), description="further words to leave out")
     ngrams: tuple[int, int] = Field((1, 1), description="shortest and longest n-gram")
@@ -69,12 +70,14 @@ class TextRules(BaseModel):
     @field_validator("stop_words")
     @classmethod
     def _known_language(cls, value: str) -> str:
-        if value not in ("none", *AVAILABLE_LANGUAGES):
+        name: str = LANGUAGE_MAPPING.get(value, value)
+        if name not in ("none", *AVAILABLE_LANGUAGES):
             languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
             raise ValueError(
-                f'there are no stop words for {value!r}; known: {languages}, or "none"'
+                f"there are no stop words for {value!r}; known: {languages}, by name or by code as "
+                'in "de", or "none"'
             )
-        return value
+        return name
 
     @field_validator("ngrams")
     @classmethod
@@ -95,16 +98,20 @@ class TextRules(BaseModel):
             return further.union(ENGLISH_STOP_WORDS)
         return further.union(get_stop_words(self.stop_words))
 
-    def analyser(self) -> Callable[[str], list[str]]:
+    def analyser(
+        self, tokeniser: Callable[[str], list[str]] | None = None
+    ) -> Callable[[str], list[str]]:
         """Return the function that turns a text into its words (scikit-learn's analyser).
 
-        With a pattern that has no name it raises TimeoutError where matching takes too long.
+        A tokeniser splits texts instead of the pattern; what it finds may be a stop word or part of
+        an n-gram as well. With a pattern that has no name the function raises TimeoutError where
+        matching takes too long; StudyError if it is "lists".
         """
         # Here, since a server splits no text and scikit-learn takes it 100 MB and a second.
         from sklearn.feature_extraction.text import CountVectorizer
 
-        pattern = PATTERNS.get(self.token_pattern)
-        split = splitter(self.token_pattern) if pattern is None else None
+        pattern = None if tokeniser else PATTERNS.get(self.token_pattern)
+        split = tokeniser or (splitter(self.token_pattern) if pattern is None else None)
         # Lower case comes first, as it can leave a letter and its mark apart.
         analyser: Callable[[str], list[str]] = CountVectorizer(
             preprocessor=(lambda text: normal(text.lower())) if self.lowercase else normal,
@@ -283,6 +290,11 @@ def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
     if corpus.is_tokenised:
         batches = cast("Iterator[list[list[str]]]", corpus.batches())
         return ([list(map(normal, document)) for document in batch] for batch in batches)
+    if rules.token_pattern == LISTS:
+        raise DataError(
+            "The model is of lists of words, and these documents are texts; split them into words "
+            "as its own documents were, and give the lists."
+        )
     return _split(cast("Iterator[Sequence[str]]", corpus.batches()), rules.analyser())
 
 

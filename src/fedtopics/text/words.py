@@ -22,6 +22,7 @@ PATTERNS = {
     "words-and-digits": r"(?u)\b\w[\w'-]*\w\b",
     "whitespace": r"\S+",
 }
+LISTS = "lists"  # where a pattern's name would be: words were found before
 
 
 def is_word(text: str) -> bool:
@@ -81,6 +82,8 @@ def splitter(pattern: str) -> Callable[[str], list[str]]:
     """
     import regex  # here, as few studies have a pattern of their own
 
+    if pattern == LISTS:
+        raise StudyError('With token_pattern = "lists", words are given and no text is split.')
     try:
         compiled = regex.compile(pattern)
     except regex.error:

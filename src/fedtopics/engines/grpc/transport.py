@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import math
 import random
 import sys
 import threading
@@ -74,6 +75,7 @@ class Address:
     diagnose: Callable[[], str] = lambda: ""
     title: str = "the server"
     longest_pause: float = LONGEST_PAUSE
+    wait: float = math.inf  # seconds without a connection after which it is given up
 
 
 @dataclass
@@ -230,12 +232,14 @@ class GrpcTransport:
 
     async def _come_back(self, address: Address) -> None:
         """Connect, and again whenever the connection ends."""
-        pause = FIRST_PAUSE
+        pause, ends = FIRST_PAUSE, time.monotonic() + address.wait
         while True:
             before = time.monotonic()
-            reason = await self._connected(address)
+            connected, reason = await self._connected(address)
             if self._stopping:
                 return
+            if connected:
+                ends = time.monotonic() + address.wait
             try:
                 reason = await asyncio.to_thread(address.diagnose) or reason
             except FedTopicsError as error:
@@ -243,14 +247,19 @@ class GrpcTransport:
                 return
             if time.monotonic() - before > address.longest_pause:
                 pause = FIRST_PAUSE  # it had been connected
+            left = ends - time.monotonic()
+            if left <= 0:
+                text = f"No connection to {address.address} within {address.wait:g} s: {reason}."
+                self._put_in("", Closed(text))
+                return
             # Clients that lost the same server come back at different moments.
             seconds = pause * random.uniform(0.75, 1.25)  # noqa: S311
             self._notify(Reconnecting(reason, seconds))
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(min(seconds, left))
             pause = min(2 * pause, address.longest_pause)
 
-    async def _connected(self, address: Address) -> str:
-        """Hold one connection to its end; say why it ended."""
+    async def _connected(self, address: Address) -> tuple[bool, str]:
+        """Hold one connection to its end; say whether there was one, and why it ended."""
         options = [*OPTIONS, *address.options]
         if address.credentials is None:
             channel = grpc.aio.insecure_channel(address.address, options)
@@ -260,12 +269,12 @@ class GrpcTransport:
             rpc = channel.stream_stream(f"/{SERVICE}/Join")()
             stream = Stream(rpc.read, rpc.write, echo=True)
             try:
-                first = await asyncio.wait_for(stream.next(), CONNECT)
+                first = await asyncio.wait_for(stream.next(), min(CONNECT, address.wait))
             except (DisconnectedError, TimeoutError, FederationError):
-                return f"{address.title} does not answer"
+                return False, f"{address.title} does not answer"
             opened = Opened(offers=False, name=address.name)
             await self._live(stream, opened, first, rpc.done_writing)
-            return f"the connection to {address.title} is lost"
+            return True, f"the connection to {address.title} is lost"
 
     async def _live(
         self, stream: Stream, opened: Opened, first: wire.Frame | None = None,

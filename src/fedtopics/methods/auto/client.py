@@ -71,16 +71,16 @@ class AutoClient(TopicClient[AutoSettings]):
         return self._half
 
 
-def _forwarded(name: str, what: str) -> Callable[..., dict[str, Any]]:
+def _forwarded(name: str, what: str, seen_by_all: bool) -> Callable[..., dict[str, Any]]:
     def ask(self: AutoClient, **payload: Any) -> dict[str, Any]:
         reply: dict[str, Any] = getattr(self.half, name)(**payload)
         return reply
 
     ask.__name__ = name
     ask.__doc__ = "As of the chosen method's half."
-    return leaves(what)(ask)
+    return leaves(what, seen_by_all)(ask)
 
 
 for _name, _function in {n: getattr(h, n) for h in HALVES for n in dir(h)}.items():
     if what := getattr(_function, "leaves", ""):
-        setattr(AutoClient, _name, _forwarded(_name, what))
+        setattr(AutoClient, _name, _forwarded(_name, what, _function.seen_by_all))

@@ -86,7 +86,10 @@ class Separation:
         }  # fmt: skip
         payload = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
         payload |= {"origin": self.origin, "half": self.half}
-        return directed, agreement.sum("class_sums", template, round=round_, **payload)
+        counted: Template = {"counts": template["weights"]}
+        return directed, agreement.sum_groups(
+            "class_sums", template, counted, round=round_, **payload
+        )
 
     def step(
         self,

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
@@ -242,7 +241,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         make = partial(
             TopicModel,
             inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),
-            weights={"pseudo_counts": torch.from_numpy(pseudo_counts)},
+            weights={"pseudo_counts": pseudo_counts},
             shared={},
             text=self.plan.text,
             info=self._info(state, topics),

@@ -85,7 +85,7 @@ class LocalTopics:
 def resumed(model: TopicModel) -> FLDAState:
     """Return the state at the end of a model's training."""
     info = cast("FLDAInfo", model.info)
-    counts = np.maximum(model.weights["pseudo_counts"].numpy() - info["eta"], 0)
+    counts = np.maximum(model.weights["pseudo_counts"] - info["eta"], 0)
     topics = []
     for number, id_ in enumerate(info["ids"]):
         column = counts[:, number]

@@ -1,6 +1,6 @@
 """FSCCL: contrastive clustering, averaged over clients."""
 
-from fedtopics.inference.clusters import Contrastive
+from fedtopics.inference.trained_clusters import Contrastive
 from fedtopics.methods.fsccl.client import FSCCLClient
 from fedtopics.methods.fsccl.method import FSCCL
 from fedtopics.methods.fsccl.settings import FSCCLSettings

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import FedTopicsError, StudyError
-from fedtopics.inference.clusters import Contrastive
 from fedtopics.inference.points import Numbers
+from fedtopics.inference.trained_clusters import Contrastive
 from fedtopics.methods.client import leaves
 from fedtopics.methods.cluster_client import ClusterClient
 from fedtopics.methods.events import Embedding

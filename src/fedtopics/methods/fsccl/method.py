@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from fedtopics.inference.clusters import AdapterShape, Contrastive
+from fedtopics.inference.trained_clusters import AdapterShape, Contrastive
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.clusters import ClusterProgram, find_moments

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from fedtopics.inference.clusters import Contrastive, log_student_t
+from fedtopics.inference.trained_clusters import Contrastive, log_student_t
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.secret import Secret

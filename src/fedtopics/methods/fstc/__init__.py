@@ -1,6 +1,6 @@
 """FSTC: pseudo-labels by optimal transport, and shared cluster centres."""
 
-from fedtopics.inference.clusters import Adapted, FineTuned
+from fedtopics.inference.trained_clusters import Adapted, FineTuned
 from fedtopics.methods.fstc.client import FSTCClient
 from fedtopics.methods.fstc.method import FSTC
 from fedtopics.methods.fstc.settings import FSTCSettings

@@ -14,14 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, FedTopicsError
-from fedtopics.inference.clusters import (
-    Adapted,
-    Centres,
-    ClusterInference,
-    Discriminants,
-    centred,
-)  # fmt: skip
-from fedtopics.inference.points import Numbers, move_together, sums_by_label
+from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
+from fedtopics.inference.points import Numbers, sums_by_label
+from fedtopics.inference.trained_clusters import Adapted
 from fedtopics.methods.client import ALL, Documents, leaves
 from fedtopics.methods.cluster_client import ClusterClient
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
@@ -33,7 +28,9 @@ from fedtopics.methods.fstc.training import (
     Trainer,
     encoder_to_train,
 )  # fmt: skip
+from fedtopics.methods.groups import SEEN, Enough, Groups, as_many, is_count
 from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.point_client import of_enough
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import (
     EncoderNetwork,
@@ -85,7 +82,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     @leaves(
         "The names and shapes of the encoder's weights and a digest of them, before any "
-        "training; the number of documents. All participants compare those of each client."
+        "training; the number of documents. All participants compare those of each client.",
+        seen_by_all=True,
     )
     def encoder(self, vocabulary: str) -> dict[str, Any]:
         """Identify the encoder to train: all clients need the same one."""
@@ -123,25 +121,30 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     @leaves(
         "Of each cluster with enough of the documents, the sum of their points and their "
-        "number; the number of all."
+        "number; the number of all. Where sums are masked, before that: how many are in each "
+        "cluster, by the one that they were in at the last reply."
     )
-    def first_centres(self, vocabulary: str) -> dict[str, Any]:
+    def first_centres(self, vocabulary: str, groups: Groups = SEEN) -> dict[str, Any]:
         """Sum the points of each first label."""
         self.check(vocabulary)
         labels, n = self._clusters, self.settings.n_components
+        # Between the last sums of k-means and these, documents move in groups as well.
         released = self._released.of(n, ALL)
-        if released:  # between the last sums of k-means and these, documents move in groups as well
-            alike = max(released, key=lambda before: int((before == labels).sum()))
-            labels = move_together(alike, labels, n, self.min_documents)
-        return self._reply(*sums_by_label(self.points(self._origin), labels, n))
+        alike = max(released, key=lambda each: int((each == labels).sum()), default=labels)
+        labels, enough, moves = self.moved(groups, 0, alike, labels, n)
+        if is_count(groups):
+            return {"moves": moves[None], "documents": len(self.usable)}
+        sums = sums_by_label(self.points(self._origin), labels, n)
+        return self._reply(*of_enough(enough, *sums))
 
     @leaves(
         "Of each cluster with enough of the documents, the sum of what the adapter makes of "
-        "them and their number; the loss, summed over documents; the number of all."
+        "them and their number; the loss, summed over documents; the number of all. Where sums "
+        "are masked, these numbers are also asked before that."
     )
     def train_locally(
         self, vocabulary: str, round: int, centres: Numbers, counts: Numbers,
-        network: dict[str, NDArray[Any]],
+        network: dict[str, NDArray[Any]], groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
         """Train the client's network for a round (Algorithm 3).
 
@@ -149,6 +152,20 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         (n_clusters,); `network` is the mean of all clients' after a round that averages, or empty.
         """
         self.check(vocabulary)
+        compute = lambda: self._trained(round, centres, counts, network)  # noqa: E731
+        given = "trained", round, centres, counts, network
+        sums, own, loss = self.guard.once(groups, given, compute)
+
+        def summed(enough: Enough) -> dict[str, Any]:
+            return self._reply(*of_enough(enough, sums, own)) | {"loss": loss}
+
+        reply = self.guard.reply(groups, as_many, {"counts": own}, summed)
+        return reply | {"documents": len(self.usable)}
+
+    def _trained(
+        self, round: int, centres: Numbers, counts: Numbers, network: dict[str, NDArray[Any]]
+    ) -> tuple[Numbers, Numbers, float]:
+        """Train for a round; return the clusters' sums, numbers and the loss."""
         self._go_to(round - 1)
         if network:
             self._trainer.take(network)
@@ -157,7 +174,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         broadcast = Broadcast(round, centres, counts > 0, mass, self.attempt)
         loss = self._trainer.train(broadcast)
         self._store()
-        return self._reply(*self._trainer.centres()) | {"loss": loss * len(self.usable)}
+        return *self._trainer.centres(), loss * len(self.usable)
 
     @leaves(
         "The weights of the network it trained on its documents, times their number; that. "
@@ -218,7 +235,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return self.inference(self.bag.shape[1], shape)
 
     def _reply(self, sums: Numbers, counts: Numbers) -> dict[str, Any]:
-        sums, counts = self.enough(sums, counts)
         return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     def _new_trainer(self) -> Trainer:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -25,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.clusters import Adapted, AdapterShape
 from fedtopics.inference.points import Numbers
+from fedtopics.inference.trained_clusters import Adapted, AdapterShape
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Run
 from fedtopics.methods.clusters import ClusterProgram, check_enough, find_moments
@@ -76,7 +77,12 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
             "encoder", {name: np.array(shape) for name, shape in self._encoder.items()}
         )
         self._label(agreement, state)
-        return state | _centres(agreement.sum("first_centres", self._template))
+        k = self.settings.n_components
+        ask = partial(
+            agreement.sum_groups, "first_centres", self._template,
+            {"moves": counts(1, k, k, each=1)},
+        )  # fmt: skip
+        return state | _centres(agreement.clients.round(0, ask)[0])
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Return the state; clients, which may have been restarted, label their documents again."""
@@ -93,7 +99,10 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         template = {**self._template, "loss": loss}
         sent = {"centres": state["centres"], "counts": state["counts"]}
         network = below("network", state)
-        reply = agreement.sum("train_locally", template, round=round_, network=network, **sent)
+        reply = agreement.sum_groups(
+            "train_locally", template, {"counts": template["counts"]},
+            round=round_, network=network, **sent,
+        )  # fmt: skip
         average = self.settings.average_every and round_ % self.settings.average_every == 0
         return self._mean_network(agreement, round_) if average else {}, reply
 

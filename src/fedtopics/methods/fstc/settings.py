@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from fedtopics.inference.clusters import Adapted, AdapterShape, FineTuned, TunedShape
+from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned, TunedShape
 from fedtopics.methods.cluster_settings import NetworkTraining
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.settings import fill_from

@@ -35,8 +35,8 @@ def check_fits(model: TopicModel, settings: GFedNTMSettings) -> None:
     """Raise StudyError if a model's network is not the study's, so that it cannot go on."""
     network = settings.build(len(model.vocabulary))
     what = _differences(model, network)
-    if model.inference.dtype != network.dtype:
-        theirs, ours = (str(n.dtype).removeprefix("torch.") for n in (model.inference, network))
+    theirs, ours = model.inference.precision, network.precision
+    if theirs != ours:
         what.append(f"precision = {theirs!r}, the study's {ours!r}")
     if what:
         raise StudyError(

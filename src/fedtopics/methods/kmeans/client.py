@@ -31,7 +31,8 @@ class KMeansClient(ClusterClient[KMeansSettings]):
 
     @leaves(
         "The centre and the number of documents of each cluster of enough of them; the number "
-        "of all. They are merged, not summed: all participants see those of each client."
+        "of all. They are merged, not summed: all participants see those of each client.",
+        seen_by_all=True,
     )
     def own_centres(self, vocabulary: str, round: int, origin: Numbers) -> dict[str, Any]:
         """Cluster the client's documents by k-means (k-FED, step 1)."""

@@ -20,6 +20,7 @@ from fedtopics.methods.client import ALL
 from fedtopics.methods.cluster_settings import KMeansStart
 from fedtopics.methods.clusters import check_enough
 from fedtopics.methods.replies import Field, Template, sums
+from fedtopics.methods.replies import counts as whole
 from fedtopics.methods.training import Step, iterate
 
 TRIAL = 10  # rounds after which the best start goes on alone
@@ -79,7 +80,9 @@ class Lloyd:
         }  # fmt: skip
         payload = {"centres": state.centres, "starts": state.starts.tolist(), "half": self.half}
         payload |= {"origin": self.origin, "round": round_}
-        return agreement.sum("cluster_sums", template, **payload)
+        n_starts, n_clusters = state.counts.shape
+        counted: Template = {"moves": whole(n_starts, n_clusters, n_clusters, each=1)}
+        return agreement.sum_groups("cluster_sums", template, counted, **payload)
 
     def _farthest(self, state: Partition) -> float:
         """Return the largest squared distance of a point from the nearest centre."""

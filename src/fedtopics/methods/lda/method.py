@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
@@ -58,7 +57,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         if start is None:
             topics = find_first_topics(agreement, settings, self.plan.seed) / settings.n_components
         elif self._continued is not None:
-            return np.asarray(self._continued.weights["pseudo_counts"].numpy())
+            return np.asarray(self._continued.weights["pseudo_counts"])
         else:
             topics = start.on(agreement.vocabulary.words)
         words = agreement.documents * agreement.length
@@ -108,7 +107,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
             seen += self._added.info.get("seen", 0)
         make = partial(
             TopicModel, inference=VariationalLDA(len(agreement.vocabulary), prior),
-            weights={"pseudo_counts": torch.from_numpy(state)}, shared={}, text=self.plan.text,
+            weights={"pseudo_counts": state}, shared={}, text=self.plan.text,
             info={"method": "lda", "rounds": rounds, "seed": self.plan.seed, "seen": seen},
         )  # fmt: skip
         trained = {"topics": topic_weights(state)}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedtopics.inference.mixture import Evidence
 from fedtopics.inference.points import Numbers, Points
 from fedtopics.methods.client import ContinuedClient, Documents, leaves
+from fedtopics.methods.groups import SEEN, Enough, Groups, as_many
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.mixture.settings import MixtureSettings
 from fedtopics.methods.point_client import PointClient
@@ -34,14 +35,25 @@ class MixtureSums(PointClient[Settings]):
     @leaves(
         "For each topic: with how much weight the documents are of it; of each with enough "
         "weight, by this weight, the sum of their embeddings and how often words that enough of "
-        "the documents have occur. The evidence (nats) and the number of documents."
+        "the documents have occur. The evidence (nats) and the number of documents. Where sums are "
+        "masked, the weights are also asked before that."
     )
     def topic_sums(
-        self, vocabulary: str, round: int, evidence: dict[str, NDArray[Any]]
+        self, vocabulary: str, round: int, evidence: dict[str, NDArray[Any]], groups: Groups = SEEN
     ) -> dict[str, Any]:
         """Sum the documents by how probably they are of each topic (the E-step)."""
         self.check(vocabulary)
-        given = Evidence(**evidence)
+        compute = lambda: self._expected(Evidence(**evidence))  # noqa: E731
+        sums, weights, loss = self.guard.once(groups, ("topics", evidence), compute)
+
+        def summed(enough: Enough) -> dict[str, Any]:
+            of_enough = {name: total * enough[:, None] for name, total in sums.items()}
+            return {**of_enough, "weights": weights, "loss": loss}
+
+        reply = self.guard.reply(groups, as_many, {"counts": weights}, summed)
+        return reply | {"documents": len(self.seen)}
+
+    def _expected(self, given: Evidence) -> tuple[dict[str, Numbers], Numbers, float]:
         points, counts = self.placed(given.origin), self.bag[self.seen]
         directions, words = np.zeros(given.directions.shape), np.zeros(given.words.shape)
         weights, loss = np.zeros(len(given.bias)), 0.0
@@ -50,9 +62,7 @@ class MixtureSums(PointClient[Settings]):
             words += theta.T @ counts[rows]
             weights += theta.sum(0)
             loss -= found
-        sums = {"directions": self.enough(directions, weights)[0]}
-        sums["words"] = self.enough(words, weights)[0]
-        return sums | {"weights": weights, "loss": loss, "documents": len(self.seen)}
+        return {"directions": directions, "words": words}, weights, loss
 
     def placed(self, origin: Numbers) -> Points:
         """Return the points of the documents seen, zeros where there is no embedding."""

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
 from fedtopics.methods.agreement import Agreement
@@ -48,7 +47,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         if start is None:
             return first_sums(agreement, self.settings, self.plan.seed)
         if start.continued is not None:
-            return {name: weight.numpy() for name, weight in start.continued.weights.items()}
+            return dict(start.continued.weights)
         return self._sums_of(start, agreement)
 
     def _sums_of(self, start: WarmStart, agreement: Agreement) -> Sums:
@@ -74,8 +73,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         shape = MixtureShape(**self.settings.model_dump(include=set(MixtureShape.model_fields)))
         make = partial(
             TopicModel, inference=Mixture(len(agreement.vocabulary), shape),
-            weights={name: torch.from_numpy(array) for name, array in state.items()},
-            shared={}, text=self.plan.text,
+            weights=dict(state), shared={}, text=self.plan.text,
             info={"method": "mixture", "rounds": rounds, "seed": self.plan.seed},
         )  # fmt: skip
         trained = {"evidence": vars(Evidence.of(state, shape))}

@@ -46,7 +46,10 @@ class Expectation:
             "loss": Field(each=LONGEST, steers=self.settings.loss_steers),
         }
         evidence = vars(Evidence.of(state, self.settings))
-        return agreement.sum("topic_sums", template, round=round_, evidence=evidence)
+        counted: Template = {"counts": template["weights"]}
+        return agreement.sum_groups(
+            "topic_sums", template, counted, round=round_, evidence=evidence
+        )
 
     def step(
         self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int

@@ -21,16 +21,14 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.optimize import linear_sum_assignment
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.replies import LIMIT, Field, Template, sums
+from fedtopics.methods.replies import LIMIT, Field, Template, of_topics, sums
 from fedtopics.methods.training import Step, iterate
-from fedtopics.networks import to_tensor
 
 PASSES = 8  # of sums over all documents; with 4, seeds differ by .02 in NPMI
 MORE = 20  # directions than topics
@@ -80,7 +78,7 @@ class Factorisation:
             "sums": sums(*state.sums.shape, most=of_words, each=1), "products": sums(k, k, each=1),
         }  # fmt: skip
         payload = {"rarity": self.rarity, "topics": state.topics}
-        return agreement.sum("factor_sums", template, round=round_, **payload)
+        return agreement.sum_groups("factor_sums", template, of_topics(k), round=round_, **payload)
 
     def step(
         self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
@@ -105,17 +103,13 @@ class Factorisation:
 
 def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
     """Do a round's steps; a topic that no client has enough documents of stays as it is."""
-    # In torch's memory: the rounding of products is the same on every engine.
-    rows = to_tensor(np.ascontiguousarray(topics.T), torch.float64).clone()
-    wanted, weights = (
-        to_tensor(np.array(part.T, order="C"), torch.float64) for part in (sums, products)
-    )
+    rows, wanted, weights = (np.array(part.T, order="C") for part in (topics, sums, products))
     for _ in range(SWEEPS):
         for k in range(len(rows)):
             if weights[k, k] > TINY:
                 rows[k] += (wanted[k] - weights[k] @ rows) / weights[k, k]
-                rows[k].clamp_(min=0)
-    return np.ascontiguousarray(unit_rows(rows.numpy()).T)
+                np.maximum(rows[k], 0, out=rows[k])
+    return np.ascontiguousarray(unit_rows(rows).T)
 
 
 def first_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int) -> Numbers:
@@ -123,20 +117,19 @@ def first_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int
     n_words = len(rarity)
     width = min(n_topics + MORE, n_words)
     drawn = np.random.default_rng([seed, START]).standard_normal((n_words, width))
-    directions = torch.linalg.qr(torch.from_numpy(drawn))[0]
+    directions = np.linalg.qr(drawn)[0]
     # A document of length 1 adds at most 1 to a word that it has.
     most = agreement.most(agreement.vocabulary.document_frequency[:, None])
     template: Template = {"products": Field((n_words, width), most, -most)}
     ask = partial(agreement.sum, "word_products", template, rarity=rarity)
     for number in range(PASSES):
         before = directions
-        work = partial(ask, directions=before.numpy())
-        found = to_tensor(agreement.round(0, work)[0]["products"], torch.float64)
+        found = agreement.round(0, partial(ask, directions=before))[0]["products"]
         if number + 1 < PASSES:
-            directions = torch.linalg.qr(found)[0]
-    values, vectors = torch.linalg.eigh(before.T @ found)
-    leading = before @ vectors[:, values.argsort(descending=True)[:n_topics]]
-    return _without_signs(agreement, rarity, np.ascontiguousarray(leading.numpy()))
+            directions = np.linalg.qr(found)[0]
+    values, vectors = np.linalg.eigh(before.T @ found)
+    leading = before @ vectors[:, np.argsort(-values)[:n_topics]]
+    return _without_signs(agreement, rarity, np.ascontiguousarray(leading))
 
 
 def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> Numbers:
@@ -182,7 +175,10 @@ def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
     state = iterate(agreement, Factorisation(rarity), state, repeat(0, ROUNDS_BEFORE))
     most = agreement.most(agreement.vocabulary.occurrences)
     template: Template = {"sums": sums(n_topics, len(rarity), most=most)}
-    ask = partial(agreement.sum, "topic_words", template, rarity=rarity, topics=state.topics)
+    ask = partial(
+        agreement.sum_groups, "topic_words", template, of_topics(n_topics),
+        rarity=rarity, topics=state.topics,
+    )  # fmt: skip
     words: Numbers = agreement.round(0, ask)[0]["sums"] + SMOOTHING
     words /= words.sum(1, keepdims=True)
     return words

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
@@ -50,7 +49,7 @@ class NMF(Program[NMFSettings, NMFState]):
         settings, vocabulary = self.settings, agreement.vocabulary
         continued = None if self.plan.start is None else self.plan.start.continued
         if continued is not None:
-            rarity = continued.weights["rarity"].numpy()
+            rarity = continued.weights["rarity"]
         else:
             frequency = vocabulary.document_frequency
             rarity = rarities(frequency, agreement.documents, settings.rarity)
@@ -63,7 +62,7 @@ class NMF(Program[NMFSettings, NMFState]):
         """Find the first topics by sums, or take them from a model, from topics or from words."""
         settings, start, rounds = self.settings, self.plan.start, self.rounds(agreement)
         if start is not None and start.continued is not None:
-            return NMFState.first(start.continued.weights["topics"].numpy())
+            return NMFState.first(start.continued.weights["topics"])
         if start is None:
             n_topics = settings.n_components
             topics = first_topics(agreement, rounds.rarity, n_topics, self.plan.seed)
@@ -92,8 +91,7 @@ class NMF(Program[NMFSettings, NMFState]):
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
         make = partial(
             TopicModel, inference=Factors(len(agreement.vocabulary), shape),
-            weights={name: torch.from_numpy(weight) for name, weight in weights.items()},
-            shared={}, text=self.plan.text,
+            weights=weights, shared={}, text=self.plan.text,
             info={"method": "nmf", "rounds": rounds, "seed": self.plan.seed},
         )  # fmt: skip
         return describe(agreement, self.settings, {"weights": weights}, make)

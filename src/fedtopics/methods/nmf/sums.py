@@ -14,10 +14,10 @@ from fedtopics.methods.client import (
     ContinuedClient,
     Documents,
     batches,
-    enough_have,
     leaves,
     sum_words,
 )
+from fedtopics.methods.groups import SEEN, Enough, Groups, enough_have
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.methods.settings import TopicSettings
 
@@ -66,18 +66,30 @@ class Factoring(ContinuedClient[Settings]):
     @leaves(
         "For each topic that enough of the documents have, and each word that enough of them "
         "have: the sum of the documents' weights of the word by their shares of the topic; for "
-        "two such topics the sum of the products of shares; the number of documents."
+        "two such topics the sum of the products of shares; the number of documents. Where sums "
+        "are masked, before that: for each topic the sums of the shares and of their squares."
     )
     def factor_sums(
-        self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers
+        self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
     ) -> dict[str, Any]:
         """Fit all documents by the topics (n_words, n_topics); return X' W and W' W.
 
         A topic counts if as many documents have it as the policy asks for: see `enough_have`.
         """
+        self.check(vocabulary)
+        compute = lambda: self._factored(rarity, topics)  # noqa: E731
+        sums, products, shares = self.guard.once(groups, ("factors", rarity, topics), compute)
+
+        def summed(enough: Enough) -> dict[str, Any]:
+            return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
+
+        own = {"shares": shares, "squares": np.diag(products)}
+        reply = self.guard.reply(groups, enough_have, own, summed)
+        return reply | {"documents": len(self.usable)}
+
+    def _factored(self, rarity: Numbers, topics: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         from fedtopics.inference.least_squares import add_products, solve
 
-        self.check(vocabulary)
         n = topics.shape[1]
         sums, products, shares = np.zeros(topics.shape), np.zeros((n, n)), np.zeros(n)
         for _, points in self.weighed(rarity):
@@ -85,21 +97,22 @@ class Factoring(ContinuedClient[Settings]):
             add_products(points, found, sums)
             products += found.T @ found
             shares += found.sum(0)
-        enough = enough_have(shares, np.diag(products), self.min_documents)
-        sums *= enough
-        products *= np.outer(enough, enough)
-        return {"sums": sums, "products": products, "documents": len(self.usable)}
+        return sums, products, shares
 
     @leaves(
         "For each topic and each word that enough of the documents have: how often it occurs in "
-        "the documents of the topic, by their shares of it; the number of documents."
+        "the documents of the topic, by their shares of it; the number of documents. Where sums "
+        "are masked, before that: for each topic the sums of the shares and of their squares."
     )
-    def topic_words(self, vocabulary: str, rarity: Numbers, topics: Numbers) -> dict[str, Any]:
+    def topic_words(
+        self, vocabulary: str, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
+    ) -> dict[str, Any]:
         """Sum the words of all documents, weighted by their topics (n_words, n_topics)."""
         self.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
-        sums = sum_words(self.bag, thetas, topics.shape[1], self.min_documents)
-        return {"sums": sums, "documents": len(self.usable)}
+        compute = lambda: sum_words(self.bag, thetas, topics.shape[1])  # noqa: E731
+        reply = self.guard.by_topic(groups, (rarity, topics), compute)
+        return reply | {"documents": len(self.usable)}
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
         """Yield documents with a word, some at a time, and their weighted words."""

@@ -1,0 +1,252 @@
+"""Attacks on what clients add up, method by method: what the sums tell of words and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import blind
+import numpy as np
+import one_reply
+import pairs_of_sums
+from numpy.typing import NDArray
+from summed import DIMENSION, SEED, Summed
+from tapped import rows_of
+from unmixing import (
+    area,
+    inside,
+    leverage,
+    likelihood,
+    occurrences,
+    parts,
+    space_of,
+    without_diagonal,
+)  # fmt: skip
+
+from fedtopics.inference.clusters import centred
+from fedtopics.inference.lda import topic_weights
+from fedtopics.inference.points import unit_rows
+from fedtopics.methods.anchors import WIDTH
+
+Numbers = NDArray[np.float64]
+SECONDS = 10.0  # of a processor that documents are looked for in a sum
+SINGLE, DOUBLE = 1e-6, 1e-9  # below which a direction is rounding, by precision
+LONGEST = 10.0  # the logarithm of a count, at most
+NEAR = 0.99  # cosine of an embedding that is found
+SIGNALS = 400  # sums of clusters that documents' signals are looked for in
+
+
+@dataclass
+class Told:
+    """What a sum tells of its documents."""
+
+    words: float = 0.0  # share of the words that occur that are known to
+    counts: bool = False  # exactly how often
+    some: float = 0.0  # documents that words are known to be of together
+    wholly: float = 0.0  # documents that are known to the last count
+    embeddings: float = 0.0  # documents
+    member: float = 0.5  # area under the ROC curve of who asks whether a document is in the sum
+
+
+def of_gradients(summed: Summed) -> Told:
+    """Take the gradients of the encoder's first layer apart, by words and by embeddings."""
+    told = []
+    totals = (each for each in summed.sums("backward") if "weights" in each[1])
+    for (asked, _), (payload, total) in zip(summed.sums("loss"), totals, strict=True):
+        one, documents = Told(), None
+        if "encoder_words" in total["weights"]:
+            one, documents = by_words(summed, payload["round"], total)
+        if "encoder_embedding" in total["weights"]:
+            by_embeddings(one, summed, payload["round"], total, documents)
+        if "encoder_words" not in total["weights"]:
+            by_decoder(one, summed, payload["round"], total, asked["shared"]["topics"])
+        told.append(one)
+    return mean(told)
+
+
+def by_words(summed: Summed, round_: int, total: Any) -> tuple[Told, Numbers | None]:
+    """Read documents from rows of words; return their counts as well, if all can be."""
+    actual, rows = summed.bags(round_), rows_of(total)
+    n, there = len(actual), actual[:, rows.index]
+    found = one_reply.of_gradients(total, actual)
+    told = Told(len(rows.index) / int((actual > 0).any(0).sum()), False, found.some, found.wholly)
+    space, documents = space_of(rows.values, SINGLE, n), None
+    if n <= rows.values.shape[1]:
+        documents = np.array(parts(space, n, SECONDS, logs)).reshape(-1, len(space))
+        told.wholly = max(told.wholly, exactly(documents, there))
+        told.some = max(told.some, told.wholly)
+    wide, present = np.zeros((actual.shape[1], space.shape[1])), np.zeros(actual.shape[1])
+    wide[rows.index], present[rows.index] = space, 1
+    asked, usual = (summed.members(round_), summed.outside()), summed.usual(n)
+    told.member = max(
+        area(*(inside(wide, np.log1p(each)) for each in asked)),
+        area(*(likelihood(present, False, usual, each) for each in asked)),
+    )
+    return told, documents
+
+
+def by_embeddings(
+    told: Told, summed: Summed, round_: int, total: Any, documents: Numbers | None
+) -> None:
+    """Read embeddings, where documents are read; ask after documents by theirs."""
+    seen, vectors = total["weights"]["encoder_embedding"], summed.embedded(round_)
+    if documents is not None and len(documents):
+        made = np.linalg.lstsq(np.log1p(documents).T, rows_of(total).values, rcond=None)[0]
+        told.embeddings = near(np.linalg.lstsq(made.T, seen.T, rcond=None)[0], vectors)
+    space = space_of(seen, SINGLE, len(vectors))
+    others = np.asarray(summed.others.embeddings, float)
+    told.member = max(told.member, area(inside(space, vectors), inside(space, others)))
+
+
+def by_decoder(told: Told, summed: Summed, round_: int, total: Any, topics: Any) -> None:
+    """Count words by the gradients of their biases; ask after documents by the counts."""
+    found = np.round(occurrences(total["weights"]["word_bias"], np.asarray(topics, float)))
+    occur = summed.bags(round_).any(0)
+    told.words = float((found[occur] > 0).mean())
+    told.member = max(told.member, by_counts(summed, np.maximum(found, 0), round_))
+
+
+def mean(told: list[Told]) -> Told:
+    """Return means over rounds."""
+    each = {name: [getattr(one, name) for one in told] for name in asdict(told[0])}
+    means: dict[str, Any] = {name: float(np.mean(values)) for name, values in each.items()}
+    return Told(**means | {"counts": told[0].counts})
+
+
+def logs(part: Numbers) -> Numbers:
+    """Return the counts c that a part is log(1 + c) of, but for a factor."""
+    scaled = part / part[part > 0].min()
+    return wholest([np.expm1(np.minimum(scaled * np.log1p(n), LONGEST)) for n in (1, 2, 3)])
+
+
+def counts(part: Numbers) -> Numbers:
+    """Return the counts that a part has, but for a factor."""
+    return wholest([n * part / part[part > 0].min() for n in (1, 2, 3)])
+
+
+def wholest(tried: list[Numbers]) -> Numbers:
+    """Return the numbers that are nearest to whole ones."""
+    return min(tried, key=lambda each: float(np.abs(each - np.round(each)).max()))
+
+
+def exactly(found: Numbers, actual: Numbers) -> int:
+    """Count the documents that are found to the last count."""
+    known = {row.tobytes() for row in found + 0.0}
+    return sum(row.tobytes() in known for row in actual + 0.0)
+
+
+def near(found: Numbers, vectors: Numbers) -> int:
+    """Count the embeddings that something found points to."""
+    cosine = np.abs(unit_rows(np.asarray(found, float)) @ unit_rows(vectors).T)
+    return len({int(row.argmax()) for row in cosine if row.max() > NEAR})
+
+
+def of_topics(summed: Summed) -> Told:
+    """Take LDA's expected counts of a minibatch apart."""
+    told = []
+    for payload, total in summed.sums("expected_counts"):
+        actual, rows = summed.bags(payload["round"]), rows_of(total)
+        found = one_reply.of_lda(payload, total, actual)
+        occurring = rows.dense().sum(1)
+        one = Told(len(rows.index) / (actual > 0).any(0).sum(), True, found.some, found.wholly)
+        one.member = by_counts(summed, occurring, payload["round"])
+        told.append(one)
+    return mean(told)
+
+
+def by_counts(summed: Summed, occurring: Numbers, round_: int | None = None) -> float:
+    """Ask after documents by exact counts of words."""
+    usual = summed.usual(len(summed.bags(round_)))
+    asked = summed.members(round_), summed.outside()
+    return area(*(likelihood(occurring, True, usual, each) for each in asked))
+
+
+def of_words(summed: Summed) -> Told:
+    """Ask after documents by the counts that the vocabulary has: all methods' first sum."""
+    occurring = summed.bags().sum(0)
+    return Told(1.0, True, member=by_counts(summed, occurring))
+
+
+def of_all_topics(summed: Summed) -> Told:
+    """Take LDA's expected counts of all documents apart, pass by pass."""
+    blocks = []
+    for payload, total in summed.sums("all_expected_counts"):
+        weights = topic_weights(payload["pseudo_counts"], np.arange(len(summed.words)))
+        blocks.append(unit_rows(rows_of(total).dense() / weights))
+    found, groups = one_reply.directions(np.hstack(blocks), 3, DOUBLE)
+    told = one_reply.judge(groups, np.zeros((len(summed.words), len(found))), summed.bags())
+    return Told(1.0, True, some=told.some, member=of_words(summed).member)
+
+
+def of_space(summed: Summed, rows: Numbers, n: int, read: Callable[[Numbers], Numbers]) -> Told:
+    """Find documents among what the columns of a table of words span."""
+    actual = summed.bags()
+    there = np.flatnonzero(np.abs(rows).max(1) > 0)
+    space = space_of(rows[there], DOUBLE, n)
+    told = Told(1.0, True, member=of_words(summed).member)
+    if space.shape[1] < min(rows[there].shape):  # else everything is in it
+        documents = np.array(parts(space, n, SECONDS, read)).reshape(-1, len(space))
+        told.some = told.wholly = exactly(documents, actual[:, there])
+    return told
+
+
+def of_projections(summed: Summed) -> Told:
+    """Take what is beside words apart: projected, without the words themselves."""
+    total = next(iter(summed.sums("projections")))[1]
+    n, rows = int(total["documents"]), total["projections"]
+    if n >= WIDTH:
+        return of_words(summed)
+    drawn = np.random.default_rng([SEED, WIDTH]).standard_normal(rows.shape)
+    there = total["mass"] > 0
+    rows[there] = without_diagonal(rows[there], drawn[there] / np.sqrt(WIDTH), n)
+    return of_space(summed, rows, n, counts)
+
+
+def of_factors(summed: Summed) -> Told:
+    """Take NMF's sums of all rounds apart: weighted words by what they are multiplied with."""
+    blocks = []
+    for payload, total in summed.sums("word_products", "factor_sums"):
+        rarity = np.where(payload["rarity"] > 0, payload["rarity"], np.inf)
+        blocks.append(total.get("sums", total.get("products")) / rarity[:, None])
+    return of_space(summed, np.hstack(blocks), len(summed.bags()), logs)
+
+
+def of_mixture(summed: Summed) -> Told:
+    """Take the words of topics of all rounds apart, and sums of clusters before them."""
+    blocks = [total["words"].T for _, total in summed.sums("topic_sums")]
+    told, points = (
+        of_space(summed, np.hstack(blocks), len(summed.bags()), counts),
+        of_points(summed),
+    )
+    told.embeddings, told.member = points.embeddings, max(told.member, points.member)
+    return told
+
+
+def of_points(summed: Summed) -> Told:
+    """Take sums of clusters apart; ask after documents by the sum of outer products."""
+    payload, total = next(iter(summed.sums("moments")))
+    vectors, others = (
+        centred(np.asarray(each, np.float32), payload["origin"]).astype(float)
+        for each in (summed.embedded(), summed.others.embeddings)
+    )
+    products = total["products"]
+    told = Told(1.0, True, member=area(leverage(products, vectors), leverage(products, others)))
+    told.member = max(told.member, of_words(summed).member)
+    of_clusters = [
+        (each["sums"].reshape(-1, DIMENSION), each["counts"].ravel())
+        for _, each in summed.sums("cluster_sums", "first_centres")
+    ]
+    sums, sizes = (np.concatenate(each) for each in zip(*of_clusters, strict=True))
+    sums, first = np.unique(sums.round(9)[sizes > 0], axis=0, return_index=True)
+    if not len(sums):
+        return told
+    sizes = sizes[sizes > 0][first]
+    found = [pairs_of_sums.isolated(sums, sizes), sums[sizes == 1]]
+    rng = np.random.default_rng(SEED)
+    some = rng.permutation(len(sums))[:SIGNALS]
+    if len(vectors) < DIMENSION:
+        signals = blind.signals(sums[some], float(sizes[some].mean()) / len(vectors))
+        found.append(np.linalg.lstsq(signals, sums[some], rcond=None)[0])
+    told.embeddings = near(np.concatenate(found), vectors)
+    return told

@@ -1,0 +1,298 @@
+"""Guess whether a document was there, from all that a private study releases: epsilon from below.
+
+Two corpora differ by one document. Studies are run on both, with new secrets each time: clients'
+halves, stages, budget, noise and fixed-point numbers are the real ones, later questions follow from
+earlier sums; two of three clients give their parts of the noise, which is enough. Masks and the
+network are left out: they cancel. The guess is the best one there is, the likelihood ratio; how
+often it is right and wrong bounds epsilon from below, with confidence (Clopper and Pearson). With
+noise made too small on purpose, the bound has to be above what is claimed.
+
+    OMP_NUM_THREADS=1 python benchmarks/attacks/neighbours.py [--times 100000] [--quick]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from fedtopics import Corpus, Study
+from fedtopics.errors import StudyError
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.files import RowFile
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.private import clusters
+from fedtopics.methods.private.client import PrivateClient
+from fedtopics.methods.private.settings import PrivateSettings
+from fedtopics.methods.private.stages import noisy, stages_of
+from fedtopics.methods.replies import counts
+from fedtopics.methods.secret import Secret
+from fedtopics.privacy import Budget, Noise, Privacy
+from fedtopics.secure.field import add
+from fedtopics.secure.fixed import FINE, Layout
+from fedtopics.text.vocabulary import TextRules, Vocabulary, VocabularyLimits
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from quick import parser_of, results_of
+
+TIMES, PART = 50_000, 500  # runs on each of the two corpora
+FEWER = 10  # times, where noise is too small: that shows soon
+DELTA = 1e-3  # which so many runs can tell from 0
+CONFIDENCE = 1e-3
+CLIENTS, THERE = 3, 2
+THEMES, WORDS, DOCUMENTS = 2, 12, 300  # words of a theme, documents of a client
+PUBLIC = tuple(f"{chr(97 + k)}word{chr(97 + i)}" for k in range(THEMES) for i in range(WORDS))
+DIMENSION = 8
+THRESHOLDS = 40
+FIELDS = "size", "sums", "counts"  # of replies, whose noise has another name
+
+
+class Case(NamedTuple):
+    """What is claimed, and how much of the noise there is."""
+
+    mode: str
+    epsilon: float
+    noise: float = 1.0
+
+
+CASES = (
+    Case("embeddings", 1.0, 1 / 3), Case("embeddings", 1.0),
+    Case("words", 3.0, 1 / 3), Case("words", 3.0),
+)  # fmt: skip
+
+
+class Overheard(Noise):
+    """A client's noise, of a share of the size that it should have; it keeps what it hides."""
+
+    def __init__(self, secret: Secret, share: float) -> None:
+        super().__init__(secret.derive, CLIENTS)
+        self._share = share
+        self.hidden: dict[str, tuple[Any, float]] = {}  # what, and the size of the noise
+
+    def added(self, values: Any, sigma: float, purpose: str, *numbers: int) -> Any:
+        self.hidden[purpose] = np.asarray(values, np.float64), self._share * sigma
+        return super().added(values, self._share * sigma, purpose, *numbers)
+
+
+class Sums:
+    """Clients whose replies are added up as masked ones are; it guesses from each sum.
+
+    `guess` is the logarithm of how much likelier all sums are with the document than without it.
+    """
+
+    def __init__(self, halves: Sequence[PrivateClient], alone: PrivateClient, there: bool) -> None:
+        self.names = [half.name for half in halves]
+        self.guess = 0.0
+        self._halves, self._alone, self._there = halves, alone, there
+
+    def sum(self, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
+        """Ask each half; return the sum, of fixed-point numbers."""
+        layout = Layout.of(template, self.names, FINE)
+        everybody = (*self._halves, self._alone)
+        for half in everybody:
+            overheard(half).hidden.clear()
+        *replies, _ = (getattr(half, function)(**payload) for half in everybody)
+        total, *others = (layout.encode(reply)[0] for reply in replies)
+        for other in others:
+            add(total, other)
+        found = layout.decode(total, len(replies))
+        self._listen(found)
+        return found
+
+    def _listen(self, found: Mapping[str, Any]) -> None:
+        """Weigh a total: how far it is from that without the document, by the document's."""
+        for purpose, (document, sigma) in overheard(self._alone).hidden.items():
+            hidden = sum(overheard(half).hidden[purpose][0] for half in self._halves)
+            without = hidden - (document if self._there else 0)
+            field = purpose if purpose in found else next(n for n in FIELDS if n in found)
+            apart = float(np.sum((found[field] - without) * document))
+            self.guess += (apart - float(np.sum(document**2)) / 2) / sigma**2
+
+
+def overheard(half: PrivateClient) -> Overheard:
+    """Return a half's noise."""
+    assert isinstance(half.noise, Overheard)  # noqa: S101 - it was given one
+    return half.noise
+
+
+@cache
+def plan_of(case: Case) -> Plan[PrivateSettings]:
+    """Return the study."""
+    method = {
+        "name": "private", "n_components": THEMES, "words": PUBLIC, "mode": case.mode,
+        "embedding": {"model": "none", "dimension": DIMENSION},
+    }  # fmt: skip
+    study = Study.make(method=method)
+    limits, privacy = VocabularyLimits(), Privacy(epsilon=case.epsilon, delta=DELTA)
+    settings: Any = study.method
+    return Plan(settings, TextRules(), limits, 0, privacy=privacy, clients=CLIENTS)
+
+
+@cache
+def vectors() -> NDArray[np.float32]:
+    """Return the embeddings of words: those of a theme are alike."""
+    rng = np.random.default_rng(1)
+    centres = np.repeat(np.eye(DIMENSION)[:THEMES], WORDS, axis=0)
+    found = centres + 0.2 * rng.normal(size=centres.shape)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+
+
+def half_of(case: Case, name: str, texts: list[list[str]]) -> PrivateClient:
+    """Make a client's half, which has taken up the mode and the public words."""
+    of_words = dict(zip(PUBLIC, vectors(), strict=True))
+    found = np.array([np.sum([of_words[word] for word in text], axis=0) for text in texts])
+    corpus = Corpus.of(texts).with_embeddings(
+        (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+    )
+    half = PrivateClient(plan_of(case), Site(name, corpus, OPEN_POLICY))
+    half.take(plan_of(case).settings.mode, list(PUBLIC))  # type: ignore[arg-type]
+    half.__dict__["_vectors"] = vectors()  # so that no model is needed
+    return half
+
+
+@cache
+def halves_of(case: Case) -> tuple[list[PrivateClient], PrivateClient, PrivateClient]:
+    """Return the halves of clients, that of the first with a document more, and the document's."""
+    rng = np.random.default_rng(2)
+    document = list(PUBLIC[:WORDS])  # the most a document can be, in nearly all sums
+    halves, texts = [], []
+    for number in range(THERE):
+        theme = rng.integers(THEMES, size=(DOCUMENTS, 1))
+        own = WORDS * theme + rng.integers(WORDS, size=(DOCUMENTS, 3))
+        texts.append([[PUBLIC[word] for word in row] for row in own])
+        halves.append(half_of(case, f"client-{number}", texts[number]))
+    with_it = half_of(case, "client-0", [*texts[0], document])
+    return halves, with_it, half_of(case, "alone", [document])
+
+
+def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
+    """Do a study; return what it says of the document, and whether it was refused."""
+    halves, with_it, alone = halves_of(case)
+    chosen = [with_it if there else halves[0], *halves[1:]]
+    for half in (*chosen, alone):
+        secret = Secret.from_seed(number, f"{case} {there} {half.name}")
+        half.noise = Overheard(secret, case.noise)
+    plan = plan_of(case)
+    mode: Any = plan.settings.mode
+    sums = Sums(chosen, alone, there)
+    nothing = np.zeros(len(PUBLIC), np.int64)
+    vocabulary = Vocabulary(PUBLIC, nothing, nothing)
+    agreement = Agreement(sums, vocabulary, DOCUMENTS, DOCUMENTS, length=1.0)  # type: ignore[arg-type]
+    sums.sum("extent", {"embedded": counts(), "clients": counts(), "size": noisy(plan.privacy)})
+    state: dict[str, Any] = {}
+    try:
+        for stage in stages_of(mode, plan, Budget(plan.privacy, plan.settings.shares(mode))):
+            state |= stage.step(agreement, state, stage.exchange(agreement, state))
+    except StudyError:  # follows from noisy sums, so it says nothing more
+        return sums.guess, True
+    return sums.guess, False
+
+
+class Task(NamedTuple):
+    """Some runs of a case."""
+
+    case: Case
+    there: bool
+    part: int
+    times: int
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What its row is searched by."""
+        return {**self.case._asdict(), "there": self.there, "part": self.part, "times": self.times}
+
+
+def counted(task: Task) -> dict[str, Any]:
+    """Do the runs; return how many guesses are above each threshold, and below minus it."""
+    clusters.STARTS = (
+        1  # of clusters of public words: a third of the time, and nothing of documents
+    )
+    numbers = range(task.part * task.times, (task.part + 1) * task.times)
+    guesses, refused = zip(*(run(task.case, task.there, n) for n in numbers), strict=True)
+    found, levels = np.array(guesses), thresholds(task.case.epsilon)[:, None]
+    above, below = (found > levels).sum(1), (found < -levels).sum(1)
+    return {"above": above.tolist(), "below": below.tolist(), "refused": int(sum(refused))}
+
+
+def thresholds(epsilon: float) -> NDArray[np.float64]:
+    """Return from where on a guess is "it was there", chosen before looking at any."""
+    return np.linspace(0, 3 * epsilon + 3, THRESHOLDS)
+
+
+def least_epsilon(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Bound epsilon from below by how often guesses are right, and wrong."""
+    times = {there: sum(r["times"] for r in rows if r["there"] == there) for there in (True, False)}
+    chance = CONFIDENCE / (4 * THRESHOLDS)  # of each of so many bounds that it is wrong
+    best = 0.0
+    for side, guessed in ("above", True), ("below", False):
+        right, wrong = (
+            np.sum([row[side] for row in rows if row["there"] == there], axis=0)
+            for there in (guessed, not guessed)
+        )
+        surely = np.nan_to_num(beta.ppf(chance, right, times[guessed] - right + 1))
+        most = beta.ppf(1 - chance, wrong + 1, times[not guessed] - wrong)
+        ratios = np.maximum(surely - DELTA, 1e-12) / np.nan_to_num(most, nan=1.0)
+        best = max(best, float(np.log(ratios.max())))
+    return best
+
+
+HEAD = f"""# What is learned of a document, by trying
+
+Neighbouring corpora, {CLIENTS} clients of which {THERE} are there, with {DOCUMENTS} documents each;
+runs of the real halves, stages, noise and fixed-point numbers on each of the two. *At least* is the
+bound from below (Clopper and Pearson, together wrong with probability {CONFIDENCE:g}) by the best
+guess there is; delta {DELTA:g}. Where there is a third of the noise on purpose, it has to be above
+what is claimed. *Refused* are runs in which noise hid too much for topics: what would follow does
+not leave. Command: `make bench-neighbours`, which goes on where it was.
+
+| mode | noise | claimed epsilon | at least | runs | refused |
+| --- | ---: | ---: | ---: | ---: | ---: |
+"""
+
+
+def described(case: Case, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a line of the table."""
+    times, share = sum(row["times"] for row in rows), f"{case.noise:.2f}"
+    refused = sum(row["refused"] for row in rows) / times
+    return (
+        f"| {case.mode} | {share} | {case.epsilon:g} | {least_epsilon(rows):.2f} | {times:,} "
+        f"| {refused:.1%} |"
+    )
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--times", type=int, default=TIMES, help="runs on each of the two corpora")
+    parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--show", action="store_true", help="the table of what is there by now")
+    given = parser.parse_args()
+    folder = results_of("neighbours", given.quick)
+    times, size = (40, 20) if given.quick else (given.times, PART)
+    kept = RowFile(folder / "neighbours.jsonl")
+    tasks = [
+        Task(case, there, part, size)
+        for case in CASES
+        for part in range(max(times // (1 if case.noise == 1 else FEWER) // size, 1))
+        for there in (True, False)
+    ]
+    todo = [task for task in tasks if not (given.show or kept.find(task.row))]
+    with ProcessPoolExecutor(given.at_once) as pool:
+        for task, found in zip(todo, pool.map(counted, todo), strict=True):
+            kept.keep(task.row | found)
+    of_case = {c: [row for t in tasks if t.case == c and (row := kept.find(t.row))] for c in CASES}
+    lines = [described(case, rows) for case, rows in of_case.items() if rows]
+    (folder / "neighbours.md").write_text(HEAD + "\n".join(lines) + "\n", "utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""A study played to be attacked by what it adds up, and what attacks on it are held against."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tapped import Tap, federate, synthetic, vocabulary_of
+
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study
+from fedtopics.methods.aggregation import Rows
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
+
+Numbers = NDArray[np.float64]
+MASKED = 2.0**40  # sums are of multiples of one of so many
+SEED = 7
+OUTSIDE, DIMENSION = 500, 384  # documents that nobody has; of embeddings
+CANDIDATES = 500  # documents of which it is asked whether they are in a sum, at most
+
+
+@dataclass(frozen=True)
+class Summed:
+    """What some clients added up in a study, and documents that are in no sum."""
+
+    taps: Mapping[str, Tap]  # of these clients
+    reference: Corpus  # what who attacks knows of such documents in general
+    others: Corpus
+
+    def sums(self, *functions: str) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+        """Yield payloads and the sums of replies of some functions."""
+        for calls in zip(*(tap.calls for tap in self.taps.values()), strict=True):
+            _, given, reply = calls[0]
+            if given[0] in functions and reply is not None:
+                yield given[1], added([call[2] for call in calls])
+
+    @cached_property
+    def words(self) -> dict[str, int]:
+        """The agreed words, each with its number."""
+        words = vocabulary_of(next(iter(self.taps.values())).calls)
+        return {word: i for i, word in enumerate(words)}
+
+    def bags(self, round_: int | None = None) -> Numbers:
+        """Return the counts of words that are summed: of all documents, or those of a round."""
+        drawn = self._drawn(round_)
+        rows = [half.bag[rows].toarray() for half, rows in drawn]
+        return np.concatenate(rows).astype(float)
+
+    def embedded(self, round_: int | None = None) -> Numbers:
+        """Return the documents' embeddings."""
+        drawn = self._drawn(round_)
+        return np.concatenate([half._corpus.embeddings[rows] for half, rows in drawn]).astype(float)
+
+    def members(self, round_: int | None = None) -> Numbers:
+        """Return some of the documents as who asks after them has them: with all agreed words."""
+        texts = [
+            text for half, rows in self._drawn(round_) for text in tokens(half._corpus.take(rows))
+        ]
+        return self.counted(texts[:: -(-len(texts) // CANDIDATES)])
+
+    def outside(self) -> Numbers:
+        """Return such documents that are in no sum."""
+        return self.counted(tokens(self.others))
+
+    def usual(self, n: int) -> Numbers:
+        """Return the counts of words to be expected of n documents."""
+        return np.asarray(n * self.counted(tokens(self.reference)).mean(0))
+
+    def counted(self, texts: Sequence[Sequence[str]]) -> Numbers:
+        """Count the agreed words of texts."""
+        found = np.zeros((len(texts), len(self.words)))
+        for row, text in zip(found, texts, strict=True):
+            for word in text:
+                if word in self.words:
+                    row[self.words[word]] += 1
+        return found
+
+    def _drawn(self, round_: int | None) -> list[tuple[Any, NDArray[np.int64]]]:
+        """Return the clients' halves, and which documents are in the sum."""
+        halves = [tap.half for tap in self.taps.values()]
+        if round_ is None:
+            return [(half, np.arange(half.bag.shape[0])) for half in halves]
+        return [(half, half.minibatch(half._fingerprint, round_)) for half in halves]
+
+
+def tokens(corpus: Corpus) -> list[list[str]]:
+    """Return the words of tokenised documents."""
+    return [list(words) for batch in corpus.batches() for words in batch]
+
+
+def added(replies: Sequence[Any]) -> Any:
+    """Add up replies as masks do; lists of words are left as they are."""
+    first = replies[0]
+    if isinstance(first, Mapping):
+        return {name: added([reply[name] for reply in replies]) for name in first}
+    if isinstance(first, Rows):
+        total = np.sum([rounded(reply.dense()) for reply in replies], axis=0)
+        there = np.unique(np.concatenate([reply.index for reply in replies]))
+        return Rows(there, total[there], first.n_rows)
+    if isinstance(first, (int, float, np.ndarray)):
+        return np.sum([rounded(np.asarray(reply)) for reply in replies], axis=0)
+    return first
+
+
+def rounded(values: NDArray[Any]) -> Numbers:
+    """Round numbers as they are before they are masked."""
+    return np.asarray(np.round(values.astype(float) * MASKED) / MASKED)
+
+
+@cache
+def texts(data: Path | None) -> tuple[list[list[str]], Any]:
+    """Return tokenised documents in an order that is drawn, and their embeddings."""
+    rng = np.random.default_rng(SEED)
+    if data is None:
+        words = synthetic(400, seed=SEED)
+        middles = rng.normal(size=(8, DIMENSION))[rng.integers(8, size=len(words))]
+        return words, (middles + rng.normal(size=middles.shape)).astype(np.float32)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(data / "20ng.parquet", columns=["text", "tokens"])
+    table = table.take(pa.array(rng.permutation(len(table))))
+    embeddings = document_embeddings(Corpus.of(table["text"]), EmbeddingSettings())
+    return table["tokens"].to_pylist(), embeddings
+
+
+def play(
+    method: Mapping[str, Any], clients: int, n_clients: int, size: int, data: Path | None,
+    policy: Policy | None = None,
+) -> Summed:  # fmt: skip
+    """Play a study of clients with so many documents; return what some of them add up to."""
+    words, vectors = texts(data)
+    outside = min(OUTSIDE, len(words) // 8)
+    size = min(size, (len(words) - 2 * outside) // n_clients)
+
+    def part(first: int, n: int) -> Corpus:
+        return Corpus.of(words[first : first + n]).with_embeddings(vectors[first : first + n])
+
+    corpora = {f"client{i:02}": part(2 * outside + i * size, size) for i in range(n_clients)}
+    study = Study.make(method={"coherence": "nothing", **method}, seed=SEED)
+    _, taps = federate(study, corpora, key=lambda name: name.encode().ljust(32), policy=policy)
+    taps = dict(itertools.islice(taps.items(), clients))
+    return Summed(taps, part(0, outside), part(outside, outside))

@@ -1,0 +1,186 @@
+"""What the adder learns from masked sums: those of 3, 5 and 10 clients, method by method.
+
+Each study is played in one process. Who attacks has the sums of the clients' replies, rounded as
+they are under masks, the program, what is agreed on, and such documents in general. Sums of one
+client are the control: what a reply tells where nothing is masked. What has a row in
+``results/sums.jsonl`` is not done again.
+
+    OMP_NUM_THREADS=1 python benchmarks/attacks/sums.py [--data FOLDER | --quick] [--part 0/2]
+"""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from by_method import (
+    Told,
+    of_all_topics,
+    of_factors,
+    of_gradients,
+    of_mixture,
+    of_points,
+    of_projections,
+    of_topics,
+    of_words,
+)
+from summed import SEED, Summed, play
+
+from fedtopics.errors import FedTopicsError
+from fedtopics.federation.policy import Policy
+from fedtopics.files import Row, RowFile
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from quick import parser_of, results_of
+
+CLIENTS, EACH = (3, 5, 10), (52, 100, 256)
+CONTROLS = (1, 10), (1, 52)
+QUICK = (1, 10), (3, 20)
+LEAST = 3  # clients of a study
+OF_MANY = 1000  # documents of a client that draws some
+ROUNDS, PASSES = 2, 12  # of minibatches; of all documents
+FEW = 5  # clusters, of which even clients of 52 documents have enough
+
+
+HEAD = f"""# What sums tell
+
+What who adds learns from one masked sum, or from the sums over all documents of a study, by the attacks of
+`benchmarks/attacks/by_method.py`; *3 of 52* is a sum over 156 documents, 52 of each of three clients, *1 of* one
+client's reply without masks. Networks and LDA draw documents anew in each round, out of {OF_MANY:,} of each client
+(means over the first {ROUNDS} rounds); all others sum all documents,
+of which clients have so many, {PASSES} rounds (of FSTC and FSCCL: those before training). Weights are of the first rounds. 20 topics, {FEW}
+clusters where nothing else is said; hidden layers of 100 units. *=*: their exact number of occurrences is known as well.
+*Membership* is the area under the ROC curve of telling up to 500 documents in the sum from up to 500 of nobody's (.5 is
+guessing), the better of two or three attacks. A dash: the study refuses. Methods with nothing in any column are left
+out of a table. Documents of 20ng, all-MiniLM-L6-v2 embeddings, seed {SEED}; at most 10 seconds of a processor are spent
+on looking for the documents of a sum. Rows with versions: `sums.jsonl`; of many
+rounds `many_sums.jsonl`. Command:
+`make bench-sums DATA=folder`."""  # noqa: E501 - lines of the page
+
+
+class Cell(NamedTuple):
+    """A method, and how many documents of how many clients are added up."""
+
+    method: str
+    clients: int
+    each: int
+
+
+WIDE, UNITS = "gFedNTM, ProdLDA, 400 units", 400
+ANY = Policy(min_documents=1)
+NETWORK = {"name": "gfedntm", "max_rounds": ROUNDS}
+LDA = {"name": "lda", "initialisation": "random"}
+CLUSTERS = {"max_rounds": PASSES, "n_components": FEW}
+BRIEFLY = {"max_rounds": 1, "local_steps": 5}  # what is attacked comes before
+Attack = Callable[[Summed], Told]
+# Title: settings, whether clients draw documents, the attack, the clients' policy.
+METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
+    "the vocabulary, of all methods": (LDA | {"max_rounds": 1}, False, of_words, None),
+    "gFedNTM, ProdLDA": (NETWORK, True, of_gradients, None),
+    WIDE: (NETWORK | {"hidden": (UNITS, 100)}, True, of_gradients, None),
+    "gFedNTM, NeuralLDA": (NETWORK | {"network": "neurallda"}, True, of_gradients, None),
+    "gFedNTM, CombinedTM": (NETWORK | {"network": "combinedtm"}, True, of_gradients, None),
+    "gFedNTM, ZeroShotTM": (NETWORK | {"network": "zeroshottm"}, True, of_gradients, None),
+    "LDA": (LDA | {"max_rounds": ROUNDS}, True, of_topics, None),
+    'LDA, `learning = "batch"`': (
+        LDA | {"learning": "batch", "max_rounds": PASSES}, False, of_all_topics, None,
+    ),
+    'start by `"anchors"`': (
+        LDA | {"max_rounds": 1, "initialisation": "anchors"}, False, of_projections, None,
+    ),
+    "NMF": ({"name": "nmf", "max_rounds": PASSES}, False, of_factors, None),
+    "mixture": ({"name": "mixture", "max_rounds": PASSES}, False, of_mixture, None),
+    "k-means": (CLUSTERS | {"name": "kmeans"}, False, of_points, None),
+    "k-means, 20 clusters of any size": (
+        CLUSTERS | {"name": "kmeans", "n_components": 20}, False, of_points, ANY,
+    ),
+    "discriminative": (CLUSTERS | {"name": "discriminative"}, False, of_points, None),
+    "FSTC": (CLUSTERS | {"name": "fstc"} | BRIEFLY, False, of_points, None),
+    "FSCCL": (
+        CLUSTERS | {"name": "fsccl", "deletion": 0} | BRIEFLY, False, of_points, None,
+    ),
+}  # fmt: skip
+
+
+def facts() -> dict[str, Any]:
+    """Return what a row says of how it came about."""
+    versions = {name: version(name) for name in ("fedtopics", "numpy", "scipy", "torch")}
+    return {"seed": SEED, "versions": versions, "python": platform.python_version()}
+
+
+def measured(cell: Cell, data: Path | None) -> dict[str, Any]:
+    """Play a study and attack it; or say why there was none."""
+    settings, draws, attack, policy = METHODS[cell.method]
+    n_clients = max(cell.clients, LEAST)
+    batch = {"batch_size": cell.each * n_clients} if draws else {}
+    try:
+        size = OF_MANY if draws else cell.each
+        summed = play({**settings, **batch}, cell.clients, n_clients, size, data, policy)
+        told = asdict(attack(summed))
+    except FedTopicsError as error:
+        told = {"refused": str(error)}
+    return told | facts()
+
+
+def tables(rows: list[Row]) -> Iterator[str]:
+    """Yield the lines of the tables: words and documents, embeddings, membership."""
+    sums = list(dict.fromkeys((row["clients"], row["each"]) for row in rows))
+    head = [f"{clients} of {each}" for clients, each in sorted(sums)]
+    for title, show in SHOWN.items():
+        yield f"\n**{title}**\n"
+        yield f"| method | {' | '.join(head)} |"
+        yield f"| --- |{' ---: |' * len(head)}"
+        for method in METHODS:
+            cells = {(row["clients"], row["each"]): row for row in rows if row["method"] == method}
+            shown = [show(cells[each]) if each in cells else "" for each in sorted(sums)]
+            if any(cell not in NOTHING for cell in shown):
+                yield f"| {method} | {' | '.join(shown)} |"
+
+
+def shown(value: Callable[[Row], str]) -> Callable[[Row], str]:
+    """Return what shows a row: nothing of studies that were refused."""
+    return lambda row: "-" if "refused" in row else value(row)
+
+
+NOTHING = "", "-", "0", "0 (0)"
+SHOWN: dict[str, Callable[[Row], str]] = {
+    "Words that are known to occur, % of those that do": shown(
+        lambda row: f"{100 * row['words']:.3g}{' =' if row['counts'] else ''}"
+    ),
+    "Documents to the last count (in brackets: those of which some words are told)": shown(
+        lambda row: f"{row['wholly']:.3g} ({row['some']:.3g})"
+    ),
+    "Embeddings": shown(lambda row: f"{row['embeddings']:.3g}"),
+    "Membership": shown(lambda row: f"{row['member']:.2f}"),
+}
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet; else made-up documents")
+    parser.add_argument("--part", default="0/1", help="0/2 and 1/2: of two processes")
+    given = parser.parse_args()
+    number, of = map(int, given.part.split("/"))
+    sizes = QUICK if given.quick else [*CONTROLS, *itertools.product(CLIENTS, EACH)]
+    cells = [Cell(method, *size) for size in sizes for method in METHODS]
+    cells = [cell for cell in cells if cell.method != WIDE or 2 * cell.clients * cell.each <= UNITS]
+    folder = results_of("sums", given.quick)
+    rows, source = RowFile(folder / "sums.jsonl"), {"data": "20ng" if given.data else "made up"}
+    rows.fill(
+        cells[number::of], lambda cell: cell._asdict() | source,
+        lambda cell: measured(cell, given.data), str,
+        lambda event: print(event["name"], flush=True),
+    )  # fmt: skip
+    done = [row for cell in cells if (row := rows.find(cell._asdict() | source))]
+    (folder / "sums.md").write_text("\n".join([HEAD, *tables(done), ""]), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

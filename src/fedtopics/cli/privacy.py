@@ -1,0 +1,179 @@
+"""Commands that show what studies may know of a client's documents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.table import Table
+
+from fedtopics.cli import options
+from fedtopics.cli.display import console, embedding_status, print_json, say, status
+from fedtopics.cli.options import FOLDER
+from fedtopics.errors import StudyError
+from fedtopics.files import write_durably
+
+if TYPE_CHECKING:
+    from fedtopics.federation.exposure import Exposure
+
+EXPLAINED = (
+    "model: likelihood of a document by the model alone. model and others: beside models of which "
+    "it is known who was there. transcript: likewise, by all that left ({seen}). all but one "
+    "known: the transcript, by who knows all other documents. canaries: made-up documents of words "
+    "that do not belong together. By chance, AUC is .500 and 1.0% are found."
+)
+
+
+@click.command()
+@click.argument("policy", type=FOLDER)
+@options.as_json
+def budget(policy: Path, as_json: bool) -> None:
+    """Show what studies may say of a document by now, and what is left.
+
+    POLICY is the client's policy, whose max_epsilon is the most that all studies may say together.
+    """
+    from fedtopics import Policy
+    from fedtopics.privacy.account import Account
+
+    rules = Policy.read(policy)
+    if rules.max_epsilon is None or rules.account is None:
+        raise StudyError(f"The policy {policy} has no max_epsilon, so no account is kept; set it.")
+    account = Account(rules.account)
+    if as_json:
+        plain = [entry.model_dump() for entry in account.entries]
+        print_json({"max_epsilon": rules.max_epsilon, "epsilon": account.epsilon, "runs": plain})
+        return
+    table = Table("date", "study", "run", "epsilon", "delta", "unit", box=None, pad_edge=False)
+    for entry in account.entries:
+        promised = entry.privacy
+        numbers = f"{promised.epsilon:g}", f"{promised.delta:g}"
+        table.add_row(entry.date, entry.study, entry.run[:8], *numbers, promised.unit)
+    if account.entries:
+        console.print(table)
+    say(
+        f"Together: epsilon {account.epsilon:.3g} of {rules.max_epsilon:g} that the policy allows "
+        f"({rules.account})."
+    )
+
+
+@click.command()
+@click.argument("study", type=FOLDER)
+@click.option("--data", type=FOLDER, help="This client's documents, to weigh what would leave.")
+@options.columns("text", "tokens", "embedding", "author")
+@options.embedding_model
+@options.as_json
+def privacy(
+    study: Path,
+    data: Path | None,
+    columns: dict[str, str | None],
+    embedding_model: str | None,
+    as_json: bool,
+) -> None:
+    """Show what a study would tell of a client's documents, to whom, before it joins.
+
+    With --data a few rounds are rehearsed on some of the documents, in this process, to say how
+    many bytes would leave. Nothing leaves.
+    """
+    from fedtopics import Columns, Corpus, Study
+    from fedtopics.federation.exposure import expose
+
+    plan = Study.read(study)
+    if not plan.clients:
+        raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
+    corpus = None if data is None else Corpus.read(data, Columns(**columns))
+    with embedding_status("Rehearsing") as on_progress:
+        exposure = expose(plan, corpus, embedding_model, on_progress)
+    if as_json:
+        print_json(exposure.plain())
+        return
+    show_exposure(exposure)
+
+
+def show_exposure(exposure: Exposure) -> None:
+    """Show a table of what would leave, and what could be learned from it."""
+    from fedtopics.federation.exposure import SAMPLE
+
+    weighed = exposure.bytes is not None
+    table = Table(title="What would leave", title_justify="left", box=None)
+    for column in ("exchange", "how often", "who sees it"):
+        table.add_column(column, overflow="fold")
+    for column in ("bytes once", "bytes a round") if weighed else ():
+        table.add_column(column, justify="right")
+    for each in exposure.shown:
+        if weighed and not each.once and not each.round:
+            continue  # of other studies of this method
+        numbers = (f"{each.once:,}", f"{each.round:,.0f}") if weighed else ()
+        table.add_row(each.function, each.often, each.seen, *numbers)
+    console.print(table)
+    if exposure.bytes is not None:
+        say(
+            f"In all about {exposure.bytes:,} bytes, of {exposure.documents:,} documents whose "
+            f"texts have {exposure.texts:,}: of a rehearsal on up to {SAMPLE:,} of them, if all "
+            f"rounds are done ({exposure.study.method.max_rounds:,}). Words that others have "
+            "besides make it more."
+        )
+    for question, answer in exposure.verdicts.items():
+        say(f"Can others learn {question}? {answer[0].upper()}{answer[1:]}.")
+
+
+@click.command()
+@click.argument("study", type=FOLDER)
+@click.option("--data", type=FOLDER, required=True, help="Documents of this client.")
+@options.with_default(
+    "--shadows", type=click.IntRange(4), default=16, help="Models that are trained for it."
+)
+@click.option("--out", "-o", type=FOLDER, help="JSON file to write as well.")
+@options.columns("text", "tokens", "author")
+@options.as_json
+def audit(
+    study: Path,
+    data: Path,
+    shadows: int,
+    out: Path | None,
+    columns: dict[str, str | None],
+    as_json: bool,
+) -> None:
+    """Attack a study with one's own documents: say what its model, and all that leaves, tell.
+
+    STUDY is the study's file, or the folder of a run. It is trained several times in this process,
+    each time on half of the documents; nothing leaves.
+    """
+    from fedtopics import Columns, Corpus, Study
+    from fedtopics.federation.audit import FALSE, allowed
+    from fedtopics.federation.audit import audit as attack
+
+    plan = Study.read(study / "study.toml" if study.is_dir() else study)
+    if not plan.clients:
+        raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
+    corpus = Corpus.read(data, Columns(**columns))
+    with status("Training models to attack") as shown:
+        found = attack(
+            plan, corpus, shadows,
+            on_progress=lambda done, of: shown.update(f"Trained {done} of {of} models"),
+        )  # fmt: skip
+    most = allowed(plan.privacy)
+    guesses = {**found.members} | ({"allowed by epsilon": most} if most is not None else {})
+    plain = {name: asdict(each) for name, each in guesses.items()}
+    result = {"study": plan.fingerprint, "shadows": shadows, "false": FALSE, "attacks": plain}
+    result |= {"masked": plan.masked, "read": asdict(found.read)}
+    if out is not None:
+        write_durably(out, (json.dumps(result, indent=1) + "\n").encode())
+    if as_json:
+        print_json(result)
+        return
+    table = Table("attack", box=None, pad_edge=False)
+    for title in ("AUC", f"found, at {FALSE:.0%} false", "tried"):
+        table.add_column(title, justify="right")
+    for name, each in guesses.items():
+        tried = f"{each.documents:,}" if each.documents else "-"
+        table.add_row(name, f"{each.auc:.3f}", f"{each.found:.1%}", tried)
+    console.print(table)
+    say(EXPLAINED.format(seen="totals" if plan.masked else "each client's replies"))
+    read = found.read
+    say(
+        f"Who knows all other documents reads {read.wholly:,} of {read.documents:,} documents "
+        f"wholly, and {read.recall:.1%} of their words; {read.guessing:.1%} by guessing."
+    )

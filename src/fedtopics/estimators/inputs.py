@@ -1,0 +1,194 @@
+"""What estimators take: documents and clients in any form, the latter by names of a study."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from fedtopics.errors import DataError, InputError, StudyError
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.simulation import by_client
+from fedtopics.pki.names import CLIENT_NAME
+from fedtopics.text.columns import find_column
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.files import read_table
+
+CLIENT_NAMES = ("client", "clients")  # columns that say whose row it is
+LONGEST = 56  # characters of a name that is made here, which a number may follow
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Several clients' documents by names that a study can have, and what else they are called."""
+
+    documents: dict[str, Any]
+    keys: dict[str, Hashable]  # by name: under which they were given
+
+    @classmethod
+    def of(cls, given: Any, column: str | None = None) -> Clients:
+        """Take a mapping with any keys, a list, or a table of which a column says whose a row is.
+
+        DataError if there is no such column, or a row is nobody's.
+        """
+        if column is not None or _is_table(given):
+            given = _split(given, column)
+        given = by_client(given)
+        names = _names([*given])
+        return cls({names[key]: documents for key, documents in given.items()}, _turned(names))
+
+    def by_name(self, given: Mapping[Any, Any] | None) -> dict[str, Any]:
+        """Return what is given by key or name of a client, by its name."""
+        given = given or {}
+        by_name = {name: given[key] for name, key in self.keys.items() if key in given}
+        return {name: given[name] for name in self.keys.keys() & given.keys()} | by_name
+
+    def called(self, names: Mapping[Any, str] | None) -> dict[str, str]:
+        """Return what people call clients: as given, else the key where it is not the name."""
+        keys = {name: str(key) for name, key in self.keys.items() if str(key) != name}
+        return keys | self.by_name(names)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a training is given."""
+
+    corpora: Mapping[str, Corpus]
+    policies: Mapping[str, Policy]
+    columns: Sequence[str] | None  # of counts: their words
+    keys: Mapping[str, Hashable] = field(default_factory=dict)  # as of `Clients`
+    called: Mapping[str, str] = field(default_factory=dict)  # by name, what people call clients
+    out: Path | None = None
+
+    @property
+    def clients(self) -> dict[str, dict[str, str]]:
+        """The tables of clients in a study that need one."""
+        return {client: {"name": name} for client, name in self.called.items()}
+
+
+def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
+    """Return the words of counts, and None for anything else than counts.
+
+    Where none are given they are named as scikit-learn names features: x0, x1, ...
+    """
+    if words is not None:
+        return words
+    kind = getattr(getattr(data, "dtype", None), "kind", "")
+    if sparse.issparse(data) or (isinstance(data, np.ndarray) and data.ndim == 2 and kind in "iuf"):
+        return [f"x{number}" for number in range(data.shape[1])]
+    return None
+
+
+def corpus_of(
+    data: Any, columns: Sequence[str] | None, analyse: Callable[[str], list[str]] | None
+) -> Corpus:
+    """Return documents as a corpus: counts by the words of their columns, texts by an analyser."""
+    if columns is not None:
+        return Corpus.of_counts(data, columns)
+    corpus = Corpus.of(data)
+    return corpus if analyse is None or corpus.is_tokenised else _analysed(corpus, analyse)
+
+
+def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
+    """Return texts as lists of words, with the texts beside them."""
+    kind = pa.large_list(pa.large_string())
+    try:
+        chunks = [
+            pa.array([_words(analyse(text)) for text in batch], kind) for batch in corpus.texts()
+        ]
+    except InputError:
+        raise
+    except Exception as error:  # of somebody else's function: any kind, and it may quote the text
+        raise DataError(
+            f"The tokenizer or analyzer ends in {type(error).__name__} on a document; it takes a "
+            "text and returns its words, a list of str."
+        ) from None
+    raw = corpus.documents if corpus.raw is None else corpus.raw
+    return replace(corpus, documents=pa.chunked_array(chunks, kind), raw=raw)
+
+
+def _words(found: Iterable[object]) -> list[str]:
+    if isinstance(found, str):
+        raise TypeError  # its letters would be words
+    return [*map(str, found)]
+
+
+def _is_table(given: Any) -> bool:
+    return isinstance(given, pa.Table) or (
+        hasattr(given, "columns") and hasattr(given, "__arrow_c_stream__")
+    )
+
+
+def _split(given: Any, column: str | None) -> dict[Hashable, Corpus]:
+    """Return the rows of each client, in the order of their first ones."""
+    if isinstance(given, (str, Path)):
+        given = read_table(Path(given))
+    if not _is_table(given):
+        raise DataError(
+            "A column of clients is one of a table: give a DataFrame, an Arrow table or the path "
+            "of a file."
+        )
+    table = pa.table(given)
+    name = find_column(table, column, CLIENT_NAMES, "the table")
+    if name is None:
+        raise DataError(
+            "Which column says whose a row is? Name it with client=...; the table has: "
+            f"{', '.join(table.column_names)}."
+        )
+    rows: dict[Hashable, list[int]] = {}
+    for row, key in enumerate(table[name].to_pylist()):
+        rows.setdefault(None if key != key else key, []).append(row)  # NaN is nobody as well
+    if None in rows:
+        raise DataError(
+            f"{len(rows[None])} of {len(table)} rows are nobody's: {name!r} is empty; fill it, or "
+            "leave them out."
+        )
+    documents = Corpus.of(table.drop_columns([name]))
+    return {key: documents.take(of_client) for key, of_client in rows.items()}
+
+
+def _names(keys: Sequence[Hashable]) -> dict[Hashable, str]:
+    """Return for each key a name that a client can have: itself, or the nearest that is free."""
+    names: dict[Hashable, str] = {
+        key: key for key in keys if isinstance(key, str) and CLIENT_NAME.fullmatch(key)
+    }
+    taken = set(names.values())
+    for number, key in enumerate(keys, 1):
+        if key not in names:
+            plain = unicodedata.normalize("NFKD", str(key)).encode("ascii", "ignore").decode()
+            plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:LONGEST].strip("-_.")
+            plain = plain or f"client-{number}"
+            others = (f"{plain}-{again}" for again in count(2))
+            names[key] = plain if plain not in taken else next(n for n in others if n not in taken)
+            taken.add(names[key])
+    return names
+
+
+def _turned(names: Mapping[Hashable, str]) -> dict[str, Hashable]:
+    return {name: key for key, name in names.items()}
+
+
+def stop_word_settings(given: Any, usual: str) -> dict[str, Any]:
+    """Return the settings of texts that stop words stand for: a language, a list, or None."""
+    if given is None:
+        return {"stop_words": "none"}
+    if isinstance(given, str):
+        return {} if given == usual else {"stop_words": given}
+    try:
+        words = tuple(given)
+    except TypeError:
+        words = (None,)
+    if not all(isinstance(word, str) for word in words):
+        raise StudyError(
+            f"stop_words={given!r:.80} cannot be used; give a language such as 'english' or 'de', "
+            "a list of words, or None for no stop words."
+        )
+    return {"stop_words": "none", "own_stop_words": words}

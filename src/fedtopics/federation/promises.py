@@ -1,0 +1,45 @@
+"""What a study promises of what others see: whether it can, and what its model says of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.model.topics import TrainingInfo
+
+if TYPE_CHECKING:
+    from fedtopics.federation.study import Study
+
+
+def check_privacy(study: Study) -> None:
+    """Raise ValueError for a promise that the method, or who adds, could not keep."""
+    if not study.registration.private:
+        able = ", ".join(name for name in METHODS.names if find_method(name).private)
+        raise ValueError(
+            f"{study.method.method_name} cannot keep a bound for each document; take one of: "
+            f"{able}, or leave out privacy"
+        )
+    if len(study.clients) > 1 and not study.masked:
+        raise ValueError(
+            "with privacy each client adds a part of the noise, which protects sums alone: set "
+            "secure = true, which three clients can"
+        )
+    if study.method.clients_per_round is not None:
+        raise ValueError("with privacy all clients take part: leave out clients_per_round")
+
+
+def in_the_clear(study: Study) -> list[str]:
+    """Return what all see one by one of each client, though replies are masked; sorted names."""
+    exchanges = study.registration.exchanges(study.method)
+    return sorted(each.function for each in exchanges if each.seen_by_all)
+
+
+def told_of(study: Study, seeded: bool = False) -> TrainingInfo:
+    """Return what a study's model says of its masks, and of what is promised for each document."""
+    info: TrainingInfo = {} if seeded else {"masked": study.masked}
+    if info.get("masked"):
+        info["clear"] = in_the_clear(study)
+    if study.privacy is not None:
+        told: Any = study.privacy.told | {"seeded": seeded}
+        info["privacy"] = told
+    return info

@@ -1,0 +1,147 @@
+"""Topics that were put together: a topic of the merged model is several of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from scipy import sparse
+
+from fedtopics.errors import StudyError
+from fedtopics.inference.base import Inference, Layout, Shared, Weights, find
+from fedtopics.networks import NETWORKS
+from fedtopics.text.encoders import Encoder, Vectors
+
+PARTS = "parts"  # among the weights
+
+
+class MergedShape(BaseModel):
+    """Which topics of which inference each topic is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    n_components: int = Field(ge=1, description="number of merged topics")
+    groups: tuple[int, ...] = Field(description="merged topic of each topic")
+    inference: str = Field(description="what finds the topics before they are merged")
+    precision: str = Field(description="of its weights")
+    settings: dict[str, Any] = Field(description="its settings")
+
+    @property
+    def before(self) -> Any:
+        """The settings before topics were merged."""
+        return find(self.inference).settings_type(**self.settings)
+
+    @property
+    def embedding(self) -> Any:
+        """The model of embeddings, if there is one."""
+        return self.before.embedding
+
+    @property
+    def theta_prior(self) -> float | None:
+        """The mean of the merged topics' priors, each the sum of its members'."""
+        prior = getattr(self.before, "theta_prior", None)
+        return None if prior is None else prior * len(self.groups) / self.n_components
+
+
+class Merged:
+    """An inference of which topics were put together.
+
+    Its weights are the other's, and the ``parts``, (n_topics before,): p(topic). Theta is the sum
+    of the thetas of a topic's members, beta their mean by parts.
+    """
+
+    name: ClassVar[str] = "merged"
+    settings_type: ClassVar[type[BaseModel]] = MergedShape
+
+    def __init__(self, n_words: int, settings: MergedShape) -> None:
+        self.settings = settings
+        self.before = make(settings.inference, n_words, settings.settings, settings.precision)
+        n_before, groups = self.before.settings.n_components, set(settings.groups)
+        whole = len(settings.groups) == n_before and groups == {*range(settings.n_components)}
+        if not whole or isinstance(self.before, Merged):
+            raise StudyError("groups name a merged topic for each topic, and each at least once.")
+        self._members = np.equal.outer(np.array(settings.groups), range(settings.n_components))
+        self.shows, self.readouts = self.before.shows, self.before.readouts
+        self.precision = self.before.precision
+        self.sees_words, self.sees_embedding = self.before.sees_words, self.before.sees_embedding
+
+    @classmethod
+    def of(cls, before: Inference, n_words: int, groups: Sequence[int]) -> Merged:
+        """Put topics of an inference together, by the number of the merged topic of each."""
+        if isinstance(before, cls):
+            groups = [groups[group] for group in before.settings.groups]
+            before = before.before
+        settings = before.settings.model_dump(
+            mode="json", include=set(before.settings_type.model_fields)
+        )
+        shape = MergedShape(
+            n_components=max(groups) + 1,
+            groups=tuple(groups),
+            inference=before.name,
+            precision=before.precision,
+            settings=settings,
+        )
+        return cls(n_words, shape)
+
+    def merged(self, topics: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the merged topic of each topic before, -1 where there is none."""
+        return np.where(topics < 0, -1, np.array(self.settings.groups)[topics])
+
+    def layout(self) -> Layout:
+        return {**self.before.layout(), PARTS: ((len(self.settings.groups),), "float64")}
+
+    def beta(self, weights: Weights, shared: Shared) -> NDArray[np.float64]:
+        parts = self._members.T * np.asarray(weights[PARTS])
+        beta = np.asarray(self.before.beta(_others(weights), shared), dtype=np.float64)
+        return np.asarray(parts / parts.sum(1, keepdims=True) @ beta)
+
+    def infer(
+        self,
+        weights: Weights,
+        shared: Shared,
+        counts: sparse.csr_array,
+        embeddings: Vectors | None,
+        **how: Any,
+    ) -> NDArray[Any]:
+        theta = self.before.infer(_others(weights), shared, counts, embeddings, **how)
+        return np.asarray(theta @ self._members.astype(theta.dtype))
+
+    def trained_encoder(self, weights: Weights, model: str) -> Encoder | None:
+        return self.before.trained_encoder(_others(weights), model)
+
+
+def make(name: str, n_words: int, settings: Mapping[str, Any], precision: str) -> Inference:
+    """Make an inference of plain values, as a model's folder has them.
+
+    Raises
+    ------
+    StudyError, ValueError, TypeError, AttributeError
+        If there is none of the name, or values cannot be used.
+    """
+    kind = find(name)
+    chosen: Any = kind.settings_type(**settings)
+    if name not in NETWORKS.names:
+        made = kind(n_words, chosen)
+        if made.precision != precision:
+            raise TypeError
+        return made
+    import torch
+
+    dtype = getattr(torch, precision)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError
+    network: Any = kind
+    return cast("Inference", network(n_words, chosen, dtype))
+
+
+def has_tensors(inference: Inference) -> bool:
+    """Whether weights are tensors: those of networks, also where topics were merged."""
+    before = inference.before if isinstance(inference, Merged) else inference
+    return before.name in NETWORKS.names
+
+
+def _others(weights: Weights) -> Weights:
+    return {name: array for name, array in weights.items() if name != PARTS}

@@ -1,0 +1,112 @@
+"""How a model finds clusters by a trained network: what `clusters` is for the others, by torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+from scipy import sparse
+from torch import Tensor
+
+from fedtopics.inference.base import Layout, Weights
+from fedtopics.inference.clusters import ClusterInference, ClusterShape
+from fedtopics.inference.points import Numbers, Points
+from fedtopics.networks import Adapter, represent, score
+from fedtopics.networks.trained_encoder import TunedEncoder
+from fedtopics.text.encoders import Encoder
+
+LENGTH = 10.0
+"""Of embeddings beside Student's t, to which points that are less than 1 apart are alike.
+
+SCCL takes embeddings as long as they come. Those of length 1 are not enough: with MiniLM on AgNews,
+accuracy fell from k-means' 78.1 % to 74.2 % in ten rounds; from length 10 it rose to 80.3 %.
+"""
+
+
+class AdapterShape(ClusterShape):
+    """Clusters by a trained network."""
+
+    hidden: int = Field(128, ge=1, description="units of the adapter of embeddings")
+
+
+class Adapted(ClusterInference):
+    """Clusters by the scores of a trained head, on a trained adapter (FSTC)."""
+
+    name = "adapted"
+    settings_type: ClassVar[type[BaseModel]] = AdapterShape
+    prototypes = "head"
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        n, settings = self.n_dimensions, self.settings
+        network = Adapter(n, settings.hidden, settings.n_components)
+        return {"origin": (n,), **network.shapes}
+
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
+        outputs = score(tensors, represent(tensors, torch.from_numpy(points)))
+        return np.asarray(outputs.numpy() / self.settings.temperature)
+
+
+class TunedShape(AdapterShape):
+    """Clusters by a trained network on an encoder that was trained as well."""
+
+    max_length: int = Field(32, ge=1, description="tokens of a text that the encoder reads")
+    encoder: dict[str, tuple[int, ...]] = Field({}, description="shapes of the encoder's weights")
+
+
+class FineTuned(Adapted):
+    """Clusters by a trained head and adapter, on embeddings of an encoder trained with them.
+
+    Tokenizer and architecture are those of the model of `settings.embedding`, loaded by its name.
+    """
+
+    name = "fine-tuned"
+    settings_type: ClassVar[type[BaseModel]] = TunedShape
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return super().shapes() | dict(self.settings.encoder)
+
+    def layout(self) -> Layout:
+        encoder: Mapping[str, tuple[int, ...]] = self.settings.encoder
+        return super().layout() | {name: (shape, "float32") for name, shape in encoder.items()}
+
+    def trained_encoder(self, weights: Weights, model: str) -> Encoder:
+        of_encoder = {name: torch.from_numpy(weights[name]) for name in self.settings.encoder}
+        return TunedEncoder(model, self.settings.max_length, of_encoder)
+
+
+class Contrastive(ClusterInference):
+    """Clusters by the nearest centre to what a trained adapter makes of embeddings (SCCL)."""
+
+    name = "contrastive"
+    settings_type: ClassVar[type[BaseModel]] = AdapterShape
+    prototypes = "centres"
+
+    def points(
+        self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
+    ) -> Points:
+        return super().points(origin, counts, embeddings) * LENGTH
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        n, settings = self.n_dimensions, self.settings
+        network = Adapter(n, settings.hidden, 1).shapes
+        adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
+        return {"origin": (n,), **adapter, "centres": (settings.n_components, n)}
+
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
+        near = log_student_t(represent(tensors, torch.from_numpy(points)), tensors["centres"])
+        return np.asarray(near.numpy() / self.settings.temperature)
+
+
+def log_student_t(points: Tensor, centres: Tensor) -> Tensor:
+    """Return the logarithm of Student's t around centres, up to a constant, (n, n_clusters).
+
+    Here -log(1 + |x - c|^2), as in Xie et al., Deep Embedding for Clustering Analysis, ICML 2016.
+    """
+    squares = points.square().sum(1)[:, None] + centres.square().sum(1)
+    return -(squares - 2 * points @ centres.T).clamp(min=0).log1p()

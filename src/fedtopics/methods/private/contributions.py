@@ -1,0 +1,176 @@
+"""What a client's documents add to each release: vectors of length 1 at most.
+
+By so much one document more or less changes a sum, and noise is measured in it. A document's vector
+depends on no other document. Where several have one author, weights share the length among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedtopics.inference.clusters import centred
+from fedtopics.inference.points import TINY, Numbers, blocks
+
+STEPS = 8  # of variational inference, in which documents find their topics
+ENTRIES = 1 << 13  # of a bag, that are computed with at a time
+DOUBLED = np.sqrt(2.0)
+Vectors = NDArray[np.floating[Any]]
+
+
+def clipped_rows(rows: sparse.csr_array) -> sparse.csr_array:
+    """Return rows of length 1; a row of zeros stays."""
+    lengths = np.sqrt(_row_sums(rows, rows.data**2))
+    return weighted(rows, 1 / np.maximum(lengths, TINY))
+
+
+def weighted(rows: sparse.csr_array, weights: Numbers) -> sparse.csr_array:
+    """Return rows times their weights."""
+    return _with_data(rows, rows.data * np.repeat(weights, np.diff(rows.indptr)))
+
+
+def occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
+    """Return how many documents have each word; of one with n words each counts 1 / sqrt(n)."""
+    rows = clipped_rows(_with_data(bag, np.ones(bag.nnz)))
+    return np.asarray(weighted(rows, weights).sum(0))
+
+
+def nearest_words(
+    bag: sparse.csr_array, embeddings: Vectors, vectors: Vectors, most: int
+) -> sparse.csr_array:
+    """Return each document's words that are nearest to its embedding, as rows of length 1.
+
+    Parameters
+    ----------
+    bag : CSR array of shape (n_documents, n_words)
+    embeddings, vectors : array
+        Of documents (n_documents, n_dimensions) and of words (n_words, n_dimensions).
+    most : int
+        So many words of a document.
+    """
+    documents = _documents(bag)
+    close = np.empty(len(documents))
+    for part in _parts(len(documents)):
+        of_words = vectors[bag.indices[part]]
+        close[part] = np.einsum("ij,ij->i", embeddings[documents[part]], of_words)
+    order = np.lexsort((-close, documents))
+    place = np.arange(len(order)) - bag.indptr[documents]
+    kept = np.sort(order[place < most])
+    counted = np.bincount(documents[kept], minlength=bag.shape[0])
+    ends = np.concatenate([[0], np.cumsum(counted)])
+    chosen = sparse.csr_array((np.ones(len(kept)), bag.indices[kept], ends), bag.shape)
+    return clipped_rows(chosen)
+
+
+def moments(embeddings: Vectors, weights: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the sum of embeddings, and that of their outer products, as `packed`."""
+    n = embeddings.shape[1]
+    total, products = np.zeros(n), np.zeros((n, n))
+    for rows, block in blocks(embeddings):
+        points = block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1)
+        shares = points * weights[rows, None]
+        total += shares.sum(0)
+        products += points.T @ shares
+    return total, packed(products)
+
+
+def packed(symmetric: Numbers) -> Numbers:
+    """Return the upper triangle of a symmetric matrix, as a vector of the matrix's length."""
+    n = len(symmetric)
+    scale = np.where(np.eye(n, dtype=bool), 1, DOUBLED)
+    return np.asarray((symmetric * scale)[np.triu_indices(n)])
+
+
+def unpacked(triangle: Numbers, n: int) -> Numbers:
+    """Return the symmetric matrix (n, n) that `packed` made a vector of."""
+    upper = np.zeros((n, n))
+    upper[np.triu_indices(n)] = triangle / DOUBLED
+    return np.asarray(upper + upper.T - np.diag(np.diag(upper)) * (2 - DOUBLED))
+
+
+def placed(
+    embeddings: Vectors, origin: Numbers, centres: Numbers
+) -> tuple[Vectors, NDArray[np.int64]]:
+    """Return embeddings less the origin, of length 1, and the nearest centre of each.
+
+    The centres have length 1.
+    """
+    points, found = centred(embeddings, origin), np.empty(len(embeddings), np.int64)
+    for rows, block in blocks(points):
+        # By `@` the last bits of a row depend on how many others there are, and so could a draw.
+        found[rows] = np.einsum("ij,kj->ik", block, centres).argmax(1)
+    return points, found
+
+
+def sketched(
+    bag: sparse.csr_array, rarity: Numbers, projection: Numbers, weights: Numbers
+) -> Numbers:
+    """Return a sketch of which words occur together, (n_words, width).
+
+    A document with words x, the roots of their numbers times their rarity, brought to length 1,
+    adds x (x' G) with a projection G (n_words, width), but for the products of a word with itself;
+    at most of length 1.
+    """
+    rows = clipped_rows(_with_data(bag, np.sqrt(bag.data) * rarity[bag.indices]))
+    total = np.zeros(projection.shape)
+    for of, block in blocks(rows):
+        mixed = block @ projection
+        shorter = weights[of] / np.maximum(_sketch_lengths(block, mixed, projection), 1)
+        total += block.T @ (mixed * shorter[:, None])
+        total -= (_with_data(block, block.data**2).T @ shorter)[:, None] * projection
+    return total
+
+
+def _sketch_lengths(rows: sparse.csr_array, mixed: Numbers, projection: Numbers) -> Numbers:
+    """Return the length of each document's x (x' G) - diag(x^2) G.
+
+    Its row of a word w is x_w (g - x_w G_w), with g = x' G.
+    """
+    documents = _documents(rows)
+    squares = np.empty(len(documents))
+    for part in _parts(len(documents)):
+        share = rows.data[part, None]
+        beside = mixed[documents[part]] - share * projection[rows.indices[part]]
+        squares[part] = share[:, 0] ** 2 * (beside**2).sum(1)
+    return np.sqrt(_row_sums(rows, squares))
+
+
+def expected_words(
+    bag: sparse.csr_array, topics: Numbers, alpha: float, weights: Numbers
+) -> Numbers:
+    """Return how much of each word is of each topic, summed over documents, (n_words, n_topics).
+
+    The roots of a document's numbers of words, which damp repetitions, are brought to length 1 and
+    shared among topics (n_words, n_topics) as variational inference finds.
+    """
+    from fedtopics.inference.variational import infer  # a server need not compile it
+
+    total = np.zeros(topics.shape)
+    for rows, counts in blocks(bag):
+        found = infer(counts, topics, alpha, STEPS)
+        roots = weighted(clipped_rows(_with_data(counts, np.sqrt(counts.data))), weights[rows])
+        shared = _with_data(counts, found.ratios.data / counts.data * roots.data)
+        total += (shared.T @ found.topics) * topics
+    return total
+
+
+def _row_sums(rows: sparse.csr_array, values: Numbers) -> Numbers:
+    return np.asarray(np.bincount(_documents(rows), values, rows.shape[0]), np.float64)
+
+
+def _documents(rows: sparse.csr_array) -> NDArray[np.int64]:
+    """Return the row of each entry."""
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+
+
+def _parts(n: int) -> Iterator[slice]:
+    """Return slices of so many entries, some at a time."""
+    return (slice(start, start + ENTRIES) for start in range(0, n, ENTRIES))
+
+
+def _with_data(rows: sparse.csr_array, data: NDArray[Any]) -> sparse.csr_array:
+    return sparse.csr_array((data, rows.indices, rows.indptr), rows.shape)

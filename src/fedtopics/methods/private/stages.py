@@ -1,0 +1,239 @@
+"""What a study asks round by round, and what the program makes of the totals.
+
+A stage is one exchange of sums with noise. Its step keeps what later stages need in the state,
+arrays by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import StudyError
+from fedtopics.inference.points import TINY, Numbers, unit_rows
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.plan import Plan
+from fedtopics.methods.private import clusters, contributions, sketches, words
+from fedtopics.methods.private.settings import Mode, PrivateSettings
+from fedtopics.methods.replies import Field, Template, counts
+from fedtopics.methods.training import Arrays
+from fedtopics.privacy import BOUND, Budget, Privacy
+
+WORDS_OF_TOPIC = 10  # that have to be left
+DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
+BESIDE = 0.02  # of a word's count, that its other topics begin with
+LITTLE, RARE = 1e-3, 1e-6  # of each word in each topic, of counts and of shares
+SMOOTHING = 1e-2  # likewise, after a variational round
+
+
+@dataclass(frozen=True)
+class Stage(ABC):
+    """An exchange, and what follows from it."""
+
+    settings: PrivateSettings
+    budget: Budget
+    seed: int
+    most_words: int
+    number: int = 1  # among those of its kind
+
+    @abstractmethod
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        """Ask all clients for their parts of a sum."""
+
+    @abstractmethod
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        """Return what is added to the state."""
+
+    def ask(
+        self, agreement: Agreement, function: str, template: Template, **payload: Any
+    ) -> dict[str, Any]:
+        """Ask for a sum, for the public words; a field that is a shape alone has noise."""
+        agreed, bound = agreement.vocabulary.fingerprint, self.budget.privacy
+        fields = {
+            n: noisy(bound, of) if isinstance(of, tuple) else of for n, of in template.items()
+        }
+        return agreement.clients.sum(function, fields, vocabulary=agreed, **payload)
+
+    @property
+    def n_topics(self) -> int:
+        """Number of topics."""
+        return self.settings.n_components
+
+    @property
+    def dimension(self) -> int:
+        """Of embeddings."""
+        return self.settings.embedding.dimension
+
+    def known_words(self, counts: Numbers) -> NDArray[np.int64]:
+        """Return the columns of words that surely occur; StudyError if they are too few."""
+        sigma = self.budget.sigma("words")
+        kept = words.surely_there(counts, sigma, self.most_words)
+        if len(kept) < WORDS_OF_TOPIC * self.n_topics:
+            raise self.refusal(
+                f"{len(kept)} words surely occur, fewer than {WORDS_OF_TOPIC} for each of "
+                f"{self.n_topics} topics"
+            )
+        return kept
+
+    def refusal(self, what: str) -> StudyError:
+        """Return the error that noise hides too much."""
+        what, bound = f"{what[0].upper()}{what[1:]}", self.budget.privacy
+        if bound is None:
+            return StudyError(f"{what}; ask for fewer topics, or give more documents.")
+        return StudyError(
+            f"{what}; at epsilon {bound.epsilon:g} noise hides the rest. Ask for fewer topics, "
+            "give more documents, or agree on a larger epsilon."
+        )
+
+
+class KeyWords(Stage):
+    """Which words occur, and where embeddings spread."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        n = self.dimension
+        shapes = {"words": len(agreement.vocabulary), "mean": n, "products": n * (n + 1) // 2}
+        return self.ask(agreement, "key_words", {name: (size,) for name, size in shapes.items()})
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        kept = self.known_words(reply["words"])
+        products = contributions.unpacked(reply["products"], self.dimension)
+        number = max(float(np.trace(products)), 1.0)
+        origin = reply["mean"] / number
+        sigma = self.budget.sigma("products")
+        return {
+            "kept": kept,
+            "frequency": reply["words"][kept],
+            "origin": origin,
+            "directions": clusters.find_directions(origin, products, number, sigma),
+        }
+
+
+class WordVectors(Stage):
+    """Where words are among embeddings, which is public; clusters of words to begin with."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        shape = len(state["kept"]), self.dimension
+        template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
+        return self.ask(agreement, "word_vectors", template, columns=state["kept"])
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        frequency = state["frequency"]
+        vectors = reply["vectors"].astype(np.float64) / reply["clients"]
+        centred = clusters.centred_words(vectors, frequency)
+        projected = centred @ state["directions"]
+        centres = clusters.first_centres(projected, frequency, self.n_topics, self.seed)
+        return {"vectors": centred, "centres": centres}
+
+
+class ClusterSums(Stage):
+    """What is in each cluster, by its embeddings: a round of spherical k-means."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        template = {"sums": (self.n_topics, self.dimension)}
+        payload = {"number": self.number, **where(state)}
+        return self.ask(agreement, "cluster_sums", template, **payload)
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        sigma = self.budget.sigma(f"clusters {self.number}")
+        centres, alive = clusters.move(state["centres"], reply["sums"], state["directions"], sigma)
+        dead = int(np.count_nonzero(~alive))
+        if dead > DEAD_SHARE * self.n_topics:
+            raise self.refusal(
+                f"{dead} of {self.n_topics} clusters have too few documents to be told from noise"
+            )
+        return {"centres": centres, "sums": reply["sums"]}
+
+
+class ClusterWords(Stage):
+    """Which words clusters have."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        template = {"counts": (len(state["kept"]), self.n_topics)}
+        payload = {"columns": state["kept"], **where(state)}
+        return self.ask(agreement, "cluster_words", template, **payload)
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        sigma, of_words = self.budget.sigma("histogram"), self.budget.sigma("words")
+        summed = reply["counts"]
+        chance = words.expected_by_chance(summed, sigma, state["frequency"], of_words)
+        close = state["vectors"] @ unit_rows(state["sums"]).T
+        expected = words.by_closeness(summed, chance, close)
+        found = words.shrunk(summed, expected, sigma)
+        beside = BESIDE / self.n_topics * found.sum(1, keepdims=True)
+        return {
+            "frequency": chance.sum(1),
+            "counts": found,
+            "topics": words.normalised(found + beside, LITTLE),
+        }
+
+
+class Occurrences(Stage):
+    """Which words occur, of documents that are seen by words alone."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        return self.ask(agreement, "occurrences", {"words": (len(agreement.vocabulary),)})
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        kept = self.known_words(reply["words"])
+        return {"kept": kept, "rarity": np.sqrt(reply["words"].max() / reply["words"][kept])}
+
+
+class Sketch(Stage):
+    """Which words occur together: topics to begin with, from words alone."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        template = {"sketch": (len(state["kept"]), sketches.WIDTH)}
+        payload = {"columns": state["kept"], "rarity": state["rarity"]}
+        return self.ask(agreement, "sketch", template, **payload)
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        sigma = self.budget.sigma("sketch")
+        shares = sketches.first_topics(reply["sketch"], sigma, self.n_topics)
+        of_words = shares / state["rarity"][:, None]
+        return {"topics": words.normalised(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
+
+
+class TopicWords(Stage):
+    """How much of each word is of each topic: a variational round."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        template = {"counts": state["topics"].shape}
+        payload = {"columns": state["kept"], "topics": state["topics"], "number": self.number}
+        return self.ask(agreement, "topic_words", template, **payload)
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        summed = reply["counts"]
+        expected = state["topics"] * np.maximum(summed.sum(0), 1)
+        found = words.shrunk(summed, expected, self.budget.sigma(f"topics {self.number}"))
+        topics = words.normalised(found, SMOOTHING)
+        return {"frequency": found.sum(1), "counts": found, "topics": topics}
+
+
+def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Field:
+    """Return the template of sums with noise, whose numbers are written alike whatever they are."""
+    return Field(shape) if privacy is None else Field(shape, BOUND, -BOUND)
+
+
+def where(state: Arrays) -> dict[str, Numbers]:
+    """Return what tells the cluster of an embedding: an origin, and centres of length 1."""
+    return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
+
+
+def stages_of(mode: Mode, plan: Plan[PrivateSettings], budget: Budget) -> list[Stage]:
+    """Return the stages of a mode, in order."""
+    usual = plan.settings, budget, plan.seed, plan.limits.max_words
+    of_clusters: list[tuple[type[Stage], int]] = [
+        (KeyWords, 1), (WordVectors, 1), (ClusterSums, 1), (ClusterSums, 2), (ClusterWords, 1),
+    ]  # fmt: skip
+    of_topics: list[tuple[type[Stage], int]] = [(TopicWords, 1), (TopicWords, 2)]
+    of_mode: dict[Mode, list[tuple[type[Stage], int]]] = {
+        "embeddings": of_clusters,
+        "both": of_clusters + of_topics,
+        "words": [(Occurrences, 1), (Sketch, 1), of_topics[0]],
+    }
+    return [kind(*usual, number) for kind, number in of_mode[mode]]

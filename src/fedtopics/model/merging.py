@@ -1,0 +1,177 @@
+"""Topics of topics: which are the nearest, merged into fewer, by sums that the model has.
+
+References
+----------
+Slonim and Tishby, Agglomerative Information Bottleneck, NIPS 1999: of all pairs, those are merged
+that tell least of the words apart, by the loss of the mutual information of topics and words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from numbers import Integral
+from operator import index
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from fedtopics.errors import StudyError
+from fedtopics.inference.merged import PARTS, Merged
+from fedtopics.model.topics import NAME_WORDS, Topics
+
+SMALLEST = 1e-12  # p(topic)
+Model = TypeVar("Model", bound=Topics)
+
+
+def hierarchy(model: Topics, n_words: int = 10) -> list[dict[str, Any]]:
+    """Return how topics become fewer, a row a merger, the nearest two first, until one is left.
+
+    Returns
+    -------
+    list of dict
+        ``parent``, a new number from n_topics on; ``left`` and ``right``, numbers of topics or of
+        earlier parents; ``topics``, those that are in it; ``distance``, the mutual information of
+        topics and words that is lost with it, in nats a word, and ``share`` of all documents;
+        ``name``, its number and four words, and ``words``, by lift and probability as `topics` has
+        them for topics.
+    """
+    masses = np.maximum(model.share, SMALLEST)[:, None] * model.beta
+    told = _information(masses)
+    numbers, members = [*range(model.n_topics)], [[topic] for topic in range(model.n_topics)]
+    lost = np.full((len(masses), len(masses)), np.inf)  # above the diagonal
+    for place in range(len(masses) - 1):
+        rest = slice(place + 1, None)
+        lost[place, rest] = told[place] + told[rest] - _information(masses[place] + masses[rest])
+    rows: list[dict[str, Any]] = []
+    for parent in range(model.n_topics, 2 * model.n_topics - 1):
+        left, right = map(int, np.unravel_index(lost.argmin(), lost.shape))
+        distance, pair = max(float(lost[left, right]), 0.0), (numbers[left], numbers[right])
+        # The parent has the place of its left part; that of the right one stays empty.
+        masses[left] += masses[right]
+        told[left] = _information(masses[left])
+        numbers[left], members[left] = parent, sorted(members[left] + members[right])
+        lost[right], lost[:, right] = np.inf, np.inf
+        before, behind = np.isfinite(lost[:, left]), np.isfinite(lost[left])
+        for others, pairs in ((before, (before, left)), (behind, (left, behind))):
+            both = _information(masses[left] + masses[others])
+            lost[pairs] = told[left] + told[others] - both
+        words = _words(model, masses[left], max(n_words, NAME_WORDS))
+        rows.append(
+            {
+                "parent": parent,
+                "left": min(pair),
+                "right": max(pair),
+                "topics": members[left],
+                "distance": distance,
+                "share": float(model.share[members[left]].sum()),
+                "name": "_".join([str(parent), *words[:NAME_WORDS]]),
+                "words": words[:n_words],
+            }
+        )
+    return rows
+
+
+def _information(masses: NDArray[np.float64]) -> Any:
+    """Return what rows of p(topic, word) add to the mutual information, but for the words' own."""
+    total = masses.sum(-1)
+    return xlogy(masses, masses).sum(-1) - xlogy(total, total)
+
+
+def _words(model: Topics, mass: NDArray[np.float64], n_words: int) -> list[str]:
+    reading = replace(model.reading, first=(), class_based=False)
+    shares = (mass / mass.sum())[None]
+    columns = reading.order(shares, model.vocabulary.frequency, n_words)[0]
+    return [model.vocabulary.words[column] for column in columns]
+
+
+def merge_topics(model: Model, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Model:
+    """Return the model with topics put together, of whatever method it is.
+
+    A document's share of the new topic is the sum of its shares of the topics in it. Topics keep
+    their order, the new one has the place of its first. What was measured on documents, such as
+    coherence, is left out. A merged model is not trained further; its topics can begin a training.
+
+    Parameters
+    ----------
+    topics_to_merge : list of int, or list of such lists
+        Numbers of topics that become one, or several lists of these.
+
+    Raises
+    ------
+    StudyError
+        If a topic is not there, or is to be in two.
+    """
+    one = all(isinstance(each, Integral) for each in topics_to_merge)
+    groups: Any = [topics_to_merge] if one else topics_to_merge
+    try:
+        return _grouped(model, [[*map(index, group)] for group in groups])
+    except TypeError:
+        raise StudyError(
+            "Topics to merge are a list of their numbers, or a list of such lists."
+        ) from None
+
+
+def reduce_topics(model: Model, n_topics: int) -> Model:
+    """Return the model with so many topics: the nearest are put together, as `hierarchy` says.
+
+    StudyError if that is none, or more than there are.
+    """
+    if not 1 <= n_topics <= model.n_topics:
+        raise StudyError(
+            f"n_topics={n_topics} cannot be had of {model.n_topics} topics; ask for 1 to "
+            f"{model.n_topics}."
+        )
+    rows = hierarchy(model)[: model.n_topics - n_topics]
+    inner = {row[side] for row in rows for side in ("left", "right")}
+    return _grouped(model, [row["topics"] for row in rows if row["parent"] not in inner])
+
+
+def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
+    first = np.arange(model.n_topics)
+    for group in groups:
+        if unfit := [k for k in group if not 0 <= k < len(first)]:
+            raise StudyError(
+                f"There is no topic {unfit[0]}; the model has topics 0 to {len(first) - 1}."
+            )
+        if twice := [k for k in group if first[k] != k or (first == k).sum() > 1]:
+            raise StudyError(f"Topic {twice[0]} is to be in two topics; name it once.")
+        first[list(group)] = min(group, default=0)
+    kept, places = np.unique(first, return_inverse=True)
+    if len(kept) == model.n_topics:
+        return model
+
+    def sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.array([rows[places == place].sum(0) for place in range(len(kept))])
+
+    inference: Any = Merged.of(model.inference, len(model.vocabulary), places.tolist())
+    parts = {PARTS: np.maximum(model.share, SMALLEST)}
+    # Where topics were merged before, the parts are there, of the topics before that.
+    weights = model.weights if isinstance(model.inference, Merged) else {**model.weights, **parts}
+    members = [np.flatnonzero(places == place) for place in range(len(kept))]
+    labels = [{model.labels.get(int(topic), "") for topic in topics} for topics in members]
+    return replace(
+        model,
+        inference=inference,
+        weights=weights,
+        shares={name: sums(share) for name, share in model.shares.items()},
+        word_sums=sums(model.word_sums),
+        reading=replace(model.reading, first=()),
+        coherence={},
+        labels={k: name for k, (name, *others) in enumerate(labels) if name and not others},
+        info=_info(model, places, sums),
+    )
+
+
+def _info(model: Topics, places: NDArray[np.int64], sums: Any) -> Any:
+    """Return what is said of a training, without what is of single topics before."""
+    info: dict[str, Any] = {k: v for k, v in model.info.items() if k not in ("ids", "same")}
+    if "sizes" in info:
+        info["sizes"] = {name: sums(np.array(n)).tolist() for name, n in info["sizes"].items()}
+    if "optimal" in info:  # F-LDA's topics that are a client's own
+        info["optimal"] = {
+            name: sorted({*places[topics].tolist()}) for name, topics in info["optimal"].items()
+        }
+    return info

@@ -1,0 +1,103 @@
+"""Which topics a word or a sentence is about; `find_topics` is a method of `TopicModel`.
+
+The second way is that of Grootendorst, BERTopic, 2022, with embeddings of topics' first words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import StudyError
+from fedtopics.model.topics import Topics
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings
+from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.words import LISTS
+
+ENDINGS = {3: 1, 4: 4}  # most letters by which words differ that share so many, or more than 4
+
+
+def find_topics(
+    model: Topics,
+    query: str | Sequence[str],
+    top_n: int = 5,
+    *,
+    by: Literal["words", "meaning"] = "words",
+    embedding_model: str | None = None,
+) -> tuple[list[int], list[float]]:
+    """Return the topics that a word or a sentence is about, the nearest first.
+
+    Parameters
+    ----------
+    query : str or list of str
+        A text, or its words.
+    top_n : int
+        How many topics.
+    by : {"words", "meaning"}
+        "words": of the occurrences of each word in the documents, the share in a topic; the mean
+        over the query's words. A word that the model does not know stands for those that differ
+        from it by an ending. "meaning": the cosine of the query's embedding and that of the topic's
+        ten words, which needs no word in common.
+    embedding_model : str, optional
+        Of "meaning": by default the model's, or that of studies.
+
+    Returns
+    -------
+    topics : list of int
+    similarity : list of float
+
+    Raises
+    ------
+    StudyError
+        If the model knows no word of the query, or `by` is unknown.
+    """
+    if by not in ("words", "meaning"):
+        raise StudyError(f"by={by!r} is unknown; choose from words, meaning.")
+    near = _by_words(model, query) if by == "words" else _by_meaning(model, query, embedding_model)
+    order = np.argsort(-near, kind="stable")[:top_n]
+    return order.tolist(), near[order].tolist()
+
+
+def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
+    # Words of a list were split by somebody's own function, which is not here.
+    plain = isinstance(query, str) and model.text.token_pattern == LISTS
+    [words] = next(tokens(Corpus.of([query]), TextRules() if plain else model.text))
+    known = [columns for word in words if (columns := list(_columns(word, model)))]
+    if not known:
+        raise StudyError(
+            "The model knows no word of what is looked for; take words of its vocabulary, or look "
+            'by="meaning".'
+        )
+    joint = model.word_sums.copy()
+    unseen = ~joint.any(0)  # words that documents of every client have too rarely
+    joint[:, unseen] = model.share[:, None] * model.beta[:, unseen]
+    joint /= joint.sum(0)
+    return np.asarray(np.mean([joint[:, columns].mean(1) for columns in known], axis=0))
+
+
+def _columns(word: str, model: Topics) -> Iterator[int]:
+    """Yield the column of a word, or those of words that differ from it by an ending."""
+    if word in model.vocabulary.index:
+        yield model.vocabulary.index[word]
+        return
+    for other, column in model.vocabulary.index.items():
+        short, long = sorted((word, other), key=len)
+        ending = ENDINGS.get(min(len(short), max(ENDINGS)), 0)
+        if long.startswith(short) and len(long) - len(short) <= ending:
+            yield column
+
+
+def _by_meaning(
+    model: Topics, query: str | Sequence[str], embedding_model: str | None
+) -> NDArray[np.float64]:
+    usual = getattr(model.inference.settings, "embedding", None) or EmbeddingSettings()
+    encode = sentence_encoder(embedding_model or usual.model)
+    text = query if isinstance(query, str) else " ".join(query)
+    vectors = np.asarray(encode([text, *map(" ".join, model.topics())]), np.float64)
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny)
+    return np.asarray(vectors[1:] @ vectors[0])

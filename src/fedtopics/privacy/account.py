@@ -1,0 +1,112 @@
+"""What a client has let out of the same documents, over all studies: its own account."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from scipy.optimize import brentq
+
+from fedtopics.errors import PolicyError, RunError
+from fedtopics.files import in_turn, write_durably
+from fedtopics.privacy.accounting import ROUNDING, delta_of, mu_of
+from fedtopics.privacy.settings import Privacy
+
+FAR = 10.0  # standard deviations: less than any delta is beyond
+
+
+class Entry(BaseModel):
+    """A run that took part of what may be said of a document."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    date: str
+    study: str
+    run: str
+    privacy: Privacy
+    noise: str = ""  # tells it from that of another secret, with which a run is a new one
+
+
+class Account:
+    """The runs that documents took part in, in a file of JSON lines.
+
+    Parameters
+    ----------
+    path : Path
+        It need not exist.
+
+    Raises
+    ------
+    RunError
+        If the file holds something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries = self._read()
+
+    @property
+    def epsilon(self) -> float:
+        """What all runs may say of a document together, at the largest of their deltas."""
+        return together([entry.privacy for entry in self.entries])
+
+    def charge(
+        self, client: str, study: str, run: str, privacy: Privacy, most: float, noise: str = ""
+    ) -> None:
+        """Write a run down before anything leaves; what it does again costs nothing.
+
+        It does so with the same `noise`, and else what it says is new.
+
+        Raises
+        ------
+        PolicyError
+            If all runs together may say more than `most`.
+        """
+        made = study, run, noise
+        with in_turn(self.path):
+            self.entries = self._read()  # another study may have begun meanwhile
+            if any((entry.study, entry.run, entry.noise) == made for entry in self.entries):
+                return
+            self._check(client, privacy, most)
+            today = datetime.now(UTC).date().isoformat()
+            entry = Entry(date=today, study=study, run=run, privacy=privacy, noise=noise)
+            self.entries.append(entry)
+            lines = (json.dumps(entry.model_dump()) for entry in self.entries)
+            write_durably(self.path, "".join(f"{line}\n" for line in lines).encode())
+
+    def check(self, client: str, study: str, privacy: Privacy, most: float) -> None:
+        """Raise PolicyError if a study more may say too much; one that goes on says nothing new."""
+        if all(entry.study != study for entry in self.entries):
+            self._check(client, privacy, most)
+
+    def _read(self) -> list[Entry]:
+        try:
+            lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
+            return [Entry.model_validate_json(line) for line in lines]
+        except (OSError, UnicodeDecodeError, ValidationError):
+            raise RunError(
+                f"{self.path} is no account of what studies may know; restore it. Without it "
+                "nobody knows what was said of the documents already."
+            ) from None
+
+    def _check(self, client: str, privacy: Privacy, most: float) -> None:
+        after = together([*(entry.privacy for entry in self.entries), privacy])
+        if after > most:
+            raise PolicyError(
+                f"The policy of client {client!r} allows epsilon {most:g} over all studies; "
+                f"{len(self.entries)} before had {self.epsilon:.3g}, and with this one it would be "
+                f"{after:.3g}. Nothing has left; agree on a smaller epsilon, or raise max_epsilon."
+            )
+
+
+def together(promises: list[Privacy]) -> float:
+    """Return the epsilon of several studies on the same documents, at the largest delta."""
+    if len(promises) <= 1:
+        return max((each.epsilon for each in promises), default=0.0)
+    mu = math.sqrt(sum(mu_of(each) ** 2 for each in promises))
+    delta = max(each.delta for each in promises) * (1 - ROUNDING) ** len(promises)
+    exact = brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR))
+    return float(exact) + ROUNDING * len(promises)

@@ -1,0 +1,100 @@
+"""How much noise a study's releases need, and what they come to.
+
+All releases are sums with normal noise, so they compose exactly: noise of sigma_i on sums that one
+document changes by at most 1 is as private as one release with mu^2 = sum of 1 / sigma_i^2.
+
+References
+----------
+Balle and Wang, Improving the Gaussian Mechanism for Differential Privacy, ICML 2018, theorem 8.
+Dong, Roth and Su, Gaussian Differential Privacy, JRSS B 2022, corollary 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from fedtopics.errors import StudyError
+from fedtopics.extras import require
+from fedtopics.privacy.settings import Privacy
+
+ROUNDING = 1e-3  # of epsilon, and of delta relative to it: what whole numbers cost; see `noise`
+DIGITS = 4  # of a standard deviation, rounded up: the same on all processors
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a study's releases may say together, and the share of each.
+
+    Parameters
+    ----------
+    privacy : Privacy, optional
+        Without it there is no noise.
+    shares : mapping of str to float
+        By release: shares of mu^2, which add up to 1 at most.
+
+    Raises
+    ------
+    StudyError
+        If the shares add up to more.
+
+    Examples
+    --------
+    >>> budget = Budget(Privacy(epsilon=3), {"words": 0.25, "histogram": 0.75})
+    >>> budget.sigma("words"), budget.sigma("histogram")
+    (3.089, 1.784)
+    """
+
+    privacy: Privacy | None
+    shares: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if min(self.shares.values(), default=1.0) <= 0 or sum(self.shares.values()) > 1 + 1e-9:
+            raise StudyError(
+                "The shares of the privacy budget have to be above 0 and add up to at most 1; "
+                f"they add up to {sum(self.shares.values()):.3g}. Lower some of them."
+            )
+
+    def sigma(self, release: str) -> float:
+        """Return the standard deviation of the noise of a total that a document changes by 1."""
+        if self.privacy is None:
+            return 0.0
+        exact = 1 / (mu_of(self.privacy) * math.sqrt(self.shares[release]))
+        unit = 10.0 ** (math.floor(math.log10(exact)) - DIGITS + 1)
+        return round(math.ceil(exact / unit) * unit, 12)
+
+    def spent(self) -> float:
+        """Return the epsilon of all releases, by their privacy loss distributions (PLD).
+
+        FedTopicsError if `dp-accounting` is not installed.
+        """
+        if self.privacy is None:
+            return math.inf
+        package = "dp_accounting", "dp-accounting"
+        require("Accounts of privacy need", "'fedtopics[private]'", package)
+        from dp_accounting import dp_event
+        from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+
+        accountant = PLDAccountant()
+        for release in self.shares:
+            accountant.compose(dp_event.GaussianDpEvent(self.sigma(release)))
+        delta = self.privacy.delta * (1 - ROUNDING)
+        return float(accountant.get_epsilon(delta)) + ROUNDING
+
+
+@cache
+def mu_of(privacy: Privacy) -> float:
+    """Return the mu of all releases together, with what whole numbers cost taken off."""
+    epsilon, delta = privacy.epsilon - ROUNDING, privacy.delta * (1 - ROUNDING)
+    return float(brentq(lambda mu: delta_of(mu, epsilon) - delta, 1e-5, 100, xtol=1e-12))
+
+
+def delta_of(mu: float, epsilon: float) -> float:
+    """Return the delta at epsilon of a release of sensitivity mu with standard normal noise."""
+    rest = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
+    return float(ndtr(mu / 2 - epsilon / mu) - rest)

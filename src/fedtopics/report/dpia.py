@@ -1,0 +1,334 @@
+"""A data protection impact assessment, filled in as far as a study and its run's records know it.
+
+The headings are those of the European Data Protection Board's template, version 1.0, adopted on
+10 March 2026 and published for consultation on 14 April 2026, as others reproduce them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedtopics.report.dpia_assessment import ASSESSMENT
+from fedtopics.report.form import Form, Gap, Part, Said, Section, Table
+from fedtopics.report.records import (
+    CONTROLLER,
+    EACH,
+    PROGRAM,
+    Filled,
+    Flow,
+    LedgerFacts,
+    Parts,
+    Records,
+    asks,
+    said_or_asked,
+)
+from fedtopics.secure.said import ADDED
+
+
+def assess(place: Path, audit: Path | None = None) -> Form:
+    """Fill in the form for a run's folder or a study's file, with the audit that lies there.
+
+    RunError, StudyError if it is neither, or a record is damaged or of another study.
+    """
+    records = Records.read(place, audit)
+    study = records.study
+    filled = [
+        Section(number, title, fill(records) if fill else ())
+        for number, title, fill in (*DESCRIPTION, *ASSESSMENT)
+    ]
+    return Form(
+        f"Data protection impact assessment: {study.name}",
+        [
+            "The headings are those of the template of the European Data Protection Board, version "
+            "1.0 of 10 March 2026, as it was published for consultation; its final version may "
+            "differ.",
+            f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {_where(records)}. Each "
+            "statement names the record that it comes from. What no record says is marked, and "
+            "left to people, whose assessment this is. Statements about the program are those "
+            "of its documentation and tests.",
+            *_to_check(records),
+        ],
+        filled,
+    )
+
+
+def _where(records: Records) -> str:
+    kinds = {
+        "study": "a study's file, before any run",
+        "client": "the folder of a client's part in a run",
+        "server": "the server's folder of a run; what left each client is in the clients' ledgers",
+        "simulation": "the folder of a simulation: one process had the documents of all clients",
+    }
+    return kinds[records.place]
+
+
+def _to_check(records: Records) -> list[str]:
+    return [
+        f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 {facts.head}. That "
+        "it still is that ledger: fedtopics verify RUN --head with this digest, and --certificate."
+        for facts in records.ledgers
+        if facts.head
+    ]
+
+
+DERIVED = {
+    False: "words that enough of a client's documents have, with counts; sums over many documents",
+    True: "sums with noise over all documents, of public words and of embeddings",
+}
+
+# 0. Overview of the processing
+
+
+def _controllers(records: Records) -> Parts:
+    names = ", ".join(records.study.clients)
+    return [
+        Said(
+            f"Participants, each with documents of its own that stay with it: {names}.",
+            f"{records.cited}, [clients]",
+        ),
+        said_or_asked(records, "contact", CONTROLLER, "Whom do people ask about this processing?"),
+        Gap(
+            CONTROLLER,
+            "Which organisation is behind each of these names, as controller or joint controller; "
+            "the unit responsible, its representative, its data protection officer? Which "
+            "obligations has each?",
+        ),
+    ]
+
+
+def _processors(records: Records) -> Parts:
+    adds = f"What participants send is added up by {records.adder}, which sees {records.sees}"
+    change = "" if records.has_server else "; if it is lost, another one goes on"
+    return [
+        said_or_asked(records, "operator", CONTROLLER, "Who runs the study, and the server?"),
+        Said(f"{adds}{change}.", f"{records.cited}; {PROGRAM}"),
+        Gap(
+            CONTROLLER,
+            "Is who runs it a processor, a joint controller or neither? Whose machines are used? "
+            "Which contracts are there (Article 28)?",
+        ),
+    ]
+
+
+def _name(records: Records) -> Parts:
+    return [
+        Said(
+            f"The study is called {records.study.name!r}; its fingerprint, by which it is cited "
+            "here, changes with its purpose, settings and participants.",
+            records.cited,
+        ),
+        Gap(CONTROLLER, "What is it called in the record of processing activities?"),
+    ]
+
+
+def _planning(records: Records) -> Parts:
+    ran = [
+        Said(
+            f"{facts.client} took part from {_shown(facts.times[0])} to {_shown(facts.times[1])}.",
+            f"{facts.name}, lines 1 and {facts.lines:,}",
+        )
+        for facts in records.ledgers
+        if facts.lines
+    ]
+    begins = [] if ran else [Gap(CONTROLLER, "When is it to begin?")]
+    return [*ran, *begins, Gap(CONTROLLER, "When does the processing end, or on which terms?")]
+
+
+def _shown(time: str) -> str:
+    return f"{time[:19].replace('T', ' ')} UTC"
+
+
+def _sheet(records: Records) -> Parts:
+    return [
+        Said(f"This form was written by {PROGRAM}.", PROGRAM),
+        Said(
+            "Not in it: where the documents come from, and what is done with the model afterwards.",
+            PROGRAM,
+        ),
+        Gap(
+            CONTROLLER, "Version of this assessment and its changes; who takes part in it, as what?"
+        ),
+        Gap(CONTROLLER, "Which guidelines, standards and codes of conduct were used?"),
+        Gap(
+            CONTROLLER,
+            "Why is it done: large-scale special categories or another case of Article 35(3); "
+            "national law; criteria of supervisory authorities (sensitive data, large scale, "
+            "matching of datasets, vulnerable persons, new technology, ...); or without a duty to?",
+        ),
+        Gap(CONTROLLER, "When was it finished, and approved by whom? Is it to be published?"),
+    ]
+
+
+# 1. Systematic description of the processing
+
+
+def _personal_data(records: Records) -> Parts:
+    sizes = [
+        Said(
+            f"{facts.client} has {facts.documents:,} documents, with {facts.text_bytes:,} bytes.",
+            f"{facts.name}, line {facts.began_line:,}",
+        )
+        for facts in records.ledgers
+        if facts.began_line
+    ]
+    return [
+        *sizes,
+        Gap(
+            EACH,
+            "Which personal data do the texts have, about which persons? Special categories "
+            "(Article 9), criminal convictions (Article 10)? Are names removed before?",
+        ),
+        Said(
+            f"Derived from the texts: {DERIVED[records.private]}; the model; for each document the "
+            "shares of topics in it, which stay with its client. Table 1.2 has each.",
+            PROGRAM,
+        ),
+    ]
+
+
+def _purposes(records: Records) -> Parts:
+    return [
+        said_or_asked(records, "purpose", CONTROLLER, "What is the model for?"),
+        Gap(CONTROLLER, "Which of the personal data in the texts does this purpose need, and why?"),
+    ]
+
+
+def _secondary(records: Records) -> Parts:
+    return [
+        Said(
+            "All participants have the model and can use it on other texts; the program sets no "
+            "limit to that.",
+            PROGRAM,
+        ),
+        Gap(CONTROLLER, "What else are model and topics used for, and is that compatible?"),
+    ]
+
+
+def _nature(records: Records) -> Parts:
+    study = records.study
+    method = study.registration
+    return [
+        Said(
+            f"Nature: {method.title} finds {study.method.n_components} {method.shows} in texts of "
+            f"{len(study.clients)} participants. Each computes on its own documents; sums are "
+            "added up, and every participant comes to the same model.",
+            f"{records.cited}, [method]; {PROGRAM}",
+        ),
+        Said(
+            f"Scope: at most {study.method.max_rounds:,} rounds of training.",
+            f"{records.cited}, method.max_rounds",
+        ),
+        Said("No decision about a person follows from the program.", PROGRAM),
+        Gap(
+            CONTROLLER,
+            "Scope: how many persons, from where, over which time? Context: what is their relation "
+            "to the participants, are vulnerable groups among them, do they expect this?",
+        ),
+        Gap(
+            CONTROLLER, "Is it cross-border? Does personal data go to a third country (Chapter V)?"
+        ),
+    ]
+
+
+def _phases(records: Records) -> Parts:
+    head = ["phase", "operations", "what happens"]
+    rows = [
+        ["preparation", "collection, use", "each participant reads its own documents"],
+        ["training", "use, sharing", "what leaves is in the next table; totals come back"],
+        ["result", "storage", "the model, and at each participant its documents' topics"],
+        ["after it", "storage, deletion", "files stay until somebody deletes them: 2.2.a"],
+    ]
+    return [
+        Table(head, rows, PROGRAM),
+        *(part for facts in records.ledgers for part in _flows(records, facts)),
+        *([] if records.ledgers else [_schedule(records)]),
+        Gap(CONTROLLER, "How are the documents collected, and when are they deleted?"),
+    ]
+
+
+def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
+    rows = [_flow(records, flow) for flow in facts.flows]
+    head = ["what left", "what it holds", "how", "replies", "of at least so many documents"]
+    table = Table(
+        [*head, "bytes that left", "bytes that came", "lines"],
+        rows,
+        f"{facts.name}; meanings: {PROGRAM}",
+    )
+    left = sum(flow.bytes_left for flow in facts.flows if not flow.masked)  # those are in ADDED
+    texts = facts.text_bytes
+    times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
+    beside = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
+    source = f"{facts.name}, line {facts.began_line:,} and those above"
+    return [table, Said(f"{left:,} bytes left {facts.client}{beside}.", source), _clear(facts)]
+
+
+def _clear(facts: LedgerFacts) -> Said:
+    """Say what others saw as it is, by the client's name."""
+    clear = [flow.function for flow in facts.flows if flow.how == "in the clear"]
+    if not any(flow.masked for flow in facts.flows):
+        return Said(f"Nothing that left {facts.client} was masked.", facts.name)
+    said = (
+        f"{', '.join(clear)}; all else left in masked sums, or to make them" if clear else "nothing"
+    )
+    return Said(f"In the clear left {facts.client}: {said}.", facts.name)
+
+
+def _flow(records: Records, flow: Flow) -> list[str]:
+    left, came = f"{flow.bytes_left:,}", f"{flow.bytes_came:,}"
+    return [
+        flow.function, records.leaves(flow.function), flow.how, f"{flow.replies:,}",
+        f"{flow.documents:,}" if flow.documents else "-",
+        *([f"in {ADDED}"] * 2 if flow.masked else [left, came]),
+        f"{flow.first:,} to {flow.last:,}",
+    ]  # fmt: skip
+
+
+def _schedule(records: Records) -> Table:
+    masked = "in masked sums" if records.masked else "in the clear"
+    rows = [
+        [each.function, each.often, each.leaves, "in the clear" if each.seen_by_all else masked]
+        for each in records.exchanges
+    ]
+    head = ["what leaves a client", "how often", "what it holds", "how"]
+    return Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run is here")
+
+
+def _assets(records: Records) -> Parts:
+    said = [
+        Said(
+            f"Software at {facts.client}: fedtopics {facts.version}.",
+            f"{facts.name}, line {facts.began_line:,}",
+        )
+        for facts in records.ledgers
+        if facts.began_line
+    ]
+    return [
+        *said,
+        Said("Organisational: each client's own policy, below in 2.3.a.", PROGRAM),
+        Gap(EACH, "Which machines, networks, rooms and people has this, and who has access?"),
+    ]
+
+
+DESCRIPTION: Sequence[Filled] = (
+    ("0", "Overview of the processing", None),
+    ("0.1", "Controllers", _controllers),
+    ("0.2", "Processors and sub-processors", _processors),
+    ("0.3", "Name of the processing", _name),
+    ("0.4", "Planning of the processing", _planning),
+    ("0.5", "DPIA technical sheet", _sheet),
+    ("1", "Systematic description of the processing", None),
+    ("1.1", "High-level description", None),
+    ("1.1.a", "Processed personal data", _personal_data),
+    ("1.1.b", "Purposes of the processing", _purposes),
+    ("1.1.c", "Secondary or compatible uses", _secondary),
+    ("1.1.d", "Nature, scope and context of the processing", _nature),
+    ("1.2", "Functional description", _phases),
+    ("1.3", "Means of processing, supporting assets and underlying architecture", _assets),
+    (
+        "1.4",
+        "Compliance with approved codes of conduct",
+        asks(CONTROLLER, "Which approved codes of conduct apply?"),
+    ),
+)

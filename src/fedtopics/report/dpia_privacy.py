@@ -1,0 +1,119 @@
+"""What the impact assessment says of a bound for each document, and of attacks that were tried."""
+
+from __future__ import annotations
+
+from math import exp
+
+from fedtopics.report import known
+from fedtopics.report.form import Gap, Part, Said, Table
+from fedtopics.report.records import EACH, PROGRAM, LedgerFacts, Parts, Records
+
+DOCS = "docs/privacy.md"
+
+
+def promised(records: Records) -> Parts:
+    """Say what the study promises for each document, and what it leaves out."""
+    bound = records.study.privacy
+    if bound is None:
+        return [
+            Said(
+                "What the model and the totals tell of a single document has no bound: the study "
+                "has no privacy, and no noise is added.",
+                f"{records.cited}, without [privacy]",
+            )
+        ]
+    cited = f"{records.cited}, [privacy]"
+    sure, most = exp(bound.epsilon), bound.most_documents
+    parts: list[Part] = [
+        Said(
+            f"All that the study releases, totals and model together, is differentially private "
+            f"for each {bound.unit}: epsilon {bound.epsilon:g}, delta {bound.delta:g}. Whatever "
+            f"somebody makes of it is at most {sure:,.3g} times as likely with a given "
+            f"{bound.unit} as without it, but for cases of probability {bound.delta:g}.",
+            f"{cited}; {PROGRAM}, {DOCS}",
+        ),
+        *([] if most is None else [Said(
+            f"An author is what a column of each participant's documents says; at most {most:,} "
+            "documents of each count, together as one. Whose documents several participants have, "
+            "has a bound at each of them, not one for all.",
+            f"{cited}, most_documents",
+        )]),
+        Said(
+            f"Public, and under no bound: settings, names, {_words(records)}, the encoder, when "
+            "who sends how many bytes.",
+            f"{records.cited}, [method]; {PROGRAM}",
+        ),
+        Said(known.CONTROL, known.CONTROL_SOURCE),
+    ]  # fmt: skip
+    return [*parts, *_kept(records)]
+
+
+def _words(records: Records) -> str:
+    named: tuple[str, ...] = getattr(records.study.method, "words", ())
+    return f"the {len(named):,} words that may be in topics" if named else "the encoder's words"
+
+
+def _kept(records: Records) -> list[Part]:
+    """Say who added noise, and what clients' accounts have by now."""
+    if records.place == "simulation" or records.seeded:
+        return [
+            Said(
+                "Noise followed from the study's seed, which all know: in this run the promise is "
+                "not kept. For tests and demonstrations alone.",
+                PROGRAM if records.place == "simulation" else records.ledgers[0].name,
+            )
+        ]
+    n = len(records.study.clients)
+    shares = "The participant adds the noise itself, before anything leaves."
+    if n > 1:
+        shares = (
+            "Each participant adds its part of the noise before masking; the parts are enough if "
+            f"{n // 3} of the {n} are missing, or tell others theirs."
+        )
+    return [Said(shares, f"{PROGRAM}, {DOCS}"), *map(_spent, records.ledgers)]
+
+
+def _spent(facts: LedgerFacts) -> Part:
+    if facts.spent is None:
+        return Gap(
+            EACH,
+            f"The policy of {facts.client} has no max_epsilon, so no account is kept: what else "
+            "was, and may be, released of the same documents?",
+        )
+    return Said(
+        f"By the account of {facts.client} all studies on its documents had epsilon "
+        f"{facts.spent:.3g} together when it took part, this one included; its policy allows "
+        f"{facts.policy['max_epsilon']:g}.",
+        f"{facts.name}, line {facts.began_line:,}",
+    )
+
+
+def attacked(records: Records) -> Parts:
+    """Quote an audit, or ask for one."""
+    audit = records.audit
+    if audit is None:
+        return [
+            Gap(
+                EACH,
+                "How well do attacks tell which of one's own documents were there? Run fedtopics "
+                "audit STUDY --data FILE -o audit.json, and write this form again with --audit.",
+            )
+        ]
+    read = audit.reading
+    tried = {name: f"{each.documents:,}" for name, each in audit.attacks.items() if each.documents}
+    rows = [
+        [name, f"{each.auc:.3f}", f"{each.found:.1%}", tried.get(name, "-")]
+        for name, each in audit.attacks.items()
+    ]
+    head = ["attack", "AUC (.500 by chance)", f"found, at {audit.false:.0%} false", "tried on"]
+    return [
+        Said(
+            f"An audit trained {audit.shadows:,} models of this study on halves of one "
+            "participant's documents, and tried to tell which of them were there from each model, "
+            "and from what others saw of its training. Who knows all other documents read "
+            f"{read.wholly:,} of {read.documents:,} wholly, and {read.recall:.1%} of their words; "
+            f"{read.guessing:.1%} by guessing.",
+            f"{audit.path.name}, SHA-256 {audit.sha256}",
+        ),
+        Table(head, rows, f"{audit.path.name}; what attacks are: {DOCS}"),
+    ]

@@ -1,0 +1,101 @@
+"""A form: sections of statements, tables and gaps, written as Markdown or as a page to print.
+
+A statement says which record it comes from. A gap is what no record says: who has to fill it in,
+and the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from markupsafe import Markup
+
+from fedtopics.errors import InputError
+from fedtopics.files import make_folder, write_durably
+from fedtopics.harmless import for_markdown, visible
+from fedtopics.report.render import environment, resource
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence, and the record that it comes from."""
+
+    text: str
+    source: str
+    kind: ClassVar[str] = "said"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What people have to answer."""
+
+    who: str
+    question: str
+    kind: ClassVar[str] = "gap"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a head, and the record that they come from."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    source: str
+    kind: ClassVar[str] = "table"
+
+
+Part = Said | Gap | Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A numbered heading and what is under it."""
+
+    number: str
+    title: str
+    parts: Sequence[Part] = ()
+
+    @property
+    def level(self) -> int:
+        """How deep it is: 1 for a section, 2 for what is in one, 3 for what is in that."""
+        return 1 + self.number.count(".")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A title, what is to be said before everything else, and sections in their order."""
+
+    title: str
+    opening: Sequence[str]
+    sections: Sequence[Section]
+
+    @property
+    def gaps(self) -> int:
+        """How many questions are left."""
+        return sum(isinstance(part, Gap) for each in self.sections for part in each.parts)
+
+
+def write_form(form: Form, path: Path) -> Path:
+    """Write a form, as its file's name ends: .md or .html; an InputError for another ending."""
+    writers = {".md": markdown, ".html": html}
+    if path.suffix.lower() not in writers:
+        raise InputError(f"{path} ends in neither .md nor .html; name a file that does.")
+    make_folder(path.parent)
+    write_durably(path, writers[path.suffix.lower()](form).encode())
+    return path
+
+
+def markdown(form: Form) -> str:
+    """Return a form as Markdown."""
+    made = environment(autoescape=False, show=for_markdown)
+    return made.get_template("form.md.j2").render(form=form)
+
+
+def html(form: Form) -> str:
+    """Return a form as a page without scripts, which asks no host for anything."""
+    made = environment(autoescape=True, show=visible)
+    style = Markup(resource(made, "form.css"))  # noqa: S704 - ours
+    return made.get_template("form.html.j2").render(form=form, style=style)

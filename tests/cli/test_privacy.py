@@ -1,0 +1,100 @@
+"""Commands for data stewards: what would leave, what attacks find, what was spent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedtopics import Corpus, Study, train
+from fedtopics.privacy import Privacy
+from fedtopics.privacy.account import Account
+from tests.helpers.command_line import Typed, typist
+
+STUDY = """
+secure = false
+[method]
+name = "lda"
+n_components = 3
+max_rounds = 4
+coherence = "nothing"
+[vocabulary]
+min_document_frequency = 1
+[clients.north]
+[clients.south]
+[clients.west]
+"""
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    return typist(monkeypatch, capsys)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "documents").mkdir()
+    for number in range(140):
+        words = ("river lake water" if number % 2 else "bread oven flour").split()
+        text = " ".join(words[(number + i) % 3] for i in range(number % 5 + 2))
+        (tmp_path / "documents" / f"{number:03}.txt").write_text(text)
+    return tmp_path / "study.toml"
+
+
+def test_what_would_leave(typed: Typed, study: Path) -> None:
+    code, out, _ = typed("privacy", study, "--data", study.parent / "documents")
+    assert code == 0
+    said = " ".join(out.split())
+    assert "vocabulary once who adds" in said
+    assert "140 documents whose texts have" in said
+    assert "Yes, some words of some documents: sums are of about 140 documents" in said
+    code, out, _ = typed("privacy", study, "--json")
+    assert json.loads(out)["bytes"] is None
+
+
+def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
+    written = study.parent / "audit.json"
+    data = study.parent / "documents"
+    code, out, _ = typed("audit", study, "--data", data, "--shadows", 4, "-o", written)
+    assert code == 0
+    said = json.loads(written.read_text())
+    found, read = said["attacks"], said["read"]
+    assert found["all but one known"]["auc"] == 1
+    assert f"{found['transcript']['auc']:.3f}" in out
+    assert f"reads {read['documents']} of {read['documents']} documents" in " ".join(out.split())
+
+
+def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:
+    plan = Study.read(study)
+    corpus = Corpus.read(study.parent / "documents")
+    train(plan, dict.fromkeys(plan.clients, corpus), out=study.parent / "run")
+    code, out, _ = typed(
+        "audit", study.parent / "run", "--data", study.parent / "documents", "--shadows", 4,
+        "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads(out)["study"] == plan.fingerprint
+
+
+def test_what_was_spent(typed: Typed, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("max_epsilon = 4\n")
+    Account(tmp_path / "policy.account.jsonl").charge("north", "abc", "run", Privacy(epsilon=3), 4)
+    code, out, _ = typed("budget", policy)
+    assert code == 0
+    assert "epsilon 3 of 4 that the policy allows" in " ".join(out.split())
+    policy.write_text("")
+    code, _, err = typed("budget", policy)
+    assert code == 2
+    assert "has no max_epsilon" in err
+
+
+def test_a_study_without_clients(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text("[method]\nname = 'lda'\n")
+    for command in ("privacy", "audit"):
+        data = ["--data", tmp_path] if command == "audit" else []
+        code, _, err = typed(command, tmp_path / "study.toml", *data)
+        assert code == 2
+        assert "names no clients" in err

@@ -1,0 +1,360 @@
+"""What a fitted estimator says, by names that analysts know; folders, progress, a search."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+
+from fedtopics import (
+    FLDA,
+    LDA,
+    NMF,
+    Corpus,
+    GuidedLDA,
+    NeuralLDA,
+    ProdLDA,
+    ShortTextClustering,
+    Study,
+    TopicEstimator,
+    train,
+)
+from fedtopics.errors import FedTopicsError, ModelError, StudyError
+from tests.helpers.clients import ALL, BOATS, TEXTS, TREES, documents
+
+SETTINGS: dict[str, Any] = {"n_components": 2, "max_rounds": 20}
+
+
+@pytest.fixture(scope="module")
+def model() -> LDA:
+    return LDA(**SETTINGS).fit_clients(TEXTS)
+
+
+def subject(model: Any, words: list[str]) -> int:
+    """The topic with most of these words."""
+    index = model.model_.vocabulary.index
+    return int(model.beta_[:, [index[word] for word in words]].sum(1).argmax())
+
+
+# What it says
+
+
+def test_topics_are_the_same_by_every_name(model: LDA) -> None:
+    assert model.topics() == model.topics_ == model.model_.topics()
+    assert model.topics(3) == [words[:3] for words in model.topics_]
+    assert {k: [word for word, _ in topic] for k, topic in model.get_topics().items()} == dict(
+        enumerate(model.topics_)
+    )
+    assert model.get_topic(1, 4) == model.get_topics(4)[1]
+    np.testing.assert_array_equal(model.components_, model.beta_)
+    shares = model.model_.word_shares
+    for word, share in model.get_topic(0):
+        assert share == shares[0, model.model_.vocabulary.index[word]]
+    with pytest.raises(StudyError, match="no topic 2; the model has topics 0 to 1"):
+        model.get_topic(2)
+
+
+def test_topic_info(model: LDA) -> None:
+    info = model.get_topic_info()
+    pd.testing.assert_frame_equal(info, model.model_.to_pandas())
+    row = model.get_topic_info(1)
+    assert row["Topic"].tolist() == [1]
+    assert row["Representation"][0] == model.topics_[1]
+
+
+def test_document_info(model: LDA) -> None:
+    trees = subject(model, TREES)
+    texts = ["oak fir elm", "nothing known", "yawl brig", "oak"]
+    info = model.get_document_info(pd.Series(texts, index=[7, 8, 9, 5]))
+    assert info.index.tolist() == [7, 8, 9, 5]
+    assert info["Document"].tolist() == texts
+    assert info["Topic"].tolist() == [trees, -1, 1 - trees, trees]
+    assert info["Name"].isna().tolist() == [False, True, False, False]
+    assert info["CustomName"].isna().all()
+    assert info["Representation"][7] == model.topics_[trees]
+    assert info["Top_n_words"][9] == " - ".join(model.topics_[1 - trees])
+    theta = model.transform(texts)
+    np.testing.assert_array_equal(info["Probability"].fillna(-1), [
+        theta[0].max(), -1, theta[2].max(), theta[3].max()
+    ])  # fmt: skip
+    assert info["Representative_document"].tolist() == [True, False, True, True]
+
+
+def test_three_documents_stand_for_a_topic(model: LDA) -> None:
+    info = model.get_document_info(ALL)
+    best = info[info["Representative_document"]]
+    assert best.groupby("Topic").size().tolist() == [3, 3]
+    for topic, rows in info.groupby("Topic"):
+        chosen = best[best["Topic"] == topic]["Probability"]
+        assert chosen.min() >= rows.drop(chosen.index)["Probability"].max()
+
+
+def test_labels_are_set(model: LDA) -> None:
+    changed = LDA(**SETTINGS).fit_clients(TEXTS)
+    changed.set_topic_labels({1: "Ships"})
+    assert changed.get_topic_info(1)["CustomName"].tolist() == ["Ships"]
+    assert changed.get_document_info(ALL)["CustomName"].dropna().unique().tolist() == ["Ships"]
+
+
+def test_finding_topics(model: LDA) -> None:
+    trees = subject(model, TREES)
+    for query in ("an oak", "Elm and larch", ["oak", "fir"], "beeches"):
+        topics, near = model.find_topics(query)
+        assert topics == [trees, 1 - trees]
+        assert sum(near) == pytest.approx(1)
+        assert near[0] > 0.9
+    assert model.find_topics("oak", top_n=1)[0] == [trees]
+
+
+def test_without_pandas(model: LDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtopics.extras.find_spec", lambda name: None)
+    asked = (
+        model.get_topic_info,
+        lambda: model.get_document_info(ALL),
+        model.hierarchical_topics,
+        lambda: model.topics_over_time(ALL, [2026] * 80),
+    )
+    for ask in asked:
+        with pytest.raises(FedTopicsError, match=r"^DataFrames need the package pandas, which is"):
+            ask()
+
+
+def test_before_fit() -> None:
+    for ask in (
+        lambda: LDA().topics(),
+        lambda: LDA().get_topic_info(),
+        lambda: LDA().find_topics("oak"),
+        lambda: LDA().score(ALL),
+        lambda: LDA().save("nowhere"),
+        lambda: LDA().merge_topics([0, 1]),
+    ):
+        with pytest.raises(NotFittedError):
+            ask()
+    assert not hasattr(LDA(), "topics_")
+    assert not hasattr(FLDA(), "optimal_topics_")
+    assert not Path("nowhere").exists()
+
+
+# How good it is
+
+
+def test_score_is_that_of_held_out_words(model: LDA) -> None:
+    """Two subjects of eight words each: one of two topics tells a word by eight, not sixteen."""
+    new = documents(TREES, 8) + documents(BOATS, 9)
+    assert model.score(new) == pytest.approx(-np.log(8), abs=0.15)
+    one = LDA(**SETTINGS).fit(ALL).reduce_topics(1)
+    assert one.score(new) == pytest.approx(-np.log(16), abs=0.05)
+
+
+def test_a_search_alone() -> None:
+    shuffled = [text for pair in zip(*TEXTS.values(), strict=True) for text in pair]
+    search = GridSearchCV(LDA(max_rounds=10, coherence="nothing"), {"n_components": [2, 8]}, cv=2)
+    assert search.fit(shuffled).best_params_ == {"n_components": 2}
+    assert search.score(ALL) == search.best_estimator_.score(ALL)
+
+
+# Topics that people work with
+
+
+def test_merging_is_in_place(model: LDA) -> None:
+    changed = LDA(3, max_rounds=20).fit(ALL)
+    theta = changed.transform(ALL)
+    assert changed.merge_topics([0, 2]) is changed
+    np.testing.assert_allclose(
+        changed.transform(ALL), np.c_[theta[:, 0] + theta[:, 2], theta[:, 1]], atol=1e-6
+    )
+    assert [len(changed.topics_), changed.beta_.shape[0]] == [2, 2]
+    assert changed.get_feature_names_out().tolist() == ["lda0", "lda1"]
+    assert changed.reduce_topics(1).transform(["oak"]).tolist() == [[1.0]]
+
+
+def test_hierarchical_topics_have_bertopics_columns(model: LDA) -> None:
+    frame = LDA(3, max_rounds=20).fit(ALL).hierarchical_topics()
+    assert frame.columns.tolist() == [
+        "Parent_ID", "Parent_Name", "Topics", "Child_Left_ID", "Child_Left_Name",
+        "Child_Right_ID", "Child_Right_Name", "Distance",
+    ]  # fmt: skip
+    assert frame["Parent_ID"].tolist() == [3, 4]
+    assert frame["Topics"][1] == [0, 1, 2]
+    assert frame["Distance"].is_monotonic_increasing
+    assert frame["Child_Right_Name"][1] == frame["Parent_Name"][0]
+
+
+def test_topics_over_time_and_per_class(model: LDA) -> None:
+    boats = subject(model, BOATS)
+    years = [2024] * 40 + [2025] * 40  # boats, then trees
+    frame = model.topics_over_time(ALL, years)
+    assert frame.columns.tolist() == [
+        "Topic", "Words", "Frequency", "Timestamp", "Name", "Share", "Documents", "Clients",
+    ]  # fmt: skip
+    share = frame.set_index(["Timestamp", "Topic"])["Share"]
+    assert share[2024, boats] > 0.9
+    assert share[2025, boats] < 0.1
+    assert frame["Frequency"].sum() == pytest.approx(80, abs=1e-3)
+    by_client = model.topics_over_time(TEXTS, {"boats": [2024] * 40, "trees": [2025] * 40})
+    pd.testing.assert_frame_equal(by_client, frame)
+    per_class = model.topics_per_class(ALL, ["sea"] * 40 + ["wood"] * 40)
+    assert per_class["Class"].tolist() == ["sea", "sea", "wood", "wood"]
+    np.testing.assert_array_equal(per_class["Share"], frame["Share"])
+
+
+def test_later_clients_join_those_before() -> None:
+    model = LDA(**SETTINGS).fit_clients({"Stadt Köln": TEXTS["trees"], 2: TEXTS["boats"]})
+    model.partial_fit_clients({3: ALL}, names={3: "Third"})
+    assert model.clients_ == {"Stadt-Koln": "Stadt Köln", "2": 2, "3": 3}
+    assert model.model_.client_names == {"Stadt-Koln": "Stadt Köln", "3": "Third"}
+    assert model.model_.documents.keys() == model.clients_.keys()
+
+
+# Folders
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LDA(2, max_rounds=2, alpha=0.3, stop_words=["the"], settings={"eta": 0.2}),
+        NMF(2, random_state=np.int64(4)),
+        NeuralLDA(2, max_rounds=2, hidden=(9, 9)),
+        GuidedLDA([["yawl"], ["oak"]], iterations=5, min_document_frequency=2),
+        TopicEstimator(2, method="lda", max_rounds=2),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_save_and_load(estimator: TopicEstimator, tmp_path: Path) -> None:
+    estimator.fit(ALL)
+    for kind in (type(estimator), TopicEstimator):
+        loaded = kind.load(estimator.save(tmp_path / "model"))
+        assert type(loaded) is type(estimator)
+        assert loaded._study() == estimator._study()
+        assert loaded.topics_ == estimator.topics_
+        np.testing.assert_array_equal(loaded.transform(ALL), estimator.transform(ALL))
+        assert loaded.fit(ALL).beta_.tobytes() == estimator.beta_.tobytes()
+
+
+def test_what_is_no_value_is_not_saved(tmp_path: Path) -> None:
+    start = LDA(2, max_rounds=2).fit(ALL).model_
+    state = np.random.RandomState(0)
+    LDA(2, max_rounds=2, start=start, random_state=state, callback=print).fit(ALL).save(tmp_path)
+    saved = json.loads((tmp_path / "estimator.json").read_text())["parameters"]
+    assert not {"start", "random_state", "callback", "analyzer", "tokenizer"} & {*saved}
+    assert LDA.load(tmp_path).get_params()["random_state"] == 0
+
+
+def test_a_model_of_a_run_is_loaded(tmp_path: Path) -> None:
+    study = Study.make(method={"name": "lda", "n_components": 2, "max_rounds": 2})
+    model = train(study, TEXTS, out=tmp_path / "run")
+    for kind in (LDA, TopicEstimator):
+        loaded = kind.load(tmp_path / "run", max_rounds=3)
+        assert loaded.beta_.tobytes() == model.beta.tobytes()
+        assert loaded._study() == study.with_rounds(3)
+    assert LDA.load(tmp_path / "run").partial_fit(ALL).model_.documents == {
+        "all": 80, "boats": 40, "trees": 40
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [NMF, ProdLDA, ShortTextClustering, GuidedLDA])
+def test_a_model_of_another_kind(model: LDA, kind: type[TopicEstimator], tmp_path: Path) -> None:
+    message = f"none of {kind.__name__}, but one of lda; load it by TopicEstimator.load"
+    with pytest.raises(ModelError, match=message):
+        kind.load(model.save(tmp_path))
+    (tmp_path / "estimator.json").unlink()
+    if kind is not ShortTextClustering:
+        with pytest.raises(ModelError, match=message):
+            kind.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"parameters": 3}', "\udcff"])
+def test_damaged_parameters(model: LDA, content: str, tmp_path: Path) -> None:
+    path = model.save(tmp_path) / "estimator.json"
+    path.write_text(content, errors="surrogateescape")
+    with pytest.raises(ModelError, match="is damaged; copy it again, or delete it"):
+        LDA.load(tmp_path)
+
+
+def test_a_file_of_others_runs_nothing(model: LDA, tmp_path: Path) -> None:
+    """Names that are no estimator of ours, and parameters that are functions, are left out."""
+    path = model.save(tmp_path) / "estimator.json"
+    saved = {"callback": "print", "analyzer": "eval", "start": [1], "nothing": 1}
+    path.write_text(json.dumps({"estimator": "sys", "parameters": saved}))
+    loaded = LDA.load(tmp_path)
+    assert loaded.get_params() == LDA().get_params()
+
+
+def test_a_cell_can_be_run_twice(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = LDA(2, max_rounds=3).fit_clients(TEXTS, out=out)
+    assert first.run_folder_ == out
+    before = (out / "clients" / "trees" / "ledger.jsonl").read_text()
+    again = LDA(2, max_rounds=3).fit_clients(TEXTS, out=out)
+    assert again.run_folder_ == out
+    assert again.beta_.tobytes() == first.beta_.tobytes()
+    assert (out / "clients" / "trees" / "ledger.jsonl").read_text().startswith(before)
+
+
+def test_other_settings_or_documents_have_a_folder_beside(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    LDA(2, max_rounds=3).fit_clients(TEXTS, out=out)
+    kept = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    other = LDA(3, max_rounds=3).fit_clients(TEXTS, out=out)
+    assert other.run_folder_ == tmp_path / "run-2"
+    swapped = {"boats": TEXTS["trees"], "trees": TEXTS["boats"]}
+    assert LDA(2, max_rounds=3).fit_clients(swapped, out=out).run_folder_ == tmp_path / "run-3"
+    assert LDA(3, max_rounds=3).fit_clients(TEXTS, out=out).run_folder_ == tmp_path / "run-2"
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == kept
+    (out / "documents.json").write_text("{")
+    assert LDA(2, max_rounds=3).fit_clients(TEXTS, out=out).run_folder_ == tmp_path / "run-4"
+
+
+# Progress
+
+
+def test_callback_gets_events() -> None:
+    events: list[dict[str, Any]] = []
+    LDA(2, max_rounds=3, callback=events.append).fit(ALL)
+    kinds = [event["event"] for event in events]
+    assert kinds.count("round") == 3
+    assert kinds[-1] == "finished"
+
+
+def test_verbose_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    LDA(2, max_rounds=3, verbose=True).fit(ALL)
+    assert "round 3 of 3" in capsys.readouterr().err
+    LDA(2, max_rounds=3).fit(ALL)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_nothing_of_a_notebook_is_loaded() -> None:
+    assert "IPython" not in sys.modules
+
+
+def test_embeddings_are_looked_for_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoder that knows that a forest is of trees."""
+
+    def encoder(name: str) -> Any:
+        return lambda texts: np.array(
+            [[float(any(w in TREES or w == "forest" for w in text.split())), 0.1] for text in texts]
+        )
+
+    monkeypatch.setattr("fedtopics.model.search.sentence_encoder", encoder)
+    corpus = {name: Corpus.of(texts) for name, texts in TEXTS.items()}
+    model = LDA(2, max_rounds=30, max_document_share=1.0).fit_clients(corpus)
+    model.model_ = model.model_.reduce_topics(2)
+    trees = subject(model, TREES)
+    monkeypatch.setattr(type(model.model_), "topics", lambda self, *_: [
+        TREES[:3] if k == trees else BOATS[:3] for k in (0, 1)
+    ])  # fmt: skip
+    topics, near = model.find_topics("forest", by="meaning")
+    assert topics == [trees, 1 - trees]
+    assert near == pytest.approx([1.0, 0.1 / np.hypot(1, 0.1)])
+    with pytest.raises(StudyError, match='look by="meaning"'):
+        model.find_topics("forest")
+    with pytest.raises(StudyError, match="by='sound' is unknown"):
+        model.find_topics("forest", by="sound")  # type: ignore[arg-type]

@@ -1,0 +1,285 @@
+"""Documents and clients in every form that an estimator takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+
+from fedtopics import FLDA, LDA, Corpus, Policy, ShortTextClustering
+from fedtopics.errors import DataError, InputError, PolicyError, StudyError
+from tests.helpers.clients import ALL, BOATS, TEXTS, TREES
+
+
+def small(**parameters: Any) -> LDA:
+    return LDA(**{"n_components": 2, "max_rounds": 5} | parameters)
+
+
+# Stop words
+
+
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ("english", {}),
+        ("de", {"stop_words": "german"}),
+        ("german", {"stop_words": "german"}),
+        (None, {"stop_words": "none"}),
+        (["oak", "elm"], {"stop_words": "none", "own_stop_words": ("oak", "elm")}),
+        (np.array(["oak"]), {"stop_words": "none", "own_stop_words": ("oak",)}),
+    ],
+)
+def test_stop_words(given: Any, settings: dict[str, Any]) -> None:
+    study = LDA(stop_words=given)._study()
+    assert study.text.model_dump(include=set(settings)) == settings
+    assert clone(LDA(stop_words=given))._study() == study
+
+
+def test_a_list_of_stop_words_is_left_out() -> None:
+    texts = [f"the {text}" for text in ALL]
+    words = small(stop_words=["oak", "yawl"], max_document_share=1.0).fit(texts).vocabulary_
+    assert {*words} == {"the", *TREES, *BOATS} - {"oak", "yawl"}
+
+
+def test_words_on_top_of_a_language() -> None:
+    assert "the" in LDA(own_stop_words=["oak"])._study().text.left_out
+    assert "oak" in LDA(own_stop_words=["oak"])._study().text.left_out
+
+
+@pytest.mark.parametrize("given", [5, [1, 2], [["oak"]]])
+def test_what_are_no_stop_words(given: Any) -> None:
+    with pytest.raises(StudyError, match="give a language such as 'english' or 'de', a list of"):
+        small(stop_words=given).fit(ALL)
+
+
+# Functions that split texts
+
+
+def shouted(text: str) -> list[str]:
+    return text.upper().split()
+
+
+def test_an_analyzer_finds_the_words() -> None:
+    model = small(analyzer=shouted).fit(ALL)
+    assert {*model.vocabulary_} == {word.upper() for word in TREES + BOATS}
+    tokens = small(lowercase=False).fit([shouted(text) for text in ALL])
+    assert model.beta_.tobytes() == tokens.beta_.tobytes()
+    np.testing.assert_array_equal(model.transform(ALL), tokens.transform(list(map(shouted, ALL))))
+    assert model.find_topics("oak") == tokens.find_topics(["OAK"])
+
+
+def test_a_tokenizer_leaves_stop_words_and_ngrams_to_the_rules() -> None:
+    def dashed(text: str) -> list[str]:
+        return text.split("-")
+
+    texts = [text.replace(" ", "-").upper() + "-the" for text in ALL]
+    model = small(tokenizer=dashed, stop_words=["oak", "the"], ngrams=(1, 2)).fit(texts)
+    assert {*TREES, *BOATS} - {"oak"} <= {*model.vocabulary_}
+    assert any(" " in word for word in model.vocabulary_)
+    assert not any({"oak", "the"} & {*word.split()} for word in model.vocabulary_)
+
+
+def test_a_model_of_words_of_ones_own_refuses_texts(tmp_path: Path) -> None:
+    """What it would make of them were other words, silently."""
+    model = small(analyzer=shouted).fit(ALL)
+    with pytest.raises(DataError, match="of lists of words, and these documents are texts"):
+        model.model_.transform(ALL)
+    folder = model.save(tmp_path / "model")
+    with pytest.raises(DataError, match="of lists of words"):
+        LDA.load(folder).transform(ALL)
+    loaded = LDA.load(folder, analyzer=shouted)
+    np.testing.assert_array_equal(loaded.transform(ALL), model.transform(ALL))
+
+
+@pytest.mark.parametrize(
+    "function", [lambda text: text.nothing, lambda text: text, lambda text: {}[text]]
+)
+def test_a_function_that_fails_quotes_no_document(function: Callable[[str], Any]) -> None:
+    with pytest.raises(DataError, match=r"ends in [A-Za-z]+Error on a document") as error:
+        small(analyzer=function).fit(ALL)
+    assert not {*TREES, *BOATS} & {*str(error.value).split()}
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
+
+
+def test_one_way_to_split() -> None:
+    with pytest.raises(StudyError, match="tokenizer and analyzer both split texts"):
+        small(tokenizer=str.split, analyzer=shouted).fit(ALL)
+    with pytest.raises(StudyError, match="token_pattern of LDA is 'lists' already"):
+        small(analyzer=shouted, token_pattern="words").fit(ALL)  # noqa: S106
+
+
+def test_ngrams_are_not_measured_by_windows() -> None:
+    model = small(ngrams=(1, 2)).fit(ALL)
+    assert model._study().method.coherence == "documents"
+    for parameters in ({}, {"ngrams": (1, 1)}):
+        assert small(**parameters)._study().method.coherence == "windows"
+
+
+# Counts
+
+
+@pytest.fixture(scope="module")
+def counted() -> tuple[Any, Any]:
+    vectorizer = CountVectorizer()
+    return vectorizer.fit_transform(ALL), vectorizer.get_feature_names_out()
+
+
+def as_is(counts: Any) -> Any:
+    return counts
+
+
+@pytest.mark.parametrize(
+    "form", [as_is, sparse.coo_array, lambda x: x.toarray(), lambda x: x.astype(float)]
+)
+def test_counts_are_the_documents(form: Any, counted: tuple[Any, Any]) -> None:
+    counts, words = counted
+    expected = small(coherence="documents").fit(ALL)
+    model = small().fit(form(counts), words=words)
+    assert model.vocabulary_ == expected.vocabulary_
+    assert model.beta_.tobytes() == expected.beta_.tobytes()
+    np.testing.assert_array_equal(model.transform(form(counts)), expected.transform(ALL))
+    np.testing.assert_array_equal(model.transform(ALL), expected.transform(ALL))
+    assert model.score(form(counts)) == pytest.approx(expected.score(ALL), rel=0.1)
+
+
+def test_clients_may_have_counts(counted: tuple[Any, Any]) -> None:
+    counts, words = counted
+    model = small().fit_clients({"a": counts[:40], "b": counts[40:]}, words=words)
+    expected = small(coherence="documents").fit_clients({"a": ALL[:40], "b": ALL[40:]})
+    assert model.beta_.tobytes() == expected.beta_.tobytes()
+
+
+def test_a_pipeline_numbers_words() -> None:
+    pipeline = make_pipeline(CountVectorizer(), small())
+    theta = pipeline.fit_transform(ALL)
+    assert {*pipeline[-1].vocabulary_} == {f"x{number}" for number in range(16)}
+    np.testing.assert_array_equal(pipeline.transform(ALL), theta)
+
+
+@pytest.mark.parametrize(
+    ("counts", "words", "message"),
+    [
+        (TfidfVectorizer().fit_transform(ALL), None, "not weights as of TF-IDF"),
+        (sparse.csr_array([[1, -1]]), ["oak", "elm"], "whole numbers that are not negative"),
+        (sparse.csr_array([[1, 2]]), ["oak"], r"shape \(1, 2\) and 1 words; give a word for each"),
+        (sparse.csr_array((0, 2), dtype=int), ["oak", "elm"], "The corpus is empty"),
+        (ALL, ["oak", "elm"], "Counts of words are an array of numbers"),
+    ],
+)
+def test_what_are_no_counts(counts: Any, words: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        small().fit(counts, words=words)
+
+
+def test_counts_have_no_windows(counted: tuple[Any, Any]) -> None:
+    assert "npmi" in small().fit(counted[0], words=counted[1]).model_.coherence
+    with pytest.raises(StudyError, match="Counts do not say which words are near each other"):
+        small(coherence="windows").fit(counted[0], words=counted[1])
+    assert Corpus.of_counts([[1, 0, 2]], ["oak", "elm", "fir"]).documents.to_pylist() == [
+        ["oak", "fir", "fir"]
+    ]
+
+
+# Clients
+
+
+def test_a_key_may_be_anything() -> None:
+    given = {3: TEXTS["boats"], ("a", 1): TEXTS["trees"], "Stadt Köln": TEXTS["trees"]}
+    model = small().fit_clients(given)
+    assert model.clients_ == {"3": 3, "a-1": ("a", 1), "Stadt-Koln": "Stadt Köln"}
+    assert model.model_.documents.keys() == {"3", "a-1", "Stadt-Koln"}
+    shares = [name for name in model.get_topic_info() if name.startswith("Share_")]
+    assert {*shares} == {"Share_3", "Share_('a', 1)", "Share_Stadt Köln"}
+
+
+def test_names_that_come_out_the_same_differ() -> None:
+    given = {"x y": TEXTS["boats"], "x-y": TEXTS["trees"], "x/y": TEXTS["trees"], "☃": ALL}
+    assert small().fit_clients(given).clients_ == {
+        "x-y": "x-y", "x-y-2": "x y", "x-y-3": "x/y", "client-4": "☃",
+    }  # fmt: skip
+
+
+def test_the_model_is_that_of_plain_names() -> None:
+    plain = small().fit_clients({"boats": TEXTS["boats"], "trees": TEXTS["trees"]})
+    table = pd.DataFrame({"text": ALL, "who": ["boats"] * 40 + ["trees"] * 40})
+    for form in (
+        table,
+        table.astype({"who": "category"}),
+        pa.Table.from_pandas(table),
+        pl.from_pandas(table),
+        pl.from_pandas(table).with_columns(pl.col("who").cast(pl.Categorical)),
+        table.sample(frac=1, random_state=0).sort_index(),
+    ):
+        model = small().fit_clients(form, client="who")
+        assert model.beta_.tobytes() == plain.beta_.tobytes()
+        assert model.clients_ == {"boats": "boats", "trees": "trees"}
+
+
+def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
+    path = tmp_path / "letters.csv"
+    rows = [f"{name},{text}" for name, texts in TEXTS.items() for text in texts]
+    path.write_text("\n".join(["client,text", *rows]) + "\n")
+    expected = small().fit_clients(TEXTS)
+    assert small().fit_clients(path, client="client").beta_.tobytes() == expected.beta_.tobytes()
+
+
+def test_a_column_named_client_is_found() -> None:
+    table = pd.DataFrame({"text": ALL, "client": [7] * 40 + [9] * 40})
+    assert small().fit_clients(table).clients_ == {"7": 7, "9": 9}
+
+
+@pytest.mark.parametrize(
+    ("given", "client", "message"),
+    [
+        (pd.DataFrame({"text": ALL, "who": "a"}), None, "Name it with client=...; the table has:"),
+        (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),
+        (pd.DataFrame({"text": ["a", "b"], "who": ["x", None]}), "who", "1 of 2 rows are nobody's"),
+        (pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}), "who", "1 of 2 rows are nobody's"),
+        (TEXTS, "who", "A column of clients is one of a table"),
+        ("letters", None, "Documents of several clients are a mapping"),
+        ({}, None, "There are no clients"),
+    ],
+)
+def test_what_are_no_clients(given: Any, client: str | None, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        small().fit_clients(given, client=client)
+
+
+def test_names_for_people() -> None:
+    model = small().fit_clients(TEXTS, names={"trees": "Forest office"})
+    assert model.model_.client_names == {"trees": "Forest office"}
+    assert {"Share_boats", "Share_Forest office"} <= {*model.get_topic_info()}
+    with pytest.raises(InputError, match="Two clients have the same name"):
+        small().fit_clients(TEXTS, names={"trees": "boats"})
+    with pytest.raises(StudyError, match="name of client trees has 101 characters"):
+        small().fit_clients(TEXTS, names={"trees": "x" * 101})
+
+
+def test_policies_by_key_or_name() -> None:
+    given = {"Stadt Köln": TEXTS["trees"], "b": TEXTS["boats"]}
+    for key in ("Stadt Köln", "Stadt-Koln"):
+        with pytest.raises(PolicyError, match="at least 41 documents"):
+            small().fit_clients(given, policies={key: Policy(min_documents=41)})
+
+
+def test_what_is_said_of_clients_has_their_keys() -> None:
+    flda = FLDA(2, max_rounds=1, iterations=50, min_new_documents=1).fit_clients({1: ALL, 2: ALL})
+    assert flda.optimal_topics_.keys() == {1, 2}
+    sides = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(0, 0.1, (80, 3))
+    corpus = Corpus.of(ALL).with_embeddings(sides)
+    halves = {1: corpus.take(range(40)), 2: corpus.take(range(40, 80))}
+    found = ShortTextClustering(2, embedding_dimension=3).fit_clients(halves)
+    assert found.labels_.keys() == found.sizes_.keys() == found.unclear_.keys() == {1, 2}
+    assert sorted(found.labels_[1].tolist()) == found.labels_[1].tolist()
+    assert found.sizes_[1].sum() == 40

@@ -1,0 +1,256 @@
+"""What is changed in a run's records is found; what is not found is here as well."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtopics import pki
+from fedtopics.errors import IdentityError, RunError
+from fedtopics.federation.chain import head_path
+from fedtopics.federation.ledger import bytes_by_round, client_of, is_seeded, summarise_ledger
+from fedtopics.federation.verify import verify
+from fedtopics.pki import Signer
+from tests.helpers.records import answered, opened, written
+
+
+@pytest.fixture(scope="module")
+def signers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Signer]:
+    folder: Path = tmp_path_factory.mktemp("pki")
+    pki.create(folder, ["localhost"])
+    places = {name: pki.issue(folder, name) for name in ("north", "south")}
+    return {name: Signer.load(place, "client") for name, place in places.items()}
+
+
+@pytest.fixture(scope="module", params=["signed", "unsigned"])
+def original(
+    request: pytest.FixtureRequest,
+    signers: dict[str, Signer],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The ledger of a run, by whose folder each test takes a copy."""
+    signer = signers["north"]
+    how = (signer.sign, signer.certificate) if request.param == "signed" else ()
+    folder: Path = tmp_path_factory.mktemp("run")
+    return written(folder / request.param, *how)
+
+
+@pytest.fixture
+def ledger(original: Path, tmp_path: Path) -> Path:
+    shutil.copytree(original.parent, tmp_path / "run")
+    return tmp_path / "run/ledger.jsonl"
+
+
+def faults(ledger: Path, certificate: Path | None = None, head: str = "") -> list[str]:
+    """What does not hold, in the order of checks."""
+    checks = verify(ledger.parent, certificate, head)
+    return [check.what for check in checks if check.holds is False]
+
+
+def lines_of(ledger: Path) -> list[bytes]:
+    return ledger.read_bytes().splitlines(keepends=True)
+
+
+def test_what_was_not_changed_holds(ledger: Path) -> None:
+    checks = {check.what: check for check in verify(ledger.parent)}
+    signed = b"signature" in ledger.read_bytes()
+    assert [*checks] == ["lines", "end", "signature", "study", "file", "clear", "privacy"]
+    assert {name: check.holds for name, check in checks.items()} == {
+        "lines": True, "end": True, "signature": True if signed else None, "study": True,
+        "file": True, "clear": None, "privacy": None,
+    }  # fmt: skip
+    assert "7 lines of" in checks["lines"].text
+    assert client_of(ledger) == "north"
+    assert summarise_ledger(ledger)[0]["totals"] == 2, "the other lines change no table"
+    assert bytes_by_round(ledger) == {1: 10, 2: 18}
+    assert not is_seeded(ledger)
+    began = json.loads(lines_of(ledger)[0])
+    assert (began["what"], began["documents"], began["text_bytes"]) == ("began", 2, 7 + 8)
+    assert began["policy"]["min_document_frequency"] == 5
+
+
+def test_any_byte_of_any_line(ledger: Path) -> None:
+    rng, content = np.random.default_rng(0), ledger.read_bytes()
+    ends = [i for i, byte in enumerate(content) if byte == ord("\n")]
+    for place in [*rng.choice(len(content), 250, replace=False), *ends]:
+        changed = bytearray(content)
+        changed[place] ^= int(rng.integers(1, 256))
+        ledger.write_bytes(changed)
+        assert faults(ledger), (place, content[place], changed[place])
+
+
+def test_each_line_that_is_taken_out_put_in_again_or_moved(ledger: Path) -> None:
+    lines = lines_of(ledger)
+    wrong = [lines[:i] + lines[i + 1 :] for i in range(len(lines))]
+    wrong += [[*lines[:i], lines[i], *lines[i:]] for i in range(len(lines))]
+    for i, j in combinations(range(len(lines)), 2):
+        swapped = list(lines)
+        swapped[i], swapped[j] = lines[j], lines[i]
+        wrong.append(swapped)
+    for changed in wrong:
+        ledger.write_bytes(b"".join(changed))
+        assert faults(ledger)
+
+
+def test_lines_that_are_cut_off_at_the_end(ledger: Path) -> None:
+    lines = lines_of(ledger)
+    for number in range(len(lines)):
+        ledger.write_bytes(b"".join(lines[:number]))
+        assert "end" in faults(ledger)
+        assert [c.text for c in verify(ledger.parent) if c.what == "end"] == [
+            f"The head of {ledger} says 7 lines, and there are {number}: the end was cut off, or "
+            "lost when power failed."
+        ]
+    ledger.write_bytes(b"".join(lines)[:-9])
+    assert {"lines", "end"} <= {*faults(ledger)}
+
+
+def test_a_head_that_is_changed_or_gone(ledger: Path) -> None:
+    head = head_path(ledger).read_bytes()
+    for wrong in (head.replace(b'"lines": 7', b'"lines": 6'), head.replace(b"}", b"]"), b""):
+        head_path(ledger).write_bytes(wrong)
+        assert faults(ledger)[:1] == ["end"]
+    head_path(ledger).unlink()
+    assert faults(ledger)[:1] == ["end"]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_who_comes_back_does_not_hide_what_was_cut_off(ledger: Path, gone: bool) -> None:
+    ledger.write_bytes(b"".join(lines_of(ledger)[:5]))
+    if gone:
+        head_path(ledger).unlink()
+    opened(ledger.parent).close()
+    (check,) = [c for c in verify(ledger.parent) if c.what == "lines"]
+    said = "had no head" if gone else "was not the one whose head said 7 lines"
+    assert check.text.startswith(
+        f"When line 6 of {ledger} was written, the ledger before it {said}"
+    )
+    opened(ledger.parent).close()
+    assert "lines" in faults(ledger), "it is said once, for good"
+
+
+def test_who_comes_back_does_not_hide_a_last_line_that_was_changed(ledger: Path) -> None:
+    ledger.write_bytes(ledger.read_bytes().replace(b"model/config.json", b"model/confix.json"))
+    opened(ledger.parent).close()
+    assert "lines" in faults(ledger)
+
+
+def test_who_comes_back_goes_on_in_the_chain(
+    ledger: Path, signers: dict[str, Signer], original: Path
+) -> None:
+    signer = signers["north"]
+    how = (signer.sign, signer.certificate) if original.parent.name == "signed" else ()
+    with ledger.open("ab") as file:
+        file.write(b'{"before": "half a line')  # as a process that is killed leaves it
+    again = opened(ledger.parent, *how)
+    answered(again, 3)
+    again.close()
+    assert faults(ledger) == []
+    assert len(lines_of(ledger)) == 11
+
+
+def test_a_line_that_was_not_counted(ledger: Path, signers: dict[str, Signer]) -> None:
+    head, signer = head_path(ledger).read_bytes(), signers["north"]
+    signed = b"signature" in ledger.read_bytes()
+    again = opened(ledger.parent, *((signer.sign, signer.certificate) if signed else ()))
+    again.close()
+    head_path(ledger).write_bytes(head)  # killed before it was
+    (check,) = [c for c in verify(ledger.parent) if c.holds is False]
+    assert "says 7 lines, and there are 9: the client was killed as it wrote" in check.text
+    opened(ledger.parent, *((signer.sign, signer.certificate) if signed else ())).close()
+    assert faults(ledger) == []
+
+
+def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
+    signers: dict[str, Signer], tmp_path: Path
+) -> None:
+    certificates = {name: tmp_path / f"{name}.crt" for name in signers}
+    for name, path in certificates.items():
+        path.write_bytes(signers[name].certificate)
+    north, south = signers["north"], signers["south"]
+    true = written(tmp_path / "true", north.sign, north.certificate)
+    assert faults(true, certificates["north"]) == []
+    assert faults(true, certificates["south"]) == ["signature"]
+    forged = written(tmp_path / "forged", south.sign, north.certificate)
+    assert faults(forged) == ["signature"], "a certificate without its key"
+    named = written(tmp_path / "named", south.sign, south.certificate)
+    assert faults(named) == ["signature"], "another client's"
+    plain = written(tmp_path / "plain")
+    assert faults(plain) == [], "whoever has no signature to compare with has nothing"
+    for wrong in (forged, named, plain):
+        assert faults(wrong, certificates["north"]) == ["signature"]
+    with pytest.raises(IdentityError, match="is no certificate of a client in PEM"):
+        faults(true, true)
+
+
+def test_lines_of_another_key_after_the_own(signers: dict[str, Signer], tmp_path: Path) -> None:
+    north, south = signers["north"], signers["south"]
+    for number, how in enumerate([(south.sign, south.certificate), (south.sign, b""), ()]):
+        ledger = written(tmp_path / str(number), north.sign, north.certificate)
+        opened(ledger.parent, *how).close()
+        assert faults(ledger) == ["signature"]
+
+
+def test_lines_before_there_was_a_certificate(signers: dict[str, Signer], tmp_path: Path) -> None:
+    ledger, north = written(tmp_path / "run"), signers["north"]
+    opened(ledger.parent, north.sign, north.certificate).close()
+    (check,) = [c for c in verify(ledger.parent) if c.what == "signature"]
+    assert check.holds
+    assert check.text.endswith("; lines before 8 are not signed.")
+
+
+def test_an_earlier_state_is_noticed_by_who_has_kept_a_later_digest(ledger: Path) -> None:
+    earlier = ledger.parent.with_name("earlier")
+    shutil.copytree(ledger.parent, earlier)
+    again = opened(ledger.parent)
+    again.close()
+    head = json.loads(head_path(ledger).read_bytes())["sha256"]
+    assert "kept" not in faults(ledger, head=head)
+    assert faults(earlier / "ledger.jsonl", head=head) == ["kept"]
+    assert faults(earlier / "ledger.jsonl") == [], "which is not noticed otherwise"
+
+
+def test_files_that_are_others_than_the_ledger_names(ledger: Path) -> None:
+    folder = ledger.parent
+    (folder / "model/config.json").write_text("{ }")
+    assert faults(ledger) == ["file"]
+    (folder / "model/config.json").unlink()
+    (check,) = [c for c in verify(folder) if c.holds is False]
+    assert check.text == f"{folder}/model/config.json is missing, which line 7 has."
+    study = folder / "study.toml"
+    study.write_text(study.read_text().replace("seed = 0", "seed = 1"))
+    assert faults(ledger) == ["study", "file", "file"]
+    study.unlink()
+    assert faults(ledger) == ["study", "file", "file"]
+
+
+def test_a_ledger_of_an_earlier_version(tmp_path: Path) -> None:
+    ledger = written(tmp_path / "run")
+    old = []
+    for line in lines_of(ledger):
+        content = json.loads(line)
+        if content["what"] in ("left", "came"):
+            del content["before"]
+            old.append(json.dumps(content | {"time": 1.8e9}) + "\n")
+    ledger.write_text("".join(old))
+    head_path(ledger).unlink()
+    assert summarise_ledger(ledger)[0]["replies"] == 2
+    assert faults(ledger) == ["lines", "end"]
+    assert (
+        "is of an earlier version, whose lines have no digests" in next(verify(ledger.parent)).text
+    )
+    again = opened(ledger.parent)
+    assert again.last.moment.turn == 2
+    again.close()
+    (check,) = [c for c in verify(ledger.parent) if c.what == "lines"]
+    assert check.text.endswith("but for 4 of an earlier version, which have none.")
+
+
+def test_no_ledger(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="There is no ledger in"):
+        list(verify(tmp_path))

@@ -1,0 +1,46 @@
+"""A client's records of a small run, as a participant writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedtopics.federation.chain import Sign, unsigned
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study
+from fedtopics.methods.base import Moment
+from fedtopics.text.corpus import Corpus
+
+STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})
+
+
+def opened(folder: Path, sign: Sign = unsigned, certificate: bytes = b"") -> Ledger:
+    """The ledger of a client that begins, or comes back."""
+    (folder / "study.toml").write_text(STUDY.to_toml())
+    ledger = Ledger("gfedntm", STUDY.fingerprint, folder / "ledger.jsonl", "f00d", sign=sign)
+    policy = Policy().model_dump(mode="json")
+    ledger.began("north", certificate, policy, Corpus.of(["oak elm", "fir äsp"]))
+    ledger.kept(folder, "study.toml")
+    return ledger
+
+
+def answered(ledger: Ledger, turn: int) -> None:
+    """A reply leaves, a total comes."""
+    moment, reply = Moment(turn), {"x": np.arange(turn), "documents": 20}
+    ledger.write("north", "gradients", {"round": turn}, f"{turn:x}", moment, reply)
+    ledger.came(moment, "gradients", f"{turn:x}", 1000)
+
+
+def written(folder: Path, sign: Sign = unsigned, certificate: bytes = b"") -> Path:
+    """A folder with a run of two rounds and its model; return the ledger."""
+    folder.mkdir()
+    ledger = opened(folder, sign, certificate)
+    for turn in (1, 2):
+        answered(ledger, turn)
+    (folder / "model").mkdir()
+    (folder / "model/config.json").write_text("{}")
+    ledger.kept(folder, "model/config.json")
+    ledger.close()
+    return folder / "ledger.jsonl"

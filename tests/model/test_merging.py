@@ -1,0 +1,182 @@
+"""Topics put together: theta, topics, words and folders are those of the topics in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics import FLDA, LDA, NMF, Corpus, MixtureTM, ProdLDA, ShortTextClustering, TopicModel
+from fedtopics.errors import ModelError, StudyError
+from tests.helpers.clients import ALL, TEXTS
+from tests.helpers.models import BETA, edit_config, made
+
+SIDES = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(size=(80, 3)) / 10
+EMBEDDED = Corpus.of(ALL).with_embeddings(SIDES.astype(np.float32))
+MODELS = [
+    LDA(4, max_rounds=3),
+    NMF(4),
+    ProdLDA(4, max_rounds=3),
+    FLDA(4, max_rounds=1, iterations=50, min_new_documents=1),
+    MixtureTM(4, embedding_dimension=3),
+    ShortTextClustering(4, embedding_dimension=3),
+]
+
+
+def test_numbers_of_a_merged_model() -> None:
+    """Shares are .375, .4375 and .1875: the first and the last are .5625 together."""
+    merged = made().merge_topics([2, 0])
+    assert merged.n_topics == 2
+    np.testing.assert_allclose(merged.beta, [(2 * BETA[0] + BETA[2]) / 3, BETA[1]])
+    np.testing.assert_allclose(merged.share, [0.5625, 0.4375])
+    assert {name: share.tolist() for name, share in merged.shares.items()} == {
+        "north": [0.75, 0.25], "south": [0.0, 1.0],
+    }  # fmt: skip
+    assert merged.word_sums.tolist() == [[2, 0, 0, 0, 6], [1, 1, 1, 1, 0]]
+    assert merged.coherence == {}
+
+
+def test_labels_of_merged_topics() -> None:
+    model = made(labels={0: "Trees", 1: "Illness"})
+    assert model.merge_topics([0, 2]).labels == {1: "Illness"}
+    assert model.merge_topics([0, 1]).labels == {}
+    same = model.with_labels({2: "Trees"}).merge_topics([0, 2])
+    assert same.labels == {0: "Trees", 1: "Illness"}
+
+
+@pytest.mark.parametrize("estimator", MODELS, ids=lambda each: type(each).__name__)
+@pytest.mark.filterwarnings("ignore")
+def test_every_method(estimator: Any, tmp_path: Path) -> None:
+    model = estimator.fit(EMBEDDED).model_
+    n = model.n_topics
+    once = model.merge_topics([[0, n - 1]])
+    theta = model.transform(EMBEDDED)
+    expected = np.c_[theta[:, 0] + theta[:, n - 1], theta[:, 1 : n - 1]]
+    np.testing.assert_allclose(once.transform(EMBEDDED), expected, atol=1e-6)
+    both = once.merge_topics([0, 1]) if n > 2 else once
+    at_once = model.merge_topics([0, 1, n - 1])
+    np.testing.assert_allclose(both.beta, at_once.beta, rtol=1e-12)
+    np.testing.assert_allclose(both.beta.sum(1), 1)
+    for each in (once, both):
+        back = TopicModel.from_pretrained(each.save_pretrained(tmp_path / str(each.n_topics)))
+        assert back.beta.tobytes() == each.beta.tobytes()
+        assert back.transform(EMBEDDED).tobytes() == each.transform(EMBEDDED).tobytes()
+        assert back.topics() == each.topics()
+        assert back.info == each.info
+        back.to_pandas(), back._repr_html_()
+
+
+def test_sizes_and_labels_of_merged_clusters() -> None:
+    corners = np.repeat(np.eye(3), 25, axis=0) + np.random.default_rng(1).normal(0, 0.1, (75, 3))
+    corpus = Corpus.of(ALL[:75]).with_embeddings(corners)
+    found = ShortTextClustering(3, embedding_dimension=3).fit(corpus)
+    sizes, labels = found.sizes_["all"], found.labels_
+    assert np.bincount(labels).tolist() == sizes.tolist()
+    found.merge_topics([0, 2])
+    assert found.n_clusters_ == 2
+    assert found.sizes_["all"].tolist() == [sizes[0] + sizes[2], sizes[1]]
+    assert found.labels_.tolist() == [int(label == 1) for label in labels]
+    np.testing.assert_array_equal(found.predict(corpus), found.labels_)
+
+
+def test_a_refined_theta() -> None:
+    """With topics as they are read, and the mean of the merged topics' priors."""
+    model = LDA(4, max_rounds=3).fit(ALL).model_
+    merged = model.merge_topics([0, 1])
+    assert merged.inference.settings.theta_prior == pytest.approx(0.25 * 4 / 3)
+    with pytest.raises(StudyError, match="readout='middle' is unknown"):
+        merged.transform(ALL, readout="middle")  # type: ignore[arg-type]
+    np.testing.assert_allclose(merged.transform(ALL, readout="root").sum(1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("topics", "message"),
+    [
+        ([0, 3], "no topic 3; the model has topics 0 to 2"),
+        ([-1, 0], "no topic -1"),
+        ([[0, 1], [1, 2]], "Topic 1 is to be in two topics; name it once"),
+        ([[0, 1], [2, 0]], "Topic 0 is to be in two topics"),
+        ([[0], 1], "a list of their numbers, or a list of such lists"),
+        (["a"], "a list of their numbers"),
+    ],
+)
+def test_topics_that_cannot_be_merged(topics: Any, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        made().merge_topics(topics)
+
+
+def test_nothing_to_merge() -> None:
+    model = made()
+    assert model.merge_topics([]) is model
+    assert model.merge_topics([[1]]) is model
+    assert model.reduce_topics(3) is model
+
+
+def test_hierarchy_is_by_lost_information() -> None:
+    """Of rows 4 3 1 1 1, 1 1 2 2 4 and 2 2 2 2 2 the last two are the nearest."""
+    model = made(shares={"north": np.array([0.5, 0.3, 0.2])}, documents={"north": 40})
+    joint = np.array([0.5, 0.3, 0.2])[:, None] * BETA
+
+    def information(joint: Any) -> float:
+        even = joint.sum(1, keepdims=True) * joint.sum(0)
+        return float((joint * np.log(joint / even)).sum())
+
+    first, last = model.hierarchy(3)
+    assert (first["left"], first["right"], first["topics"]) == (1, 2, [1, 2])
+    two = np.array([joint[0], joint[1] + joint[2]])
+    assert first["distance"] == pytest.approx(information(joint) - information(two))
+    assert last["distance"] == pytest.approx(information(two))
+    assert (last["left"], last["right"], last["topics"]) == (0, 3, [0, 1, 2])
+    assert [first["parent"], last["parent"]] == [3, 4]
+    assert [first["share"], last["share"]] == pytest.approx([0.5, 1.0])
+    assert first["name"] == "3___init___flu_tea_oak"
+    assert first["words"] == ["__init__", "flu", "tea"]
+
+
+def test_reducing_follows_the_hierarchy() -> None:
+    model = LDA(6, max_rounds=10).fit_clients(TEXTS).model_
+    rows = model.hierarchy()
+    assert model.reduce_topics(5).n_topics == 5
+    four = model.reduce_topics(4)
+    assert four.beta.tobytes() == model.reduce_topics(5).reduce_topics(4).beta.tobytes()
+    merged = rows[1]["topics"] if rows[1]["left"] == 6 or rows[1]["right"] == 6 else None
+    expected = [merged] if merged else [rows[0]["topics"], rows[1]["topics"]]
+    np.testing.assert_allclose(four.beta, model.merge_topics(expected).beta)
+    assert model.reduce_topics(1).transform(ALL).tolist() == [[1.0]] * 80
+    for number in (0, 7):
+        with pytest.raises(StudyError, match=f"n_topics={number} cannot be had of 6 topics"):
+            model.reduce_topics(number)
+
+
+def test_a_merged_model_begins_others_and_does_not_go_on() -> None:
+    model = LDA(3, max_rounds=5).fit(ALL)
+    begun = LDA(2, max_rounds=1, start=model.model_.merge_topics([0, 1])).fit(ALL)
+    assert begun.model_.n_topics == 2
+    with pytest.raises(StudyError, match="Topics of the model were put together, so it cannot go"):
+        model.merge_topics([0, 1]).partial_fit(ALL)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"groups": [0, 0]},
+        {"groups": [0, 0, 0]},
+        {"groups": [0, 2, 1]},
+        {"inference": "nothing"},
+        {"precision": "float1"},
+        {"settings": {"n_components": 3, "alpha": -1}},
+        {"n_components": 3},
+        {
+            "inference": "merged",
+            "settings": made().merge_topics([0, 1]).inference.settings.model_dump(),
+        },
+    ],
+)
+def test_damaged_folders(settings: dict[str, Any], tmp_path: Path) -> None:
+    folder = made().merge_topics([0, 1]).save_pretrained(tmp_path)
+    whole = made().merge_topics([0, 1]).inference.settings.model_dump(mode="json")
+    edit_config(folder, settings=whole | settings)
+    with pytest.raises(ModelError):
+        TopicModel.from_pretrained(folder)

@@ -1,0 +1,146 @@
+"""Topics by period and class: means of theta, of clients that have enough documents there."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics import LDA, TopicModel
+from fedtopics.errors import DataError, StudyError
+from tests.helpers.clients import ALL, TEXTS
+
+EAST = timezone(timedelta(hours=9))
+
+
+@pytest.fixture(scope="module")
+def model() -> TopicModel:
+    return LDA(2, max_rounds=20).fit(ALL).model_
+
+
+def periods(rows: list[dict[str, Any]], key: str = "period") -> list[Any]:
+    return [row[key] for row in rows if row["topic"] == 0]
+
+
+def test_rows_are_means_of_theta(model: TopicModel) -> None:
+    times = ["2025-03-01"] * 20 + ["2025-03-31"] * 30 + ["2025-04-01"] * 30
+    theta = model.transform(ALL)
+    rows = model.topics_over_time(ALL, times)
+    march, april = theta[:50], theta[50:]
+    assert rows == [
+        {
+            "period": period,
+            "topic": topic,
+            "share": pytest.approx(part[:, topic].mean(), rel=1e-5),
+            "count": pytest.approx(part[:, topic].sum(), rel=1e-5),
+            "documents": len(part),
+            "clients": 1,
+        }
+        for period, part in ((date(2025, 3, 1), march), (date(2025, 4, 1), april))
+        for topic in (0, 1)
+    ]
+
+
+def test_clients_with_few_documents_in_a_period_have_no_part(model: TopicModel) -> None:
+    times = {
+        "boats": [2024] * 31 + [2025] * 9,
+        "trees": [2024] * 20 + [2025] * 10 + [2026] * 9 + [2027],
+    }
+    rows = model.topics_over_time(TEXTS, times)
+    assert periods(rows) == [2024, 2025]
+    assert [(row["documents"], row["clients"]) for row in rows] == [(51, 2)] * 2 + [(10, 1)] * 2
+    theta = model.transform(TEXTS["trees"])[20:30]
+    assert rows[2]["share"] == pytest.approx(theta[:, 0].mean(), rel=1e-5)
+    assert periods(model.topics_over_time(TEXTS, times, min_documents=1)) == [
+        2024,
+        2025,
+        2026,
+        2027,
+    ]
+
+
+def test_documents_of_which_nothing_is_seen_do_not_count(model: TopicModel) -> None:
+    rows = model.topics_over_time([*ALL[:12], "", "nothing"], [1] * 14)
+    assert rows[0]["documents"] == 12
+
+
+@pytest.mark.parametrize(
+    ("by", "begins"),
+    [
+        (None, [date(2024, 12, 1), date(2025, 2, 1)]),
+        ("year", [date(2024, 1, 1), date(2025, 1, 1)]),
+        ("quarter", [date(2024, 10, 1), date(2025, 1, 1)]),
+        ("week", [date(2024, 12, 30), date(2025, 2, 17)]),  # Mondays
+        ("day", [date(2024, 12, 31), date(2025, 2, 20)]),
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda days: days,
+        lambda days: [day.isoformat() for day in days],
+        lambda days: [datetime(day.year, day.month, day.day, 23, 59) for day in days],
+        lambda days: [datetime(d.year, d.month, d.day, 1, tzinfo=EAST) for d in days],
+        lambda days: np.array(days, "datetime64[ns]"),
+    ],
+    ids=["dates", "texts", "times", "zones", "numpy"],
+)
+def test_periods_of_dates(model: TopicModel, by: Any, begins: list[date], form: Any) -> None:
+    days = [date(2025, 2, 20)] * 40 + [date(2024, 12, 31)] * 40
+    assert periods(model.topics_over_time(ALL, form(days), by=by)) == begins
+
+
+def test_bins(model: TopicModel) -> None:
+    numbers = np.repeat([0, 3, 6, 10], 20)
+    assert periods(model.topics_over_time(ALL, numbers, nr_bins=2)) == [0.0, 5.0]
+    days = np.datetime64("2025-01-01") + numbers
+    assert periods(model.topics_over_time(ALL, days, nr_bins=2)) == [
+        datetime(2025, 1, 1), datetime(2025, 1, 6)
+    ]  # fmt: skip
+    whole = model.topics_over_time(ALL, numbers, nr_bins=1)
+    assert [row["documents"] for row in whole] == [80, 80]
+
+
+def test_classes(model: TopicModel) -> None:
+    rows = model.topics_per_class(ALL, ["b"] * 60 + ["a"] * 15 + ["few"] * 5)
+    assert periods(rows, "class") == ["a", "b"]
+    assert rows[2]["share"] == pytest.approx(model.transform(ALL)[:60, 0].mean(), rel=1e-5)
+    by_number = model.topics_per_class(TEXTS, {"boats": [1] * 40, "trees": [2] * 40})
+    assert periods(by_number, "class") == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([1] * 79, "80 documents and 79 times or classes"),
+        (["oak"] * 80, "cannot be read as times"),
+        ([*["2025-01-01"] * 79, None], "cannot be read as times"),
+        ([*[1.0] * 79, float("nan")], "cannot be read as times"),
+        ([*["2025-01-01"] * 79, "secret text"], "cannot be read as times"),
+    ],
+)
+def test_what_are_no_times(model: TopicModel, times: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message) as error:
+        model.topics_over_time(ALL, times)
+    assert "secret" not in str(error.value)
+
+
+def test_what_does_not_go_together(model: TopicModel) -> None:
+    times = {"boats": [1] * 40, "trees": ["2025-01-01"] * 40}
+    with pytest.raises(DataError, match="some are numbers; give all alike"):
+        model.topics_over_time(TEXTS, times)
+    with pytest.raises(DataError, match="40 documents and 0 times or classes"):
+        model.topics_over_time(TEXTS, {"boats": [1] * 40})
+    with pytest.raises(StudyError, match="by='hour', nr_bins=None cannot be used; choose by from"):
+        model.topics_over_time(ALL, [1] * 80, by="hour")  # type: ignore[arg-type]
+    with pytest.raises(StudyError, match="nr_bins=0 cannot be used"):
+        model.topics_over_time(ALL, [1] * 80, nr_bins=0)
+
+
+def test_a_chart(model: TopicModel) -> None:
+    chart = model.plot_over_time(ALL, [2024] * 40 + [2025] * 40).to_dict()
+    assert [len(panel["data"]["values"]) for panel in chart["concat"]] == [2, 2]
+    with pytest.raises(DataError, match="No period has as many documents as min_documents"):
+        model.plot_over_time(ALL, range(80))

@@ -1,0 +1,97 @@
+"""A client's part of the noise: enough without a third, each time the same, in whole steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+from scipy.stats import kstest
+
+from fedtopics.errors import PolicyError
+from fedtopics.methods.private.stages import noisy
+from fedtopics.methods.secret import Secret
+from fedtopics.privacy import Noise, Privacy
+from fedtopics.privacy.noise import LARGEST, _drawn, normal
+from fedtopics.secure.fixed import FINE, Layout
+
+SIZE = 200_000
+
+
+def noise_of(client: str, clients: int) -> Noise:
+    return Noise(Secret.from_seed(0, client).derive, clients)
+
+
+def test_numbers_are_normal() -> None:
+    drawn = normal(bytes(range(32)), SIZE)
+    assert kstest(drawn, "norm").pvalue > 0.01
+    assert np.unique(drawn).size == SIZE
+
+
+@pytest.mark.parametrize("clients", [1, 3, 5, 10])
+def test_the_parts_of_two_thirds_are_enough(clients: int) -> None:
+    there = clients - clients // 3
+    parts = [
+        noise_of(f"client-{number}", clients).added(np.zeros(SIZE), 4.0, "words")
+        for number in range(there)
+    ]
+    found = np.sum(parts, axis=0).std()
+    assert 4.0 * (1 - 4 / np.sqrt(2 * SIZE)) < found < 4.0 * 1.02
+
+
+def test_sums_stay_on_a_grid_that_masks_keep_exactly() -> None:
+    added = noise_of("north", 5).added(np.linspace(0, 1000, 1001), 2.5, "words", 1)
+    assert (added * 2**30 == np.rint(added * 2**30)).all()
+
+
+def test_the_same_is_said_the_same_way_and_nothing_else_is_said_with_its_noise() -> None:
+    noise = noise_of("north", 5)
+    values = np.arange(10.0)
+    first = noise.added(values, 1.0, "sums", 3)
+    assert np.array_equal(noise.added(values, 1.0, "sums", 3), first)
+    assert not np.array_equal(noise.added(values, 1.0, "sums", 4), first)
+    with pytest.raises(PolicyError, match="asked for twice"):
+        noise.added(values + 1, 1.0, "sums", 3)
+
+
+def test_other_clients_have_other_noise() -> None:
+    parts = [noise_of(name, 5).added(np.zeros(SIZE), 1.0, "sums") for name in ("north", "south")]
+    assert abs(np.corrcoef(*parts)[0, 1]) < 5 / np.sqrt(SIZE)
+
+
+def test_without_privacy_nothing_is_added() -> None:
+    assert noise_of("north", 5).added([1.5, 2.5], 0.0, "sums").tolist() == [1.5, 2.5]
+
+
+class Words:
+    """A stream of given words."""
+
+    def __init__(self, *words: int) -> None:
+        self.words = list(words)
+
+    def update(self, asked: bytes) -> bytes:
+        words, self.words = self.words[: len(asked) // 8], self.words[len(asked) // 8 :]
+        return np.array(words, "<u8").tobytes()
+
+
+def test_tails_do_not_end() -> None:
+    """A number of which 63 bits say little has others behind them: noise of 9.2 is not the most."""
+    half = 1 << 63
+    stream: Any = Words(half, 7, 0, half, 1, half)
+    signs, numbers = _drawn(stream, 3)
+    assert signs.tolist() == [False, True, False]
+    assert numbers.tolist() == [0.5, 3.5 * 2.0**-63, 2.0**-127]
+    assert -ndtri(numbers[2] / 2) > 12.9
+
+
+def test_what_masks_write_numbers_in_does_not_depend_on_them() -> None:
+    """However large a client's sums: one that did not fit would say so in the clear."""
+    noise, bound = noise_of("north", 3), Privacy(epsilon=3)
+    sums = np.array([1e12, LARGEST, -1e12, 0.0])
+    added = noise.added(sums, 2.0, "sums")
+    np.testing.assert_allclose(added, np.clip(sums, -LARGEST, LARGEST), atol=20)
+    layout = Layout.of({"sums": noisy(bound, (4,))}, ["east", "north", "west"], FINE)
+    residues, factor = layout.encode({"sums": added})
+    assert factor == 1.0
+    np.testing.assert_array_equal(layout.decode(residues, 1)["sums"], added)

@@ -1,0 +1,56 @@
+"""A client that starts again in a private study: the same noise, on the same documents alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtopics.errors import PolicyError
+from fedtopics.federation.participant import Participation
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.server import proposal
+from fedtopics.methods.base import Moment
+from tests.helpers.private_topics import planned, themed
+
+PLAN = planned(3, mode="words").with_clients(["east", "north", "west"])
+
+
+@contextmanager
+def started(folder: Path, documents: int, run: bytes = b"run") -> Iterator[Any]:
+    """Start a client's process; give the door of its documents, in front of masks."""
+    (folder / "policy.toml").write_text("max_epsilon = 4\n")
+    policy = Policy.read(folder / "policy.toml")
+    part = Participation("north", themed(documents), policy, folder / "out")
+    try:
+        door: Any = part.consider(part.look(proposal(PLAN, None), signed=True), run)[0]
+        yield door._door
+    finally:
+        part.close()
+
+
+def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None:
+    """The difference of two replies with the same noise would be the documents'."""
+    with started(tmp_path, 100) as door:
+        first = door.call("extent", {}, Moment(1))
+    with started(tmp_path, 100) as door:
+        assert door.call("extent", {}, Moment(1, 2)) == first, "in another attempt"
+    with (
+        started(tmp_path, 101) as door,
+        pytest.raises(PolicyError, match="the documents or the client's secret have changed"),
+    ):
+        door.call("extent", {}, Moment(1, 3))
+
+
+def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
+    """Whoever says that it is the same would get other noise on the same sums."""
+    for _ in range(2):
+        with started(tmp_path, 100) as door:
+            door.call("extent", {}, Moment(1))
+    shutil.rmtree(tmp_path / "out")
+    with pytest.raises(PolicyError, match="1 before had 3"), started(tmp_path, 100):
+        pass

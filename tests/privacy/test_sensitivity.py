@@ -1,0 +1,206 @@
+"""What a document more or less changes, for any documents, at any place and for any question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import DataError, PolicyError
+from fedtopics.inference import points
+from fedtopics.methods.client import TopicClient
+from fedtopics.methods.private import contributions
+from fedtopics.methods.private.settings import PrivateSettings
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
+from fedtopics.text.vocabulary import fingerprint
+from tests.helpers.encoders import unit
+from tests.helpers.private_topics import (
+    CENTRES,
+    DIMENSION,
+    PUBLIC,
+    WORDS,
+    half_of,
+    install,
+    questions,
+)
+
+MODES = "embeddings", "both", "words"
+ONE = 1 + 1e-6  # embeddings are float32
+AGREED = fingerprint(PUBLIC)
+SETTINGS = EmbeddingSettings(model="themed", dimension=DIMENSION)
+Document = tuple[list[str], Any]
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents are computed with three at a time, so that one more moves others elsewhere."""
+    install(monkeypatch)
+    monkeypatch.setattr(points, "BLOCK", 3)
+    monkeypatch.setattr(contributions, "ENTRIES", 4)
+
+
+def anything(rng: np.random.Generator) -> Document:
+    """A document that somebody made to stand out."""
+    nowhere = np.zeros(DIMENSION)
+    kinds: list[Document] = [
+        ([], nowhere),
+        ([], unit(rng.normal(size=(1, DIMENSION)))[0]),
+        ([PUBLIC[0]], CENTRES[0]),
+        ([PUBLIC[0]] * 100_000, CENTRES[1]),
+        ([*PUBLIC], CENTRES[2]),
+        ([word for word in PUBLIC for _ in range(300)], nowhere),
+        (["unknown"] * 50, CENTRES[0]),
+        (PUBLIC[:WORDS], 1e30 * CENTRES[0]),
+        (PUBLIC[:2], 1e-30 * CENTRES[0]),
+        (PUBLIC[:3], (CENTRES[0] + CENTRES[1]) / 2),  # as near to one as to the other
+    ]
+    chosen = rng.choice(PUBLIC, rng.integers(1, 12)).tolist()
+    kinds.append((chosen, rng.normal(size=DIMENSION) * rng.exponential(3.0)))
+    return kinds[rng.integers(len(kinds))]
+
+
+def extreme(asked: list[tuple[str, dict[str, Any]]], rng: np.random.Generator) -> None:
+    """Ask with centres of any length, some of them alike, words of any rarity, topics of no use."""
+    for _, how in asked:
+        if "centres" in how:
+            how["centres"] = how["centres"] * rng.choice([1e-9, 1.0, 1e9])
+            how["centres"][1] = how["centres"][0]
+            how["origin"] = how["origin"] * rng.choice([0.0, 1.0, 1e6])
+        if "rarity" in how:
+            how["rarity"] = how["rarity"] ** rng.choice([-9, 1, 9]) + 1e-300
+        if "topics" in how:
+            how["topics"] = how["topics"] ** rng.choice([0.0, 1.0, 20.0]) + 1e-300
+
+
+def released(
+    documents: Sequence[Document], mode: str, asked: list[tuple[str, dict[str, Any]]]
+) -> dict[str, Any]:
+    """Return all that a client gives, without noise; the embeddings are as a study takes them."""
+    texts, vectors = [text for text, _ in documents], [vector for _, vector in documents]
+    corpus = Corpus.of([*texts, ["x"]])  # one without a known word, so that none is empty
+    corpus = corpus.with_embeddings(np.array([*vectors, np.zeros(DIMENSION)], np.float32))
+    corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
+    half = half_of(corpus, mode=mode)
+    found = {"extent": half.extent()["size"]}
+    for name, how in asked:
+        reply = getattr(half, name)(vocabulary=AGREED, **how)
+        found |= {f"{name} {field}": value for field, value in reply.items()}
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_document_changes_each_release_by_one_at_most(mode: str) -> None:
+    """Wherever it comes in, whatever others are there, and however the question is put."""
+    rng = np.random.default_rng(7)
+    for trial in range(24):
+        asked = questions(mode, rng)
+        if trial % 2:
+            extreme(asked, rng)
+        others = [anything(rng) for _ in range(rng.integers(0, 8))]
+        others += others[: rng.integers(0, 3)]  # some of them twice
+        place = rng.integers(0, len(others) + 1)
+        with_it = [*others[:place], anything(rng), *others[place:]]
+        before, after = released(others, mode, asked), released(with_it, mode, asked)
+        for field, value in after.items():
+            change = float(np.linalg.norm(value - before[field]))
+            assert change <= ONE, f"{field} of {with_it[place]} at {place}"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_all_add_is_what_each_adds_alone(mode: str) -> None:
+    """No document decides what another one adds: not by its place, not by being there."""
+    rng = np.random.default_rng(11)
+    for trial in range(6):
+        asked = questions(mode, rng)
+        if trial % 2:
+            extreme(asked, rng)
+        # A client may count a document once that it has twice.
+        documents = list({str(each): each for each in (anything(rng) for _ in range(7))}.values())
+        nothing = released([], mode, asked)
+        alone = [released([document], mode, asked) for document in documents]
+        together = released(documents, mode, asked)
+        for field, value in together.items():
+            added = sum(np.asarray(each[field]) - nothing[field] for each in alone)
+            np.testing.assert_allclose(value - nothing[field], added, atol=1e-9, err_msg=field)
+
+
+def test_a_draw_between_clusters_does_not_depend_on_other_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where centres are alike but for rounding, a document goes to the same one, whoever is by."""
+    monkeypatch.setattr(points, "BLOCK", 4096)
+    rng = np.random.default_rng(0)
+    vectors = unit(rng.normal(size=(500, 384)))
+    centres = np.repeat(unit(rng.normal(size=(1, 384))).astype(float), 19, axis=0)
+    centres += 1e-17 * rng.normal(size=centres.shape)
+    _, found = contributions.placed(vectors, np.zeros(384), centres)
+    for n in (1, 2, 33, 499):
+        _, fewer = contributions.placed(vectors[-n:], np.zeros(384), centres)
+        np.testing.assert_array_equal(fewer, found[-n:])
+
+
+def test_every_function_of_the_schedule_is_among_these() -> None:
+    """What else leaves is public: the vectors of words."""
+    for mode in MODES:
+        asked = {name for name, _ in questions(mode, np.random.default_rng(0))}
+        settings = PrivateSettings(mode=mode, words=tuple(PUBLIC))
+        schedule = half_of(Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION))), mode=mode)
+        assert isinstance(schedule, TopicClient)
+        assert set(schedule.schedule(settings)) == asked | {"extent"} | (
+            set() if mode == "words" else {"word_vectors"}
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("sketch", "rarity", np.inf), ("sketch", "rarity", np.nan), ("sketch", "columns", 3),
+        ("topic_words", "topics", -1.0), ("topic_words", "topics", 0.0),
+        ("topic_words", "topics", np.nan), ("topic_words", "columns", 3),
+    ],
+)  # fmt: skip
+def test_questions_by_which_a_document_counts_more_than_once(
+    name: str, field: str, value: float
+) -> None:
+    """Infinite weights of a word would say, by a reply that fails, whether a document has it."""
+    half = half_of(Corpus.of([["x"]]), mode="words")
+    how = dict(questions("words", np.random.default_rng(0)))[name]
+    how[field] = np.where(np.arange(len(how[field])) < 2, value, how[field].T).T
+    with pytest.raises(PolicyError, match="could count more than once"):
+        getattr(half, name)(vocabulary=AGREED, **how)
+
+
+def test_words_that_are_named_twice_in_clusters() -> None:
+    corpus = Corpus.of([PUBLIC[:1]]).with_embeddings(CENTRES[:1])
+    half = half_of(corpus, mode="embeddings")
+    how = dict(questions("embeddings", np.random.default_rng(0)))["cluster_words"]
+    half.cluster_words(vocabulary=AGREED, **how)
+    how["columns"] = np.zeros(30, np.int64)
+    with pytest.raises(PolicyError, match="a word is named twice"):
+        half.cluster_words(vocabulary=AGREED, **how)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_embeddings_that_are_no_numbers_are_refused_before_anything_leaves(bad: float) -> None:
+    corpus = Corpus.of([PUBLIC[:1]]).with_embeddings(np.full((1, DIMENSION), bad))
+    with pytest.raises(DataError, match="NaN or infinite"):
+        document_embeddings(corpus, SETTINGS)
+
+
+def test_vectors_of_words_say_nothing_of_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document of one word has left its embedding in the cache: that is not the word's."""
+    found = []
+    for folder, documents in ("without", [""]), ("with", [PUBLIC[0]]):
+        monkeypatch.setenv("FEDTOPICS_CACHE", str(tmp_path / folder))
+        corpus = Corpus.of(documents)
+        corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
+        columns = np.arange(len(PUBLIC))
+        half = half_of(corpus, mode="embeddings")
+        found.append(half.word_vectors(vocabulary=AGREED, columns=columns)["vectors"])
+    np.testing.assert_array_equal(*found)

@@ -1,0 +1,222 @@
+"""All that computes no network works where torch is not installed, and the rest says what to do.
+
+Everything here runs in processes of its own, in which torch cannot be imported.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedtopics.cli import COMMANDS
+from fedtopics.methods.registry import METHODS
+from fedtopics.networks import find_network
+from tests.helpers.models import made
+
+BLOCKED = """
+import sys
+from importlib.machinery import PathFinder
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        missing = name.partition(".")[0] in ("torch", "networkx", "sympy")  # two come with torch
+        return None if missing else super().find_spec(name, path, target)
+
+sys.meta_path[:] = [Without if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+TYPE_IN = """
+import json
+from fedtopics.cli import main
+
+codes = []
+for arguments in json.loads(sys.stdin.read()):
+    sys.argv = ["fedtopics", *arguments]
+    try:
+        main()
+    except SystemExit as ended:
+        codes.append(ended.code)
+print(json.dumps(codes))
+"""
+TRAIN = """
+import json
+import numpy as np
+from fedtopics import Columns, Corpus, Study, TopicModel, train
+
+columns = Columns(embedding="embedding")
+corpora = {name: Corpus.read(f"{name}.jsonl", columns) for name in ("north", "south")}
+for name, settings in json.loads(sys.stdin.read()).items():
+    study = Study.make(method={"name": name, **settings}, clients=dict.fromkeys(corpora, {}))
+    model = train(study, corpora)
+    theta = model.transform(corpora["north"])
+    back = TopicModel.from_pretrained(model.save_pretrained(f"models/{name}"))
+    np.testing.assert_array_equal(back.transform(corpora["north"]), theta)
+    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-5)
+    print(name, *theta.shape)
+"""
+SMALL: dict[str, Any] = {"n_components": 3, "max_rounds": 3, "coherence": "nothing"}
+EMBEDDED = {**SMALL, "embedding": {"dimension": 4}}
+WITHOUT: dict[str, dict[str, Any]] = {
+    "auto": EMBEDDED, "lda": SMALL, "nmf": SMALL, "flda": {**SMALL, "min_new_documents": 5},
+    "mixture": EMBEDDED, "kmeans": EMBEDDED, "discriminative": EMBEDDED,
+}  # fmt: skip
+NETWORKS = {"gfedntm", "fstc", "fsccl"}
+STUDY = """
+name = "s"
+[method]
+name = "nmf"
+n_components = 3
+max_rounds = 3
+[vocabulary]
+min_document_frequency = 2
+[clients.north]
+data = "north.jsonl"
+[clients.south]
+data = "south.jsonl"
+"""
+PEERS = (
+    STUDY.partition("[clients")[0]
+    + """
+[clients.north]
+address = "localhost:7558"
+[clients.south]
+address = "localhost:7559"
+"""
+)
+
+
+def python(folder: Path, code: str, given: str = "", *arguments: str) -> str:
+    """What a program prints; it has to end well."""
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED + code, *arguments], cwd=folder, input=given,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study, and documents of two clients, with embeddings."""
+    path, rng = tmp_path_factory.mktemp("without"), np.random.default_rng(0)
+    words = np.array(["oak", "elm", "fir", "ash", "ketch", "sloop", "yawl", "brig"]).reshape(2, 4)
+    for name in ("north", "south"):
+        lines = []
+        for number in range(300):  # as whoever adds sees replies of two clients
+            kind = number % 2
+            vector = np.eye(4)[kind] + rng.normal(0, 0.1, 4)
+            row = {"text": " ".join(rng.choice(words[kind], 9)), "embedding": vector.tolist()}
+            lines.append(json.dumps(row) + "\n")
+        (path / f"{name}.jsonl").write_text("".join(lines))
+    (path / "study.toml").write_text(STUDY)
+    (path / "policy.toml").write_text("max_epsilon = 8\n")
+    (path / "peers.toml").write_text(PEERS)
+    (path / "network.toml").write_text(STUDY.replace('"nmf"', '"gfedntm"'))
+    return path
+
+
+def test_every_method_but_those_with_networks_trains_and_is_read(folder: Path) -> None:
+    """`private` is left out here: what embeds its public words is a network."""
+    assert set(METHODS.names) - NETWORKS - {"private"} == set(WITHOUT)
+    said = python(folder, TRAIN, json.dumps(WITHOUT)).splitlines()
+    assert said == [f"{name} 300 3" for name in WITHOUT]
+
+
+IDENTITY = ["--identity", "pki/clients/north"]
+TYPED = [
+    ["demo", "--clients", "2", "--topics", "3", "--rounds", "1"],
+    ["run", "study.toml", "--out", "run"],
+    ["report", "run"],
+    ["topics", "run/model"],
+    ["transform", "run/model", "north.jsonl", "-o", "theta.parquet"],
+    ["evaluate", "run/model", "--data", "north.jsonl"],
+    ["ledger", "run"],
+    ["privacy", "study.toml"],
+    ["audit", "study.toml", "--data", "north.jsonl", "--shadows", "4"],
+    ["budget", "policy.toml"],
+    ["verify", "run"],
+    ["dpia", "run", "-o", "dpia.html"],
+    ["continue", "run/model", "--study", "study.toml", "--rounds", "1"],
+    ["compare", "run/model", "run/model"],
+    ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
+    ["pki", "create", "--server", "localhost"],
+    ["pki", "issue", "north", "--peer"],
+    ["peer", "peers.toml", *IDENTITY, "--data", "north.jsonl", "--dry-run"],
+    ["unit", "server", "study.toml", "--pki", "pki"],
+    ["flda", "--help"],
+    ["flare", "--help"],
+    ["flower", "--help"],
+]
+WITH_OTHERS = {"server", "client", "doctor"}
+GONE = {"reproduce"}
+
+
+def test_every_command_of_one_machine_works(folder: Path) -> None:
+    assert {command for command, *_ in TYPED} == set(COMMANDS) - WITH_OTHERS - GONE
+    codes = json.loads(python(folder, TYPE_IN, json.dumps(TYPED)).splitlines()[-1])
+    assert dict(zip(map(" ".join, TYPED), codes, strict=True)) == {
+        " ".join(arguments): 0 for arguments in TYPED
+    }
+    assert (folder / "run/report.html").is_file()
+
+
+def test_server_and_clients_train_without_it(folder: Path) -> None:
+    keys = [["pki", "create", "ca", "--server", "localhost"]]
+    keys += [["pki", "issue", name, "--pki", "ca"] for name in ("north", "south")]
+    assert json.loads(python(folder, TYPE_IN, json.dumps(keys)).splitlines()[-1]) == [0, 0, 0]
+    command = [sys.executable, "-c", BLOCKED + "from fedtopics.cli import main\nmain()"]
+    with ExitStack() as stack:
+
+        def begin(*arguments: str) -> subprocess.Popen[str]:
+            """Begin a command, which is killed at the end if it is still there."""
+            output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            process = subprocess.Popen([*command, *arguments], cwd=folder, text=True, **output)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        server = begin("server", "study.toml", "--pki", "ca", "--listen", "localhost:0", "--json")
+        assert server.stdout is not None
+        events = (json.loads(line) for line in server.stdout)
+        address = next(each["address"] for each in events if each["event"] == "listening")
+        to = ["--server", f"localhost:{address.rpartition(':')[2]}"]
+        doctor = begin("doctor", *to, "--identity", "ca/clients/north")
+        said = doctor.communicate(timeout=120)[0]
+        assert doctor.returncode == 0, said
+        both = [
+            begin("client", *to, "--identity", f"ca/clients/{name}", "--data", f"{name}.jsonl")
+            for name in ("north", "south")
+        ]
+        said = [process.communicate(timeout=120)[0][-500:] for process in (*both, server)]
+        assert [process.returncode for process in (*both, server)] == [0, 0, 0], said
+
+
+def test_what_needs_it_says_what_to_install(folder: Path) -> None:
+    typed = [["run", "network.toml"], ["demo", "--method", "prodlda"], ["topics", "network"]]
+    network: Any = find_network("prodlda")
+    inference = network(5, network.settings_type(n_components=3, hidden=(4, 4)))
+    shared = {"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}}
+    weights = inference.initial_weights(0)
+    made(inference=inference, weights=weights, shared=shared).save_pretrained(folder / "network")
+    for arguments, what in zip(
+        typed,
+        ("The method 'gfedntm'", "The method 'gfedntm'", "The network 'prodlda'"),
+        strict=True,
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", BLOCKED + "from fedtopics.cli import main\nmain()", *arguments],
+            cwd=folder, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"fedtopics: {what} needs the package torch, which is not installed; install it with: "
+            "pip install 'fedtopics[neural]'\n"
+        )
