@@ -47,6 +47,15 @@ class Origin(TypedDict):
     vocabulary: str  # "keep" or "agree"
 
 
+class MergedModel(TypedDict):
+    """One of the models, trained apart, that a model was merged from."""
+
+    model: str  # fingerprint of its words and weights
+    method: str
+    topics: Count
+    clients: list[str]
+
+
 class Promise(TypedDict):
     """A bound for what all releases of a study say of a document."""
 
@@ -75,6 +84,7 @@ class TrainingInfo(TypedDict, total=False):
     privacy: Promise
     history: list[Any]  # of `PastRound` with what the method adds
     continued: Origin  # what the training began with, if it was a model
+    merged: list[MergedModel]  # what it was merged from, instead of a training
 
 
 class Finder(Protocol):

@@ -1,0 +1,164 @@
+"""Each client's own model, these models merged by similar topics, and one federated model.
+
+Twenty topics of 20ng, whose groups are spread unevenly over five clients (Dirichlet, alpha 0.3). A
+client alone is scored on all documents, as the others are, mean over the clients. NPMI (windows of
+ten words) and different words of the ten words that each model shows, and of its most probable
+ones; NMI of each document's main topic with its group. What is in ``results/merging.jsonl`` is not
+done again.
+
+    python benchmarks/merging.py --data FOLDER [--seeds 3] [--quick]  # with 20ng.parquet
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from fedtopics import Columns, Corpus, Study, TopicModel, train
+from fedtopics.datasets import split_clients
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.files import RowFile
+from fedtopics.methods.merged_models import merge_models
+from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
+from quick import made_up_clients, parser_of, results_of
+
+N_CLIENTS, N_TOPICS, SHOWN, ALPHA = 5, 20, 10, 0.3
+METHODS = "lda", "nmf"
+SCENARIOS = {
+    "alone": "each client alone, mean",
+    "merged": "merged, as many topics as differ",
+    "merged to 20": "merged, 20 topics",
+    "federated": "federated",
+}
+SCORES = {
+    "topics": "topics", "npmi": "NPMI", "different": "different", "nmi": "NMI",
+    "npmi_probable": "NPMI, by probability", "different_probable": "different, by probability",
+}  # fmt: skip
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Documents at clients, and how models are trained and scored."""
+
+    clients: Mapping[str, Corpus]
+    labels: Sequence[str]  # of all documents, client after client
+    rounds: int | None  # the method's own, if None
+
+    @cached_property
+    def pooled(self) -> Corpus:
+        return Corpus.pool(self.clients.values())
+
+    @cached_property
+    def words(self) -> list[list[str]]:
+        return [list(document) for document in self.pooled.documents.to_pylist()]
+
+    def trained(self, method: str, seed: int, clients: Mapping[str, Corpus]) -> TopicModel:
+        settings: dict[str, Any] = {"name": method, "n_components": N_TOPICS}
+        settings |= {} if self.rounds is None else {"max_rounds": self.rounds}
+        limits = {"min_document_frequency": 5, "max_words": 5000}
+        study = Study.make(method=settings, vocabulary=limits, seed=seed)
+        return train(study, clients, policies=dict.fromkeys(clients, OPEN_POLICY))
+
+    def scores(self, model: TopicModel) -> Scores:
+        found: Scores = {"topics": model.n_topics}
+        for name, words in {"": model.topics(SHOWN), "_probable": model.topics(SHOWN, 1)}.items():
+            npmi = coherence_of(words, self.words, "npmi", "usual")
+            found[f"npmi{name}"] = float(np.nanmean(npmi))
+            found[f"different{name}"] = unique_words(words, SHOWN)
+        main = model.main_topics(self.pooled)
+        return found | {"nmi": normalised_mutual_information(self.labels, main)}
+
+    def measure(self, method: str, seed: int) -> Iterator[tuple[str, Scores]]:
+        """Train apart and together; yield the scores of each scenario."""
+        own = [self.trained(method, seed, {name: c}) for name, c in self.clients.items()]
+        alone = [self.scores(model) for model in own]
+        yield "alone", {name: float(np.mean([each[name] for each in alone])) for name in alone[0]}
+        yield "merged", self.scores(merge_models(own))
+        yield "merged to 20", self.scores(merge_models(own, N_TOPICS))
+        yield "federated", self.scores(self.trained(method, seed, self.clients))
+
+
+def read(data: Path | None, seed: int) -> Bench:
+    """Return 20ng at uneven clients, or made-up documents."""
+    if data is None:
+        clients = made_up_clients(N_CLIENTS)
+        labels = [name for name, corpus in clients.items() for _ in range(len(corpus))]
+        return Bench(clients, labels, rounds=3)
+    table = pq.read_table(data / "20ng.parquet")
+    corpus = Corpus.of(table, Columns(text=None, tokens="tokens", label="label"))
+    clients = split_clients(corpus, "dirichlet", n_clients=N_CLIENTS, alpha=ALPHA, seed=seed)
+    labels = [str(label) for part in clients.values() for label in part.labels or ()]
+    return Bench(clients, labels, rounds=None)
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line a method and scenario: means over seeds, with their range."""
+    lines = [
+        f"| method | models | seeds | {' | '.join(SCORES.values())} |",
+        "| --- | --- | ---: |" + " ---: |" * len(SCORES),
+    ]
+    for method in dict.fromkeys(row["method"] for row in rows):
+        for scenario, title in SCENARIOS.items():
+            these = [r for r in rows if (r["method"], r["scenario"]) == (method, scenario)]
+            cells = [shown(name, [row[name] for row in these]) for name in SCORES]
+            lines.append(f"| {method} | {title} | {len(these)} | {' | '.join(cells)} |")
+    return lines
+
+
+def shown(name: str, values: list[float]) -> str:
+    """Write a mean, and its range."""
+    if name == "topics":
+        return f"{np.mean(values):.0f}"
+    mean = f"{np.mean(values):.3f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.3f} to {max(values):.3f})"
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet")
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    if not given.quick and given.data is None:
+        parser.error("say where 20ng.parquet is: --data FOLDER; or --quick")
+    run(given)
+
+
+def run(given: argparse.Namespace) -> None:
+    """Measure what is missing; write the table."""
+    folder = results_of("merging", given.quick)
+    kept = RowFile(folder / "merging.jsonl")
+    data = None if given.quick else given.data
+    name = "made-up documents" if given.quick else "20ng"
+    rows = []
+    for seed in range(1 if given.quick else given.seeds):
+        for method in METHODS:
+            case = {"data": name, "method": method, "seed": seed}
+            if not all(kept.find(case | {"scenario": scenario}) for scenario in SCENARIOS):
+                for scenario, scores in read(data, seed).measure(method, seed):
+                    row = kept.keep(case | {"scenario": scenario} | scores)
+                    print(row, file=sys.stderr, flush=True)
+            rows += [kept.find(case | {"scenario": scenario}) for scenario in SCENARIOS]
+    lines = [
+        f"{name}, {N_CLIENTS} clients with uneven parts of each group, {N_TOPICS} topics a model; "
+        "means over seeds, smallest and largest in brackets. NPMI in windows of ten words and "
+        "share of different words, of the ten words that a model shows and of its most probable "
+        "ones; NMI of main topics with groups; all on all clients' documents. Command: "
+        "`make bench-merging DATA=folder`.",
+        "",
+        *table([row for row in rows if row]),
+    ]
+    (folder / "merging.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
