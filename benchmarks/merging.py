@@ -2,8 +2,9 @@
 
 Twenty topics of 20ng, whose groups are spread unevenly over five clients (Dirichlet, alpha 0.3). A
 client alone is scored on all documents, as the others are, mean over the clients. NPMI (windows of
-ten words) and different words of the ten words that each model shows, and of its most probable
-ones; NMI of each document's main topic with its group. What is in ``results/merging.jsonl`` is not
+ten words) and different words of the ten words that each model shows, which documents chose but of
+merged ones, and of ten words by a relevance that is the same for all; NMI of each document's main
+topic with its group. What is in ``results/merging.jsonl`` is not
 done again.
 
     python benchmarks/merging.py --data FOLDER [--seeds 3] [--quick]  # with 20ng.parquet
@@ -28,6 +29,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
 from fedtopics.methods.merged_models import merge_models
 from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
+from fedtopics.model.shown_words import Reading
 from quick import made_up_clients, parser_of, results_of
 
 N_CLIENTS, N_TOPICS, SHOWN, ALPHA = 5, 20, 10, 0.3
@@ -40,8 +42,9 @@ SCENARIOS = {
 }
 SCORES = {
     "topics": "topics", "npmi": "NPMI", "different": "different", "nmi": "NMI",
-    "npmi_probable": "NPMI, by probability", "different_probable": "different, by probability",
+    "npmi_alike": "NPMI, read alike", "different_alike": "different, read alike",
 }  # fmt: skip
+ALIKE = Reading(0.4, by_sums=True)
 Scores = dict[str, float]
 
 
@@ -70,7 +73,8 @@ class Bench:
 
     def scores(self, model: TopicModel) -> Scores:
         found: Scores = {"topics": model.n_topics}
-        for name, words in {"": model.topics(SHOWN), "_probable": model.topics(SHOWN, 1)}.items():
+        read = {"": model.topics(SHOWN), "_alike": model.read(ALIKE, SHOWN)}
+        for name, words in read.items():
             npmi = coherence_of(words, self.words, "npmi", "usual")
             found[f"npmi{name}"] = float(np.nanmean(npmi))
             found[f"different{name}"] = unique_words(words, SHOWN)
@@ -150,8 +154,8 @@ def run(given: argparse.Namespace) -> None:
     lines = [
         f"{name}, {N_CLIENTS} clients with uneven parts of each group, {N_TOPICS} topics a model; "
         "means over seeds, smallest and largest in brackets. NPMI in windows of ten words and "
-        "share of different words, of the ten words that a model shows and of its most probable "
-        "ones; NMI of main topics with groups; all on all clients' documents. Command: "
+        "share of different words, of the ten words that a model shows and, read alike, of those "
+        "of most relevance (lambda 0.4, by sums); NMI of main topics with groups; all on all clients' documents. Command: "
         "`make bench-merging DATA=folder`.",
         "",
         *table([row for row in rows if row]),

@@ -25,12 +25,14 @@ from fedtopics.methods.flda.topic_lists import group_topics
 from fedtopics.methods.warm_start import fingerprint_of
 from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import word_weights
+from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
 from fedtopics.text.vocabulary import Vocabulary
 
 T = TypeVar("T")
 METHOD = "merged"  # what such a model says of how it was made
+READING = Reading(0.4)  # no documents choose it; benchmarks/merging.py: 20ng reads better than at 0.6
 
 
 def merge_models(
@@ -114,6 +116,7 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
         documents=_united(model.documents for model in models),
         client_names=_united(model.client_names for model in models),
         word_sums=sums,
+        reading=READING,
         info={"method": METHOD, "merged": [_described(model) for model in models]},
     )
 
