@@ -354,11 +354,11 @@ def test_a_federation(
     assert "There is a run in runs/study already; go on with --resume" in err
 
 
-@pytest.mark.parametrize(("loss", "shown"), [({"loss": 7.5}, ": loss 7.50"), ({}, "")])
+@pytest.mark.parametrize(("loss", "shown"), [({"loss": 7.5}, ", loss 7.50"), ({}, "")])
 def test_the_server_shows_rounds_with_and_without_a_loss(
     loss: dict[str, float], shown: str
 ) -> None:
     with members.console.capture() as captured, members.ServerNews() as news:
         news({"event": "training", "done": 0, "rounds": 1})
-        news({"event": "round", "round": 1, "clients": ["a"], "missing": {}, "seconds": 1.0} | loss)
+        news({"event": "round", "round": 1, "clients": ["a"], "missing": {}, "seconds": 1.0, "documents": 3} | loss)
     assert captured.get() == f"round 1 of 1{shown}\n"

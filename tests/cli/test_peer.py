@@ -56,7 +56,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / f"{name}.toml").write_text(content)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(display, "console", display.Terminal(width=100))
-    monkeypatch.setattr(members, "QUIET", 0.0)
     return tmp_path
 
 

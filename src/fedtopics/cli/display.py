@@ -13,7 +13,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.federation.progress import Bar, Seen
+from fedtopics.federation.progress import Bar, Display, Lines, Seen
 from fedtopics.harmless import as_json, for_terminal
 
 # Commands import what needs torch when they run: --help answers at once.
@@ -104,10 +104,11 @@ def embedding_status(text: str) -> Iterator[Callable[[int, int], None]]:
 
 
 class RoundProgress:
-    """Show rounds, loss, documents per second and time left, on a terminal."""
+    """Show rounds, loss, documents per second and time left; in a log, a line a minute."""
 
     def __enter__(self) -> RoundProgress:
-        self._bar, self._seen = Bar(console), Seen()
+        self._seen = Seen()
+        self._bar: Display = Bar(console) if console.is_terminal else Lines(say)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,9 +121,6 @@ class RoundProgress:
         if kind == "vocabulary":
             unseen = f"{event['without_known_word']:,} of them without an agreed word"
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
-        elif kind == "embedding":
-            if not console.is_terminal and event["done"] == event["documents"]:
-                say(f"{self._seen.what}: {event['documents']:,} documents")
         elif kind == "round" and "topics" in event:
             say(topic_news(event))
         elif kind in ("chosen", "claimed", "clipped", "continued", "skipped", "stopped"):
