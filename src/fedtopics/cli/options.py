@@ -48,6 +48,11 @@ vocabulary = click.option(
     help="The model's own words, or such as clients agree on anew.  [default: keep, if the study "
     "has its method and rules of text]",
 )
+threshold = click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Cosine from which topics are the same.  [default: found from the models]",
+)
 track = click.option(
     "--track",
     multiple=True,

@@ -206,7 +206,7 @@ class Participation:
                     begun = True
                 clients = gathered(study, exchange, run)
                 model = study.server_half(start).train(clients, run)
-                return self.receive(finished(study, start, model))
+                return self.receive(finished(study, start, model), run.event)
             except CaughtUpError:
                 node.go_on_from(None)
             except OSError as error:
@@ -340,8 +340,8 @@ class Participation:
             )
         return self.out
 
-    def receive(self, model: TopicModel) -> None:
-        """Write the model, and the topics of this client's own documents."""
+    def receive(self, model: TopicModel, notify: Callable[[Event], None]) -> None:
+        """Write the model, and the topics of this client's own documents; tell that it did."""
         folder = self.out / "model"
         model.save_pretrained(folder)
         self.corpus = self._growing() if self._growing else self.corpus
@@ -349,7 +349,7 @@ class Participation:
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
         if self._ledger is not None:
             self._ledger.kept(self.out, *(f"model/{n}" for n in UNEDITED), "theta.parquet")
-        self.notify(ModelReceived(str(folder), len(self.corpus), unknown))
+        notify(ModelReceived(str(folder), len(self.corpus), unknown))
         self._ended = True
 
     def diagnose(self) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -25,9 +26,11 @@ from fedtopics.methods.flda.topic_lists import group_topics
 from fedtopics.methods.warm_start import fingerprint_of
 from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import word_weights
+from fedtopics.model.folder import model_folder
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
+from fedtopics.pki.names import check_client_name
 from fedtopics.text.vocabulary import Vocabulary
 
 T = TypeVar("T")
@@ -151,11 +154,28 @@ def _described(model: TopicModel) -> MergedModel:
     }
 
 
-def of_client(model: TopicModel, name: str) -> TopicModel:
-    """Return the model of a single client with that client called otherwise.
+def read_models(places: Iterable[str]) -> list[TopicModel]:
+    """Read models from folders, each as FOLDER, or NAME=FOLDER to name its client.
 
-    StudyError if the model is of several.
+    Raises
+    ------
+    ModelError
+        If there is no model.
+    StudyError
+        If a model of several clients is to have one name, or the name cannot be one.
     """
+    models = []
+    for place in places:
+        name, equals, folder = place.partition("=")
+        named = bool(equals) and not Path(place).exists()
+        model = TopicModel.from_pretrained(model_folder(folder if named else place))
+        models.append(_of_client(model, name) if named else model)
+    return models
+
+
+def _of_client(model: TopicModel, name: str) -> TopicModel:
+    """Return the model of a single client with that client called otherwise."""
+    check_client_name(name)
     if len(model.documents) > 1:
         raise StudyError(
             f"The model to be called {name} is of {len(model.documents)} clients, which have "

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedtopics.extras import Registry
 
 if TYPE_CHECKING:  # the command line names the methods without what they load
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fedtopics.inference import Inference
     from fedtopics.methods.client import TopicClient
     from fedtopics.methods.settings import TopicSettings
@@ -41,6 +44,14 @@ class Method:
     takes_new_documents: bool = False  # of clients, while it runs
     private: bool = False  # whether it can keep a study's [privacy]
     inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
+
+    def topics_of(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
+        """Return the topics that a saved state holds, as `Program.topics_of`; None if it has none.
+
+        For who follows a run. A program that is no `Program` has none.
+        """
+        read = getattr(self.server, "topics_of", None)
+        return None if read is None else read(arrays)
 
     def exchanges(self, settings: TopicSettings) -> list[Exchange]:
         """Return what a study with these settings asks of a client."""

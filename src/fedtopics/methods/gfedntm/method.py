@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
 
 from fedtopics.methods.aggregation import ServerOptimizer
 from fedtopics.methods.agreement import Agreement
@@ -108,6 +110,11 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         state = self._initial_state(agreement)
         state.restore(arrays)
         return state
+
+    @staticmethod
+    def topics_of(arrays: Arrays) -> NDArray[np.float64] | None:
+        logits = arrays.get("weights/beta_logits")  # a network of a package may have none
+        return None if logits is None else np.asarray(softmax(logits.astype(np.float64), axis=1))
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
         finished = finish_all(state.network, state.weights, state.averages)

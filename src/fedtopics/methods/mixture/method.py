@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
 from fedtopics.methods.agreement import Agreement
@@ -21,7 +22,7 @@ from fedtopics.methods.final import describe
 from fedtopics.methods.mixture.rounds import Expectation, Sums, first_sums
 from fedtopics.methods.mixture.settings import MixtureSettings
 from fedtopics.methods.plan import Plan
-from fedtopics.methods.training import Program, Step
+from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 
@@ -68,6 +69,10 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
     ) -> Step[Sums]:
         return self._rounds.step(agreement, state, reply, round_)
+
+    @staticmethod
+    def topics_of(arrays: Arrays) -> NDArray[np.float64]:
+        return arrays["words"]
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> TopicModel:
         shape = MixtureShape(**self.settings.model_dump(include=set(MixtureShape.model_fields)))
