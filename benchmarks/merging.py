@@ -1,11 +1,10 @@
 """Each client's own model, these models merged by similar topics, and one federated model.
 
 Twenty topics of 20ng, whose groups are spread unevenly over five clients (Dirichlet, alpha 0.3). A
-client alone is scored on all documents, as the others are, mean over the clients. NPMI (windows of
-ten words) and different words of the ten words that each model shows, which documents chose but of
+client alone is scored on all documents, as the others are, mean over the clients. NPMI (by
+document) and different words of the ten words that each model shows, which documents chose but of
 merged ones, and of ten words by a relevance that is the same for all; NMI of each document's main
-topic with its group. What is in ``results/merging.jsonl`` is not
-done again.
+topic with its group. What is in ``results/merging.jsonl`` is not done again.
 
     python benchmarks/merging.py --data FOLDER [--seeds 3] [--quick]  # with 20ng.parquet
 """
@@ -46,6 +45,7 @@ SCORES = {
     "npmi_alike": "NPMI, read alike", "different_alike": "different, read alike",
 }  # fmt: skip
 ALIKE = Reading(0.4, by_sums=True)
+WITHIN = {"coherence": "documents"}  # the order of words is lost
 Scores = dict[str, float]
 
 
@@ -68,7 +68,7 @@ class Bench:
     def trained(
         self, method: str, seed: int, clients: Mapping[str, Corpus], n_topics: int = N_TOPICS
     ) -> TopicModel:
-        settings: dict[str, Any] = {"name": method, "n_components": n_topics}
+        settings: dict[str, Any] = {"name": method, "n_components": n_topics} | WITHIN
         settings |= {} if self.rounds is None else {"max_rounds": self.rounds}
         limits = {"min_document_frequency": 5, "max_words": 5000}
         study = Study.make(method=settings, vocabulary=limits, seed=seed)
@@ -78,15 +78,13 @@ class Bench:
         found: Scores = {"topics": model.n_topics}
         read = {"": model.topics(SHOWN), "_alike": model.read(ALIKE, SHOWN)}
         for name, words in read.items():
-            npmi = coherence_of(words, self.words, "npmi", "usual")
+            npmi = coherence_of(words, self.words, "npmi", None)
             found[f"npmi{name}"] = float(np.nanmean(npmi))
             found[f"different{name}"] = unique_words(words, SHOWN)
         main = model.main_topics(self.pooled)
         return found | {"nmi": normalised_mutual_information(self.labels, main)}
 
-    def measure(
-        self, method: str, seed: int, wanted: Set[str]
-    ) -> Iterator[tuple[str, Scores]]:
+    def measure(self, method: str, seed: int, wanted: Set[str]) -> Iterator[tuple[str, Scores]]:
         """Train apart and together; yield the scores of each scenario that is wanted."""
         if wanted & {"alone", "merged", "merged to 20"}:
             own = [self.trained(method, seed, {name: c}) for name, c in self.clients.items()]
@@ -165,7 +163,7 @@ def run(given: argparse.Namespace) -> None:
             rows += [kept.find(case | {"scenario": scenario}) for scenario in SCENARIOS]
     lines = [
         f"{name}, {N_CLIENTS} clients with uneven parts of each group, {N_TOPICS} topics a model; "
-        "means over seeds, smallest and largest in brackets. NPMI in windows of ten words and "
+        "means over seeds, smallest and largest in brackets. NPMI by document, and "
         "share of different words, of the ten words that a model shows and, read alike, of those "
         "of most relevance (lambda 0.4, by sums); NMI of main topics with groups; all on all clients' documents. Command: "
         "`make bench-merging DATA=folder`.",

@@ -360,5 +360,15 @@ def test_the_server_shows_rounds_with_and_without_a_loss(
 ) -> None:
     with members.console.capture() as captured, members.ServerNews() as news:
         news({"event": "training", "done": 0, "rounds": 1})
-        news({"event": "round", "round": 1, "clients": ["a"], "missing": {}, "seconds": 1.0, "documents": 3} | loss)
+        news(
+            {
+                "event": "round",
+                "round": 1,
+                "clients": ["a"],
+                "missing": {},
+                "seconds": 1.0,
+                "documents": 3,
+            }
+            | loss
+        )
     assert captured.get() == f"round 1 of 1{shown}\n"

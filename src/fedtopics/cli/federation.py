@@ -45,6 +45,7 @@ server_option = click.option(
 @click.option("--start", "started", type=FOLDER, metavar="MODEL", help="Begin with a model.")
 @options.vocabulary
 @options.track
+@options.metrics
 @insecure_option
 @json_lines
 def server(
@@ -57,6 +58,7 @@ def server(
     started: Path | None,
     vocabulary: Words | None,
     track: tuple[str, ...],
+    metrics: options.Place | None,
     insecure: bool,
     as_json: bool,
 ) -> None:
@@ -83,18 +85,17 @@ def server(
     words = vocabulary or usual_words(start, plan.method, plan.text)
     folder = out or Path("runs") / file_name(plan.name)
     news = ServerNews()
-    with news, options.tracked(track, folder, print_event if as_json else news) as on_event:
+    shown = print_event if as_json else news
+    with (
+        news,
+        options.measured(metrics, shown) as told,
+        options.tracked(track, folder, told) as on_event,
+    ):
         model = serve(
-            plan,
-            identity,
-            listen,
-            folder,
-            resume=resume or (go_on and has_run(folder)),
-            on_event=on_event,
-            on_listen=None if as_json else news.watch,
-            start=start,
+            plan, identity, listen, folder, resume=resume or (go_on and has_run(folder)),
+            on_event=on_event, on_listen=None if as_json else news.watch, start=start,
             vocabulary=words,
-        )
+        )  # fmt: skip
     show_run(model, folder, quiet=as_json)
 
 

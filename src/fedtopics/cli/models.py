@@ -93,7 +93,9 @@ def compare(
     help="Put the nearest together until so many are left.  [default: as many as differ]",
 )
 @options.threshold
-def merge(models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None) -> None:
+def merge(
+    models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
+) -> None:
     """Merge models that were trained apart, without a study: topics that are alike become one.
 
     Each MODEL is a folder, or NAME=FOLDER to name the client of a model that has one. No document

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedtopics.methods.events import OnEvent
 
 FOLDER = click.Path(path_type=Path)
+Place = tuple[str, int]
 
 COLUMNS = {
     "text": "Column of the text.",
@@ -61,6 +62,24 @@ track = click.option(
 )
 
 
+def _place(ctx: click.Context, option: click.Parameter, given: str | None) -> Place | None:
+    host, _, port = (given or "").rpartition(":")
+    if given is None:
+        return None
+    if not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter(f"{given!r} is neither PORT nor HOST:PORT.")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+metrics = click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    callback=_place,
+    help="Serve metrics for Prometheus and a health check there; on this machine alone without "
+    "HOST.",
+)
+
+
 def columns(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add an option for each column of the documents; the command gets them as `columns`."""
 
@@ -74,6 +93,19 @@ def columns(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]
         return called
 
     return decorate
+
+
+@contextmanager
+def measured(place: Place | None, shown: OnEvent) -> Iterator[OnEvent]:
+    """Give a callback for a run's display and for metrics, if there is a place to serve them."""
+    if place is None:
+        yield shown
+        return
+    from fedtopics.federation.metrics import Metrics
+    from fedtopics.federation.tracking import tell_all
+
+    with Metrics().served(*place) as metrics:
+        yield tell_all(metrics, shown)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,4 +76,5 @@ def _serve(run: FollowedRun, port: int) -> None:
 
     with serving(LOOPBACK, port, {"/": page}) as address:
         say(f"{address}/ shows the run, on this machine alone, until Ctrl-C.")
-        threading.Event().wait()
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()

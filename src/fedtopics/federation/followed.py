@@ -45,7 +45,9 @@ class Forming:
         """Say which topics these are."""
         if self.why:
             return self.why
-        return "Topics" if self.round is None else f"Topics after round {self.round:,}, as they form"
+        return (
+            "Topics" if self.round is None else f"Topics after round {self.round:,}, as they form"
+        )
 
 
 class FollowedRun:

@@ -15,7 +15,7 @@ State = Literal["waiting", "training", "finished"]
 GONE = ("lost", "declined", "refused", "excluded")  # events of clients that are away then
 READY = ("listening", "call", "round", "finished", "model")
 WHERE = {
-    "waiting": "waiting for clients",
+    "waiting": "before the first round",
     "training": "training",
     "finished": "finished: the model is there",
 }
@@ -45,6 +45,7 @@ class RunStatus:
     state: State = "waiting"
     ready: bool = False  # a server listens, or a client is connected and takes part
     trouble: str = ""  # what it waits for, or why it stopped before the last round
+    awaited: set[str] = field(default_factory=set)  # clients that a round waits for
     seen: Seen = field(default_factory=Seen)
     seconds: float = 0.0  # of all rounds
     counted: int = 0  # rounds of which these are
@@ -124,6 +125,7 @@ class RunStatus:
         elif kind == "repeated":
             self.repeated += 1
         elif kind == "waiting":
+            self.awaited = set(event["missing"])
             self.trouble = f"round {event['round']} waits for {', '.join(event['missing'])}"
             for name in self._known(event["clients"]):
                 self.clients[name].change(True, "ready")
@@ -145,6 +147,9 @@ class RunStatus:
             client.change(False, f"{gone}: {reason}" if reason else gone)
         elif client is not None and kind in ("joined", "ready"):
             client.change(True, "ready" if kind == "ready" else "connected")
+            if kind == "ready" and event["client"] in self.awaited:
+                self.awaited.remove(event["client"])
+                self.trouble = self.trouble if self.awaited else ""
 
     def _known(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name in self.clients]

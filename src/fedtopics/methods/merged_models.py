@@ -35,7 +35,9 @@ from fedtopics.text.vocabulary import Vocabulary
 
 T = TypeVar("T")
 METHOD = "merged"  # what such a model says of how it was made
-READING = Reading(0.4)  # no documents choose it; benchmarks/merging.py: 20ng reads better than at 0.6
+READING = Reading(
+    0.4
+)  # no documents choose it; benchmarks/merging.py: 20ng reads better than at 0.6
 
 
 def merge_models(

@@ -34,7 +34,9 @@ def card(model: Topics) -> str:
         *_masks(model),
         *(
             _merged(model)
-            or [f"- Method: {told['method']}{network}, {told['rounds']} rounds, seed {told['seed']}"]
+            or [
+                f"- Method: {told['method']}{network}, {told['rounds']} rounds, seed {told['seed']}"
+            ]
         ),
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
         f"- {counted}: {total}",
