@@ -1,7 +1,7 @@
 """Each client's own model, these models merged by similar topics, and one federated model.
 
-Twenty topics of 20ng, whose groups are spread unevenly over five clients (Dirichlet, alpha 0.3). A
-client alone is scored on all documents, as the others are, mean over the clients. NPMI (by
+Twenty topics of 20ng, whose groups are spread unevenly over five clients (Dirichlet, alpha 0.3), or
+whose documents are spread evenly. A client alone is scored on all documents, as the others are, mean over the clients. NPMI (by
 document) and different words of the ten words that each model shows, which documents chose but of
 merged ones, and of ten words by a relevance that is the same for all; NMI of each document's main
 topic with its group. What is in ``results/merging.jsonl`` is not done again.
@@ -31,7 +31,11 @@ from fedtopics.metrics import coherence_of, normalised_mutual_information, uniqu
 from fedtopics.model.shown_words import Reading
 from quick import made_up_clients, parser_of, results_of
 
-N_CLIENTS, N_TOPICS, SHOWN, ALPHA = 5, 20, 10, 0.3
+N_CLIENTS, N_TOPICS, SHOWN = 5, 20, 10
+SPLITS: dict[str, dict[str, Any]] = {
+    "20ng, groups spread unevenly": {"by": "dirichlet", "alpha": 0.3},
+    "20ng, documents spread evenly": {"by": "even"},
+}
 METHODS = "lda", "nmf"
 SCENARIOS = {
     "alone": "each client alone, mean",
@@ -47,6 +51,13 @@ SCORES = {
 ALIKE = Reading(0.4, by_sums=True)
 WITHIN = {"coherence": "documents"}  # the order of words is lost
 Scores = dict[str, float]
+
+
+INTRODUCTION = """\
+Five clients, twenty topics a model: means over seeds, smallest and largest in brackets. NPMI by \
+document and share of different words, of the ten words that a model shows and, read alike, of \
+those of most relevance (lambda 0.4, by sums); NMI of main topics with groups; all on all clients' \
+documents. Command: `make bench-merging DATA=folder`."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +111,15 @@ class Bench:
             yield "federated, then 20", self.scores(many.reduce_topics(N_TOPICS))
 
 
-def read(data: Path | None, seed: int) -> Bench:
-    """Return 20ng at uneven clients, or made-up documents."""
+def read(data: Path | None, split: str, seed: int) -> Bench:
+    """Return 20ng at uneven or even clients, or made-up documents."""
     if data is None:
         clients = made_up_clients(N_CLIENTS)
         labels = [name for name, corpus in clients.items() for _ in range(len(corpus))]
         return Bench(clients, labels, rounds=3)
     table = pq.read_table(data / "20ng.parquet")
-    corpus = Corpus.of(table, Columns(text=None, tokens="tokens", label="label"))
-    clients = split_clients(corpus, "dirichlet", n_clients=N_CLIENTS, alpha=ALPHA, seed=seed)
+    corpus = Corpus.of(table, Columns(tokens="tokens", label="label"))
+    clients = split_clients(corpus, n_clients=N_CLIENTS, seed=seed, **SPLITS[split])
     labels = [str(label) for part in clients.values() for label in part.labels or ()]
     return Bench(clients, labels, rounds=None)
 
@@ -146,32 +157,31 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measure what is missing; write the table."""
+    """Measure what is missing; write the tables."""
     folder = results_of("merging", given.quick)
     kept = RowFile(folder / "merging.jsonl")
     data = None if given.quick else given.data
-    name = "made-up documents" if given.quick else "20ng"
-    rows = []
-    for seed in range(1 if given.quick else given.seeds):
-        for method in METHODS:
-            case = {"data": name, "method": method, "seed": seed}
-            wanted = {name for name in SCENARIOS if not kept.find(case | {"scenario": name})}
-            for scenario, scores in read(data, seed).measure(method, seed, wanted):
-                if scenario in wanted:
-                    row = kept.keep(case | {"scenario": scenario} | scores)
-                    print(row, file=sys.stderr, flush=True)
-            rows += [kept.find(case | {"scenario": scenario}) for scenario in SCENARIOS]
-    lines = [
-        f"{name}, {N_CLIENTS} clients with uneven parts of each group, {N_TOPICS} topics a model; "
-        "means over seeds, smallest and largest in brackets. NPMI by document, and "
-        "share of different words, of the ten words that a model shows and, read alike, of those "
-        "of most relevance (lambda 0.4, by sums); NMI of main topics with groups; all on all clients' documents. Command: "
-        "`make bench-merging DATA=folder`.",
-        "",
-        *table([row for row in rows if row]),
-    ]
+    lines = [INTRODUCTION]
+    for split in [*SPLITS][: 1 if given.quick else None]:
+        rows = []
+        for seed in range(1 if given.quick else given.seeds):
+            for method in METHODS:
+                case = {"data": split, "method": method, "seed": seed}
+                rows += measured(kept, case, read(data, split, seed))
+        lines += ["", f"**{split}**", "", *table(rows)]
     (folder / "merging.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def measured(kept: RowFile, case: dict[str, Any], bench: Bench) -> list[dict[str, Any]]:
+    """Return the rows of all scenarios; measure those that are missing."""
+    wanted = {name for name in SCENARIOS if not kept.find(case | {"scenario": name})}
+    for scenario, scores in bench.measure(case["method"], case["seed"], wanted):
+        if scenario in wanted:
+            row = kept.keep(case | {"scenario": scenario} | scores)
+            print(row, file=sys.stderr, flush=True)
+    found = (kept.find(case | {"scenario": scenario}) for scenario in SCENARIOS)
+    return [row for row in found if row]
 
 
 if __name__ == "__main__":

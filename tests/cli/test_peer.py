@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedtopics import cli, pki
-from fedtopics.cli import display, members
+from fedtopics.cli import display
 from tests.helpers.background import HOST, Background
 from tests.helpers.command_line import Typed
 from tests.helpers.peers import quickly

@@ -64,7 +64,6 @@ class FollowedRun:
         self._place = folder / "state" if (folder / "state").is_dir() else folder
         self._path = self._find()
         self._begin()
-        self._forming: tuple[Any, Forming] = (None, Forming(why=NONE_YET))
         self.update()
 
     def _find(self) -> Path:
@@ -78,6 +77,7 @@ class FollowedRun:
 
     def _begin(self) -> None:
         self.status, self._read, self._file = RunStatus(), 0, -1
+        self._forming = Forming(why=NONE_YET)
         with suppress(FedTopicsError, OSError):
             self._study = Study.read(self._study_file)
             self.status.clients = {name: Standing() for name in self._study.clients}
@@ -126,27 +126,34 @@ class FollowedRun:
     def forming(self) -> Forming:
         """Return the topics of the model, or those of the newest state on disk."""
         model = self.folder / "model" / "topics.json"
-        if self.status.state == "finished" and model.is_file():
-            source: Path | None = model
-        else:
-            source = max((self._place / "checkpoints").glob("*.safetensors"), default=None)
-        if self.status.topics is not None and source is not model:
-            words = [tuple(topic[:SHOWN]) for topic in self.status.topics]
-            return Forming(tuple(words), self.status.round)
         with suppress(*DAMAGES, FedTopicsError):  # replaced meanwhile: the next time, then
-            if source is not None and self._forming[0] != (key := (source, source.stat().st_mtime)):
-                found = _of_model(source) if source is model else self._of_state(source)
-                self._forming = key, found
-        return self._forming[1]
+            if self.status.state == "finished" and model.is_file():
+                self._forming = _of_model(model)
+            elif self.status.topics is not None:
+                words = [tuple(topic[:SHOWN]) for topic in self.status.topics]
+                self._forming = Forming(tuple(words), self.status.round)
+            else:
+                self._forming = self._of_states()
+        return self._forming
 
-    def _of_state(self, path: Path) -> Forming:
-        agreed = json.loads((self._place / "agreement.json").read_bytes())
-        name = agreed.get("chosen", {}).get("name") or self._study.method.method_name
-        method = find_method(name)
-        masses = method.topics_of(load(path.read_bytes()))
-        if masses is None:
+    def _of_states(self) -> Forming:
+        agreement = self._place / "agreement.json"
+        if not agreement.exists():
+            return Forming(why=NONE_YET)
+        agreed = json.loads(agreement.read_bytes())
+        settings: Any = self._study.method
+        if "chosen" in agreed:  # by a rule
+            settings = find_method(agreed["chosen"]["name"]).settings(**agreed["chosen"])
+        method = find_method(settings.method_name)
+        if method.topics_of is None:
             return Forming(why=NONE_HELD.format(method.title))
+        path = max((self._place / "checkpoints").glob("*.safetensors"), default=None)
+        if path is None:
+            return Forming(why=NONE_YET)
+        if self._forming.round == int(path.stem):
+            return self._forming
         vocabulary = Vocabulary.of(agreed)
+        masses = method.topics_of(settings, len(vocabulary), load(path.read_bytes()))
         shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
         columns = USUAL.order(shares, vocabulary.frequency, SHOWN)
         words = (tuple(vocabulary.words[i] for i in row) for row in columns)

@@ -72,7 +72,7 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """As of `HTTPServer`, which would ask a resolver for the host's name."""
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: who asked has gone, or sent what is no request."""
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
     server_version, sys_version = "fedtopics", ""
 
-    def do_GET(self) -> None:  # noqa: N802 - http.server's name
+    def do_GET(self) -> None:
         """Answer with the page of a path."""
         page = self.server.pages.get(self.path)
         if self.server.hosts is not None and self.headers.get("Host") not in self.server.hosts:

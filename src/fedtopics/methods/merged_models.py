@@ -178,14 +178,10 @@ def read_models(places: Iterable[str]) -> list[TopicModel]:
 def _of_client(model: TopicModel, name: str) -> TopicModel:
     """Return the model of a single client with that client called otherwise."""
     check_client_name(name)
-    if len(model.documents) > 1:
+    if len(model.documents) != 1:
         raise StudyError(
             f"The model to be called {name} is of {len(model.documents)} clients, which have "
             "names; leave the name out."
         )
-    return replace(
-        model,
-        shares={name: share for share in model.shares.values()},
-        documents={name: n for n in model.documents.values()},
-        client_names={},
-    )
+    (share,), (documents,) = model.shares.values(), model.documents.values()
+    return replace(model, shares={name: share}, documents={name: documents}, client_names={})

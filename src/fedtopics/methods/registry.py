@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedtopics.extras import Registry
 
 if TYPE_CHECKING:  # the command line names the methods without what they load
-    import numpy as np
     from numpy.typing import NDArray
 
     from fedtopics.inference import Inference
@@ -45,13 +44,14 @@ class Method:
     private: bool = False  # whether it can keep a study's [privacy]
     inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
 
-    def topics_of(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
-        """Return the topics that a saved state holds, as `Program.topics_of`; None if it has none.
+    @property
+    def topics_of(self) -> Callable[[Any, int, Mapping[str, NDArray[Any]]], Any] | None:
+        """What reads the topics out of a saved state, for who follows a run; None if nothing can.
 
-        For who follows a run. A program that is no `Program` has none.
+        A static method of the program takes settings, the number of agreed words, and what its
+        `save` returned. It returns what is in proportion to p(word | topic), (n_topics, n_words).
         """
-        read = getattr(self.server, "topics_of", None)
-        return None if read is None else read(arrays)
+        return getattr(self.server, "topics_of", None)
 
     def exchanges(self, settings: TopicSettings) -> list[Exchange]:
         """Return what a study with these settings asks of a client."""

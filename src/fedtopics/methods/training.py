@@ -175,14 +175,6 @@ class Program(ABC, Generic[Settings, State]):
         """Return the state that `save` returned as arrays."""
         return cast(State, arrays)
 
-    @staticmethod
-    def topics_of(arrays: Arrays) -> NDArray[np.float64] | None:
-        """Return what is in proportion to p(word | topic), (n_topics, n_words), of a saved state.
-
-        None where it holds no topics of the agreed words.
-        """
-        return None
-
     def validate(self, agreement: Agreement, state: State, round_: int) -> tuple[float, int] | None:
         """Return the mean loss of documents held back and their number, in rounds that validate."""
         return None

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from fedtopics.methods.aggregation import ServerOptimizer
 from fedtopics.methods.agreement import Agreement
@@ -28,7 +27,7 @@ from fedtopics.methods.final import describe
 from fedtopics.methods.gfedntm.beginning import begin
 from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.state import NetworkState, Update
+from fedtopics.methods.gfedntm.state import NetworkState, Update, topics_in
 from fedtopics.methods.gfedntm.warm_start import AVERAGES, check_fits
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.training import Arrays, Program, Step
@@ -112,9 +111,8 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return state
 
     @staticmethod
-    def topics_of(arrays: Arrays) -> NDArray[np.float64] | None:
-        logits = arrays.get("weights/beta_logits")  # a network of a package may have none
-        return None if logits is None else np.asarray(softmax(logits.astype(np.float64), axis=1))
+    def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
+        return topics_in(settings.build(n_words), arrays)
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
         finished = finish_all(state.network, state.weights, state.averages)

@@ -101,7 +101,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return arrays["pseudo_counts"]
 
     @staticmethod
-    def topics_of(arrays: Arrays) -> NDArray[np.float64]:
+    def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         return arrays["pseudo_counts"].T
 
     def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> TopicModel:

@@ -71,11 +71,11 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         return self._rounds.step(agreement, state, reply, round_)
 
     @staticmethod
-    def topics_of(arrays: Arrays) -> NDArray[np.float64]:
-        return arrays["words"]
+    def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
+        return Mixture(n_words, shape_of(settings)).beta(dict(arrays), {})
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> TopicModel:
-        shape = MixtureShape(**self.settings.model_dump(include=set(MixtureShape.model_fields)))
+        shape = shape_of(self.settings)
         make = partial(
             TopicModel, inference=Mixture(len(agreement.vocabulary), shape),
             weights=dict(state), shared={}, text=self.plan.text,
@@ -83,3 +83,8 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         )  # fmt: skip
         trained = {"evidence": vars(Evidence.of(state, shape))}
         return describe(agreement, self.settings, trained, make, self.plan.start)
+
+
+def shape_of(settings: MixtureSettings) -> MixtureShape:
+    """Return the part of the settings that a model has."""
+    return MixtureShape(**settings.model_dump(include=set(MixtureShape.model_fields)))

@@ -88,7 +88,7 @@ class NMF(Program[NMFSettings, NMFState]):
         return NMFState(**arrays)
 
     @staticmethod
-    def topics_of(arrays: Arrays) -> NDArray[np.float64]:
+    def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         return arrays["topics"].T
 
     def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> TopicModel:
