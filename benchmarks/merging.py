@@ -1,10 +1,11 @@
 """Each client's own model, these models merged by similar topics, and one federated model.
 
 Twenty topics of 20ng, whose groups are spread unevenly over five clients (Dirichlet, alpha 0.3), or
-whose documents are spread evenly. A client alone is scored on all documents, as the others are, mean over the clients. NPMI (by
-document) and different words of the ten words that each model shows, which documents chose but of
-merged ones, and of ten words by a relevance that is the same for all; NMI of each document's main
-topic with its group. What is in ``results/merging.jsonl`` is not done again.
+whose documents are spread evenly. A client alone is scored on all documents, as the others are;
+mean over the clients. NPMI (by document) and different words of the ten words that each model
+shows, which documents chose but of merged ones, and of ten words by a relevance that is the same
+for all; NMI of each document's main topic with its group. What is in ``results/merging.jsonl`` is
+not done again.
 
     python benchmarks/merging.py --data FOLDER [--seeds 3] [--quick]  # with 20ng.parquet
 """

@@ -77,4 +77,9 @@ def _serve(run: FollowedRun, port: int) -> None:
     with serving(LOOPBACK, port, {"/": page}) as address:
         say(f"{address}/ shows the run, on this machine alone, until Ctrl-C.")
         with suppress(KeyboardInterrupt):
-            threading.Event().wait()
+            until_interrupted()
+
+
+def until_interrupted() -> None:
+    """Wait, while other threads work."""
+    threading.Event().wait()
