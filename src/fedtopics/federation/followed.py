@@ -78,7 +78,8 @@ class FollowedRun:
     def _begin(self) -> None:
         self.status, self._read, self._file = RunStatus(), 0, -1
         self._forming = Forming(why=NONE_YET)
-        with suppress(FedTopicsError, OSError):
+        self._study: Study | None = None
+        with suppress(FedTopicsError, OSError):  # none, or of a method that is not installed here
             self._study = Study.read(self._study_file)
             self.status.clients = {name: Standing() for name in self._study.clients}
 
@@ -138,7 +139,7 @@ class FollowedRun:
 
     def _of_states(self) -> Forming:
         agreement = self._place / "agreement.json"
-        if not agreement.exists():
+        if self._study is None or not agreement.exists():
             return Forming(why=NONE_YET)
         agreed = json.loads(agreement.read_bytes())
         settings: Any = self._study.method
