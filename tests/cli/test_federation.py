@@ -158,11 +158,11 @@ def test_help(command: str, typed: Typed) -> None:
     assert f" {command} [OPTIONS]" in out
     options = {
         "server": {"--pki", "--listen", "--out", "--resume", "--go-on", "--start", "--vocabulary",
-                   "--track", "--insecure", "--json"},
+                   "--track", "--metrics", "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
                    "--author", "--embedding-model", "--policy", "--out", "--round", "--follow",
                    "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--wait",
-                   "--json"},
+                   "--metrics", "--json"},
         "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
                    "--policy", "--json"},
     }  # fmt: skip
@@ -338,6 +338,13 @@ def test_a_federation(
         assert f"{name}: the model is in {name}/model; the topics of 41 documents" in heard
     for name in NAMES:
         assert pq.read_table(f"{name}/theta.parquet").num_rows == 41
+
+    stands = [json.loads(typed("status", place, "--json")[1]) for place in ("runs/study", "north")]
+    for found in stands:
+        assert (found["state"], found["running"], found["round"]) == ("finished", False, 6)
+        assert {name: c["rounds"] for name, c in found["clients"].items()} == dict.fromkeys(NAMES, 6)
+        assert len(found["topics"]) == 3
+    assert stands[0]["topics"] == stands[1]["topics"]
 
     code, out, _ = typed("topics", "runs/study/model", "--json", "--words", 3)
     assert code == 0

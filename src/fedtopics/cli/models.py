@@ -99,8 +99,8 @@ def merge(
     """Merge models that were trained apart, without a study: topics that are alike become one.
 
     Each MODEL is a folder, or NAME=FOLDER to name the client of a model that has one. No document
-    is needed, and none is read. The result finds topics by words; a federation's is usually the
-    better one: docs/models.md has both beside each other.
+    is needed, and none is read. The result finds topics by words. docs/models.md has scores of it
+    beside those of a federation.
     """
     from fedtopics.methods.merged_models import merge_models, read_models
 
