@@ -78,7 +78,8 @@ def _of_data(data: DataSet, rows: Found) -> Iterator[str]:
         for key in keys:
             first, second = mean(rows, key, model=one), mean(rows, key, model=other)
             above.append(first > second)
-            parts.append(f"{key} {first:.3f} {'above' if above[-1] else 'not above'} {second:.3f}")
+            name = {"own_c_v": "c_v of M*"}.get(key, key)
+            parts.append(f"{name} {first:.3f} {'above' if above[-1] else 'not above'} {second:.3f}")
         return f"{data.name}: {claim}: {verdict(all(above))} ({'; '.join(parts)})."
 
     both = "c_v", "diversity"
