@@ -34,6 +34,7 @@ COMMANDS = {
     "continue": "fedtopics.cli.models:continue_",
     "compare": "fedtopics.cli.models:compare",
     "merge": "fedtopics.cli.models:merge",
+    "terms": "fedtopics.cli.models:terms",
     "sweep": "fedtopics.cli.sweep:sweep",
     "server": "fedtopics.cli.federation:server",
     "client": "fedtopics.cli.federation:client",
