@@ -345,7 +345,9 @@ def test_a_federation(
     stands = [json.loads(typed("status", place, "--json")[1]) for place in ("runs/study", "north")]
     for found in stands:
         assert (found["state"], found["running"], found["round"]) == ("finished", False, 6)
-        assert {name: c["rounds"] for name, c in found["clients"].items()} == dict.fromkeys(NAMES, 6)
+        assert {name: c["rounds"] for name, c in found["clients"].items()} == dict.fromkeys(
+            NAMES, 6
+        )
         assert len(found["topics"]) == 3
     assert stands[0]["topics"] == stands[1]["topics"]
 

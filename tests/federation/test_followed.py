@@ -114,7 +114,7 @@ def test_another_run_in_the_same_folder(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="There is no run in .*nowhere; name the folder of one"):
+    with pytest.raises(RunError, match=r"There is no run in .*nowhere; name the folder of one"):
         FollowedRun(tmp_path / "nowhere")
     for damaged in (b"[]\n", b"{}\n", b'{"event": "round"}\n', b"\xff\n", b"1\n"):
         (tmp_path / "events.jsonl").write_bytes(damaged)
