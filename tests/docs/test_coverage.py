@@ -1,4 +1,4 @@
-"""docs/coverage.md: what it names is there, nothing is without a verdict, the papers are complete."""
+"""docs/coverage.md: what it names is there, each row has a verdict, the papers are complete."""
 
 from __future__ import annotations
 
