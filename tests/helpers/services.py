@@ -33,6 +33,7 @@ min_clients = 2
 [clients.south]
 """
 ROUND = '"event": "round"'
+PATIENCE = 180  # seconds: after a while a client tries again every half a minute
 Service = tuple[Sequence[str], Path]  # a command, and where it is started
 
 
@@ -73,11 +74,11 @@ def assert_survives(server: Service, clients: Sequence[Service], run: Path) -> N
         events = run / "events.jsonl"
         until(
             lambda: first.poll() is not None or (events.exists() and ROUND in events.read_text()),
-            60,
+            PATIENCE,
         )
         first.send_signal(signal.SIGKILL)
         first.wait()
-        codes = [process.wait(60) for process in (begin(server), *others)]
+        codes = [process.wait(PATIENCE) for process in (begin(server), *others)]
     assert codes == [0] * (len(clients) + 1), log.read_text()
     kinds = [json.loads(line)["event"] for line in events.read_text().splitlines()]
     assert (kinds.count("started"), kinds.count("resumed")) == (1, 1)
