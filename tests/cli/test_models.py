@@ -282,6 +282,8 @@ def test_merge(typed: Typed) -> None:
     assert typed("topics", "both")[0] == 0
     assert typed("transform", "both", "north.csv", "-o", "theta.parquet")[0] == 0
     assert typed("report", "both")[0] == 0
+    page = " ".join(Path("both/report.md").read_text().split())
+    assert "Merged from 2 models that were trained apart, by how similar their 6 topics" in page
     code, _, err = typed("merge", "north", "south", "-o", "both")
     assert (code, "There is a model in both already" in err) == (2, True)
     code, _, err = typed("merge", "north", "north", "-o", "other")

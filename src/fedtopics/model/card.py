@@ -73,18 +73,23 @@ def _masks(model: Topics) -> list[str]:
 
 def _merged(model: Topics) -> list[str]:
     """Say which models it is made of, if it was merged."""
-    parts = model.info.get("merged", [])
-    if not parts:
-        return []
-    return [
-        f"- Merged from {len(parts)} models that were trained apart, by how similar their topics "
-        "are; topics are found by words alone",
-        *(
-            f"  - {for_markdown(', '.join(part['clients']))}: {part['topics']} topics of "
-            f"{for_markdown(part['method'])}, model {for_markdown(part['model'])}"
-            for part in parts
-        ),
+    lines = [
+        f"  - {for_markdown(', '.join(part['clients']))}: {part['topics']} topics of "
+        f"{for_markdown(part['method'])}, model {for_markdown(part['model'])}"
+        for part in model.info.get("merged", [])
     ]
+    return [f"- {merger(model)}", *lines] if lines else []
+
+
+def merger(model: Topics) -> str:
+    """Say how a model was merged, or nothing."""
+    if not (parts := model.info.get("merged")):
+        return ""
+    return (
+        f"Merged from {len(parts)} models that were trained apart, by how similar their "
+        f"{sum(part['topics'] for part in parts)} topics are, without a document: each told its "
+        "words, and their sums by topic. Topics are found by words alone."
+    )
 
 
 def _unclear(model: Topics) -> list[str]:
