@@ -143,6 +143,18 @@ def test_models_of_any_method() -> None:
     assert not merged.inference.sees_embedding
 
 
+def test_topics_without_a_common_word_stay_apart() -> None:
+    german = one_client("ost", ("eiche", "ulme"), [[6, 4], [1, 5]], [0.5, 0.5])
+    assert merge_models([NORTH, german]).n_topics == 4
+
+
+def test_a_training_begins_with_it() -> None:
+    merged = merge_models([NORTH, SOUTH], threshold=0.5)
+    begun = LDA(3, max_rounds=1, start=merged).fit([*OWN["north"], *OWN["south"]]).model_
+    assert begun.info["continued"]["method"] == "merged"
+    assert {words[0] for words in begun.topics(1)} & {"flu", "tea"}
+
+
 def test_topics_of_documents_that_nobody_shares() -> None:
     models = [LDA(2, max_rounds=30).fit_clients({name: OWN[name]}).model_ for name in OWN]
     merged = merge_models(models, 3)
