@@ -12,7 +12,6 @@ import click
 from fedtopics.cli import options
 from fedtopics.cli.display import (
     RoundProgress,
-    embedding_status,
     json_text,
     print_json,
     print_ledger,
@@ -164,31 +163,6 @@ def topics(
     else:
         out.write_text(text, encoding="utf-8")
         say(f"{loaded.n_topics} topics are in {out}.")
-
-
-@click.command()
-@click.argument("model", type=FOLDER)
-@click.argument("file", type=FOLDER)
-@click.option("--out", "-o", type=FOLDER, required=True, help="Parquet file to write.")
-@options.columns("text", "tokens", "embedding")
-@options.embedding_model
-def transform(
-    model: Path, file: Path, out: Path, columns: dict[str, str | None], embedding_model: str | None
-) -> None:
-    """Find the topics of documents: a row a document, in their order, empty ones included.
-
-    FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
-    """
-    from fedtopics import Columns, Corpus, TopicModel
-
-    loaded = TopicModel.from_pretrained(model)
-    corpus = Corpus.read(file, Columns(**columns))
-    with embedding_status("Finding topics") as on_progress:
-        unknown = loaded.write_theta(loaded.embedded(corpus, embedding_model, on_progress), out)
-    say(
-        f"{len(corpus):,} documents to {out}; {unknown:,} have nothing that the "
-        f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."
-    )
 
 
 @click.command()

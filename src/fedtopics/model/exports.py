@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import require
 from fedtopics.harmless import for_csv, for_markdown, for_scripts
+from fedtopics.model.representative import representatives
 from fedtopics.model.topics import Finder, Topics
 from fedtopics.text.corpus import Corpus
 
-BEST = 3  # documents of a topic that stand for it
 TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text, missing where there is none
 SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
 
@@ -101,8 +101,7 @@ def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
     theta, seen = model.theta_and_seen(corpus)
     main, largest = np.where(seen, theta.argmax(1), -1), np.where(seen, theta.max(1), np.nan)
     rows = {row["topic"]: row for row in model.get_topic_info(n_words)}
-    of_topics = (np.flatnonzero(main == topic) for topic in rows)
-    best = [which[np.argsort(-largest[which], kind="stable")[:BEST]] for which in of_topics]
+    best = np.concatenate(representatives(theta, seen))
 
     def told(key: str, text: Callable[[Any], str | None] = lambda value: value) -> Any:
         by_topic = {topic: text(row[key]) for topic, row in rows.items()}
@@ -116,7 +115,7 @@ def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
         "Representation": [rows[topic]["words"] if topic >= 0 else None for topic in main],
         "Top_n_words": told("words", " - ".join),
         "Probability": largest,
-        "Representative_document": np.isin(np.arange(len(main)), np.concatenate(best)),
+        "Representative_document": np.isin(np.arange(len(main)), best),
     }
     return data_frame(columns, index=documents.index if hasattr(documents, "iloc") else None)
 

@@ -16,7 +16,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.files import open_private
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
-from fedtopics.model import card, exports, figures, merging, over_time, search
+from fedtopics.model import card, exports, figures, merging, over_time, representative, search
 from fedtopics.model.folder import checked_labels, checked_names, read_model, write_model
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
@@ -214,6 +214,7 @@ class TopicModel(Topics):
     reduce_topics = merging.reduce_topics
     topics_over_time = over_time.topics_over_time
     topics_per_class = over_time.topics_per_class
+    representative_documents = representative.representative_documents
     get_document_info = exports.document_info
     get_topics = exports.get_topics
     get_topic = exports.get_topic

@@ -363,17 +363,10 @@ def _examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any
 
     A topic that is the largest of no document has none.
     """
-    corpus = model.embedded(Corpus.of(documents))
-    main, theta = model.main_topics(corpus), model.transform(corpus)
-    texts = [text for batch in corpus.texts() for text in batch]
-    examples_by_topic = {}
-    for topic in range(model.n_topics):
-        rows = [int(row) for row in (-theta[:, topic]).argsort(kind="stable") if main[row] == topic]
-        examples_by_topic[topic] = [
-            {"share": float(theta[row, topic]), "text": _beginning(texts[row])}
-            for row in rows[:EXAMPLES]
-        ]
-    return examples_by_topic
+    examples: dict[int, list[dict[str, Any]]] = {topic: [] for topic in range(model.n_topics)}
+    for row in model.representative_documents(documents, n_documents=EXAMPLES):
+        examples[row["topic"]].append({"share": row["share"], "text": _beginning(row["text"])})
+    return examples
 
 
 def _repeats(model: TopicModel, run: RunFacts, documents: Any) -> dict[str, Any]:

@@ -78,9 +78,7 @@ class Corpus:
             if isinstance(data, str) and not Path(data).exists() and any(map(str.isspace, data)):
                 raise DataError("One string was given, not a collection; give a list of strings.")
             return cls.read(data, columns)
-        if isinstance(data, pa.Table):
-            return cls._from_table(data, columns or Columns(), "the table")
-        if hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__"):
+        if is_table(data):
             return cls._from_table(pa.table(data), columns or Columns(), "the table")
         return cls._from_collection(data)
 
@@ -276,6 +274,30 @@ class Corpus:
         if self.embeddings is not None:
             taken["embeddings"] = self.embeddings[np.asarray(rows, np.int64)]
         return replace(self, **taken)
+
+
+def is_table(data: Any) -> bool:
+    """Whether data are a table: of Arrow, pandas or polars."""
+    return isinstance(data, pa.Table) or (
+        hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__")
+    )
+
+
+def column_of(data: Any, name: str) -> list[Any]:
+    """Return a column of a table, or of a file of documents: a value a document, None for none.
+
+    DataError if data are neither, or there is no such column.
+    """
+    if isinstance(data, (str, Path)) and Path(data).exists():
+        data = read_table(Path(data))
+    if not is_table(data):
+        raise DataError(
+            f"{name!r} is to be a column of the documents, which are no table and no file; give "
+            "them as one, or a value for each document."
+        )
+    table = pa.table(data)
+    values: list[Any] = table[find_column(table, name, (), "the documents")].to_pylist()
+    return values
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
