@@ -7,7 +7,13 @@ from typing import Any, Self
 
 from fedtopics.estimators.fitted import FittedTopics
 from fedtopics.model.exports import data_frame
-from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
+from fedtopics.model.over_time import (
+    Grouped,
+    grouped_by_class,
+    grouped_by_time,
+    rows_of_study,
+    values_of,
+)
 from fedtopics.model.representative import BEST
 
 
@@ -45,10 +51,11 @@ class ChangedTopics(FittedTopics):
             for row in rows
         )
 
-    def topics_over_time(self, documents: Any, timestamps: Any, **how: Any) -> Any:
+    def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
 
-        What it takes is as of `TopicModel.topics_over_time`.
+        What it takes is as of `TopicModel.topics_over_time`; without documents it is what the study
+        has summed.
 
         Returns
         -------
@@ -59,6 +66,9 @@ class ChangedTopics(FittedTopics):
             value, those of groups with too "few", those of which the model sees nothing
             ("unknown").
         """
+        if documents is None:
+            rows = rows_of_study(self._fitted())
+            return self._told("Timestamp", "period", Grouped(rows, 0, 0, 0))
         times = values_of(documents, timestamps)
         found = grouped_by_time(self._fitted(), self._corpora(documents), times, **how)
         return self._told("Timestamp", "period", found)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter
+from pydantic import Field, FiniteFloat, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from typing_extensions import TypedDict
@@ -28,6 +28,8 @@ from fedtopics.inference import Inference, Weights
 from fedtopics.inference.base import Layout
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
+from fedtopics.model.over_time import Unit
+from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Count, PastRound, Topics, TrainingInfo
 from fedtopics.pki.names import check_client_name
@@ -38,6 +40,14 @@ FORMAT = 3
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # of its files
 LONGEST_LABEL = 100  # characters, as of a word
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
+
+
+class _Periods(TypedDict):
+    """Topics by period, in a config."""
+
+    unit: Unit
+    begins: list[str]
+    sums: dict[str, list[list[FiniteFloat]]]
 
 
 class _Config(TypedDict):
@@ -55,6 +65,7 @@ class _Config(TypedDict):
     client_names: NotRequired[dict[str, str]]
     coherence: dict[str, list[float]]
     info: TrainingInfo
+    periods: NotRequired[_Periods]
 
 
 _CONFIG, _HISTORY = TypeAdapter(_Config), TypeAdapter(list[PastRound])
@@ -91,6 +102,7 @@ def write_model(model: Topics, folder: Path) -> None:
         "client_names": dict(model.client_names),
         "coherence": {name: score.tolist() for name, score in model.coherence.items()},
         "info": dict(model.info),
+        **({} if model.periods is None else {"periods": model.periods.plain()}),
     }
     words = model.vocabulary.plain()
     write_durably(folder / "model.safetensors", data)
@@ -181,6 +193,9 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
         "info": config["info"],
     }
+    if "periods" in config:
+        n_topics = len(word_sums)
+        fields["periods"] = Periods.of(config["periods"], n_topics, config["documents"])
     if not _fit(**fields):
         raise unfit
     return fields

@@ -158,6 +158,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         weights=weights,
         shares={name: sums(share) for name, share in model.shares.items()},
         word_sums=sums(model.word_sums),
+        periods=model.periods and model.periods.of_topics(sums),
         reading=replace(model.reading, first=()),
         coherence={},
         labels={k: name for k, (name, *others) in enumerate(labels) if name and not others},

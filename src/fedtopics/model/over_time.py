@@ -31,8 +31,8 @@ class Grouped:
 
 def topics_over_time(
     model: Finder,
-    documents: Any,
-    timestamps: Any,
+    documents: Any = None,
+    timestamps: Any = None,
     *,
     by: Unit | None = None,
     nr_bins: int | None = None,
@@ -42,7 +42,9 @@ def topics_over_time(
 
     Parameters
     ----------
-    documents : whatever `Corpus.of` takes, or a mapping of client to that
+    documents : whatever `Corpus.of` takes, or a mapping of client to that, optional
+        Without any, rows are those that the study has summed over all clients, if it has
+        ``over_time``.
     timestamps : str, sequence, or a mapping of client to sequences
         Dates, times, or texts as 2026-03-01; or numbers, such as years. Or the name of their column
         in a table or a file of documents. A document without one is in no period.
@@ -60,6 +62,8 @@ def topics_over_time(
         ``period``, when it begins; ``topic``; its ``share`` of the period's documents, and the
         ``count`` of documents that this is; number of all its ``documents`` and of ``clients``.
     """
+    if documents is None:
+        return rows_of_study(model)
     how: dict[str, Any] = {"by": by, "nr_bins": nr_bins, "min_documents": min_documents}
     return grouped_by_time(model, documents, timestamps, **how).rows
 
@@ -75,6 +79,16 @@ def topics_per_class(
     return grouped_by_class(model, documents, classes, min_documents=min_documents).rows
 
 
+def rows_of_study(model: Finder) -> list[dict[str, Any]]:
+    """Return what a study has summed by period; StudyError if it has not."""
+    if model.periods is None:
+        raise StudyError(
+            "The study summed no topics by period; give documents and their times, or set "
+            "over_time in its [method]."
+        )
+    return [*model.periods.rows()]
+
+
 def grouped_by_time(
     model: Finder, documents: Any, timestamps: Any, *, by: Unit | None = None,
     nr_bins: int | None = None, min_documents: int = MIN_DOCUMENTS,
@@ -86,12 +100,12 @@ def grouped_by_time(
             f"{', '.join(get_args(Unit))}, or one or more nr_bins."
         )
     corpora, given = _by_client(documents, timestamps)
-    times = {client: _times(values[~_missing(values)]) for client, values in given.items()}
+    times = {client: times_of(values[~missing(values)]) for client, values in given.items()}
     timed = [each for each in times.values() if len(each)]
     if len({each.dtype.kind == "M" for each in timed}) > 1:
         raise DataError("Some clients' timestamps are dates and some are numbers; give all alike.")
     edges = None if nr_bins is None or not timed else _edges(timed, nr_bins)
-    begins = {client: _begins(each, by, edges) for client, each in times.items()}
+    begins = {client: begin_of(each, by, edges) for client, each in times.items()}
     return _summed(model, corpora, given, begins, "period", min_documents)
 
 
@@ -101,7 +115,7 @@ def grouped_by_class(
     """Return the rows of `topics_per_class`, and how many documents are in none."""
     corpora, given = _by_client(documents, classes)
     names = {
-        client: np.array([*map(str, values[~_missing(values)])], np.str_)
+        client: np.array([*map(str, values[~missing(values)])], np.str_)
         for client, values in given.items()
     }
     return _summed(model, corpora, given, names, "class", min_documents)
@@ -138,7 +152,7 @@ def _array(values: Any) -> NDArray[Any]:
     return np.array([*values], object) if array.dtype.kind == "U" else array
 
 
-def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which documents have no value: none, NaN, or an empty text."""
     if values.dtype.kind not in "OU":
         return np.asarray(values != values)  # NaN, and NaT
@@ -166,7 +180,7 @@ def _summed(
     thetas: dict[Any, list[NDArray[np.float32]]] = {}  # by group, of each client with a part
     without = few = unknown = 0
     for client, corpus in corpora.items():
-        there = ~_missing(given[client])
+        there = ~missing(given[client])
         theta, seen = model.theta_and_seen(corpus)
         theta, seen = theta[there], seen[there]
         without, unknown = without + int((~there).sum()), unknown + int((~seen).sum())
@@ -193,7 +207,7 @@ def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
         yield {"topic": topic, "share": share, "count": count} | whole
 
 
-def _times(values: NDArray[Any]) -> NDArray[Any]:
+def times_of(values: NDArray[Any]) -> NDArray[Any]:
     """Return times as numpy's, or numbers; refuse those that are none."""
     if values.dtype == object:  # of whatever time zone, days are those where it was written
         zoned = (getattr(value, "tzinfo", None) for value in values)
@@ -211,7 +225,9 @@ def _times(values: NDArray[Any]) -> NDArray[Any]:
     return times
 
 
-def _begins(times: NDArray[Any], by: Unit | None, edges: NDArray[Any] | None) -> NDArray[Any]:
+def begin_of(
+    times: NDArray[Any], by: Unit | None, edges: NDArray[Any] | None = None
+) -> NDArray[Any]:
     """Return when the period of each time begins."""
     if edges is not None:
         place = np.searchsorted(edges, times, "right") - 1

@@ -251,7 +251,9 @@ class TopicModel(Topics):
         """Draw topics as circles, near those with similar words, as `plot_topics`."""
         return figures.topic_map(self.get_topic_info(), figures.positions(self.beta))
 
-    def plot_over_time(self, documents: Any, timestamps: Any, **how: Any) -> altair.Chart:
+    def plot_over_time(
+        self, documents: Any = None, timestamps: Any = None, **how: Any
+    ) -> altair.Chart:
         """Draw the share of each topic by period, as `topics_over_time` finds it."""
         rows = self.topics_over_time(documents, timestamps, **how)
         if not rows:

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import StudyError
 from fedtopics.inference import Inference, Shared, Weights
+from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import USUAL, Reading
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 
@@ -80,6 +81,10 @@ class TrainingInfo(TypedDict, total=False):
 class Finder(Protocol):
     """What finds topics in documents: a `TopicModel`."""
 
+    @property
+    def periods(self) -> Periods | None:
+        """Topics by period, as the study has summed them."""
+
     def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return theta, and of which documents the model sees something."""
 
@@ -108,6 +113,7 @@ class Topics:
     info: TrainingInfo = field(default_factory=TrainingInfo)
     labels: Mapping[int, str] = field(default_factory=dict)  # by topic: what people call it
     client_names: Mapping[str, str] = field(default_factory=dict)  # likewise, by client
+    periods: Periods | None = None  # topics by period, if the study asked for it
 
     @property
     def n_topics(self) -> int:
