@@ -93,8 +93,11 @@ def _plain(grouped: Grouped) -> dict[str, Any]:
 
 def _print(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:
     """Print the largest topics of each group."""
+    from fedtopics.model.labels import shown_label
+
     called = {
-        row["topic"]: row["label"] or " ".join(row["words"][:3]) for row in model.get_topic_info()
+        row["topic"]: shown_label(row) or " ".join(row["words"][:3])
+        for row in model.get_topic_info()
     }
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in grouped.rows:

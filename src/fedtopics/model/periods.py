@@ -69,8 +69,12 @@ class Periods:
         return {"unit": self.unit, "begins": list(self.begins), "sums": sums}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any], n_topics: int, clients: Mapping[str, Any]) -> Periods:
+    def of(
+        cls, plain: Mapping[str, Any] | None, n_topics: int, clients: Mapping[str, Any]
+    ) -> Periods | None:
         """Make it of what `plain` returned; ValueError if it is none of these topics, clients."""
+        if plain is None:
+            return None
         begins = tuple(plain["begins"])
         sums = {name: np.array(rows, np.float64) for name, rows in plain["sums"].items()}
         days = [date.fromisoformat(begin) for begin in begins]

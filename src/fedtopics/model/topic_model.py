@@ -16,7 +16,16 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.files import open_private
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
-from fedtopics.model import card, exports, figures, merging, over_time, representative, search
+from fedtopics.model import (
+    card,
+    exports,
+    figures,
+    labels,
+    merging,
+    over_time,
+    representative,
+    search,
+)
 from fedtopics.model.folder import checked_labels, checked_names, read_model, write_model
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
@@ -190,7 +199,17 @@ class TopicModel(Topics):
         StudyError
             If there is no such topic, or a label is no text of at most 100 characters in one line.
         """
-        return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
+        kept = checked_labels({**self.labels, **labels}, self.n_topics)
+        return replace(self, labels=kept, suggested=self.suggested - labels.keys())
+
+    def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:
+        """Return the model with labels that rules suggest for topics without one.
+
+        They are marked as suggested wherever they are shown, until a label is given with
+        `with_labels` or in ``topics.json``. What it takes is as of `suggest_labels`.
+        """
+        found = self.suggest_labels(documents, **how)
+        return replace(self.with_labels(found), suggested=frozenset(found))
 
     def with_client_names(self, names: Mapping[str, str]) -> Self:
         """Return the model with names for people of these clients, "" takes one away.
@@ -209,6 +228,7 @@ class TopicModel(Topics):
     __repr__ = card.summary
     _repr_html_ = card.table
     find_topics = search.find_topics
+    suggest_labels = labels.suggest_labels
     hierarchy = merging.hierarchy
     merge_topics = merging.merge_topics
     reduce_topics = merging.reduce_topics
