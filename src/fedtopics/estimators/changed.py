@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from fedtopics.estimators.fitted import FittedTopics
+from fedtopics.model.document_map import DocumentMap
 from fedtopics.model.exports import data_frame
 from fedtopics.model.over_time import (
     Grouped,
@@ -105,6 +106,14 @@ class ChangedTopics(FittedTopics):
             "Text": [row["text"] for row in rows],
         }
         return data_frame(columns)
+
+    def document_map(self, documents: Any, **how: Any) -> DocumentMap:
+        """Return a map of one's own documents, which a notebook shows.
+
+        ``to_pandas()`` has it as a DataFrame, ``save("map.html")`` writes it as a page. What it
+        takes is as of `TopicModel.document_map`.
+        """
+        return self._fitted().document_map(self._corpus(documents), **how)
 
     def _corpora(self, documents: Any) -> Any:
         if isinstance(documents, Mapping):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WORDS, PARTS = 10, 3  # of a topic that are looked at; of a label
 LONGEST_LABEL = 100  # characters
-LONGEST_PHRASE = 3  # words
+PHRASES, LONGEST_PHRASE = 2, 3  # of a label; words
 LEAST = 5  # documents of a topic that have a phrase, as of a word in the usual policy
 PUNCTUATION = re.compile(r"[^\w\s'-]+|\n+")
 OWN = 0.5  # share of a phrase's documents that have to be the topic's
@@ -111,9 +111,10 @@ def _phrases(model: TopicModel, documents: Any, least: int) -> list[list[str]]:
     def fits(phrase: Phrase, number: int) -> bool:
         return number >= max(least, OWN * every[phrase]) and is_one(phrase)
 
+    best = ([p for p in _ranked(counts) if fits(p, counts[p])][:PHRASES] for counts in own)
     return [
-        [" ".join(phrase) for phrase in _ranked(counts) if fits(phrase, counts[phrase])]
-        for counts in own
+        [" ".join(phrase) for phrase in phrases if 2 * counts[phrase] >= counts[phrases[0]]]
+        for phrases, counts in zip(best, own, strict=True)
     ]
 
 

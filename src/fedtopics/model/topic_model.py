@@ -18,6 +18,7 @@ from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
 from fedtopics.model import (
     card,
+    document_map,
     exports,
     figures,
     labels,
@@ -235,6 +236,7 @@ class TopicModel(Topics):
     topics_over_time = over_time.topics_over_time
     topics_per_class = over_time.topics_per_class
     representative_documents = representative.representative_documents
+    document_map = document_map.document_map
     get_document_info = exports.document_info
     get_topics = exports.get_topics
     get_topic = exports.get_topic
