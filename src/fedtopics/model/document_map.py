@@ -37,8 +37,8 @@ LONGEST_LABEL, LONGEST_TEXT = 30, 160  # characters
 PLACES = 600  # that are tried for a label
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = (
-    "body{margin:1rem auto;max-width:75rem;padding:0 1rem;font-family:system-ui,sans-serif;"
-    "color-scheme:light dark}svg{width:100%;height:auto}"
+    ":root{color-scheme:light dark}body{margin:1rem auto;max-width:75rem;padding:0 1rem;"
+    "font-family:system-ui,sans-serif}.map{overflow-x:auto}"
 )
 Numbers = NDArray[np.float64]
 Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -107,8 +107,9 @@ class DocumentMap:
         labels = "".join(self._labels(link))
         title = f"{len(self.documents):,} documents by their topics"
         return (
-            f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="Map of {title}" '
-            f'xmlns="http://www.w3.org/2000/svg">{circles}'
+            f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="group" aria-label="Map of {title}" '
+            'xmlns="http://www.w3.org/2000/svg" style="width:100%;min-width:40rem;height:auto">'
+            f"{circles}"
             '<g font-size="15" text-anchor="middle" fill="currentColor" '
             'style="paint-order:stroke;stroke:var(--paper,Canvas);stroke-width:4px;'
             f'stroke-linejoin:round">{labels}</g></svg>'
@@ -121,7 +122,8 @@ class DocumentMap:
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>Map of documents</title><style>{STYLE}</style></head><body>"
-            f"<h1>Map of documents</h1><p>{for_html(self.sentence)}</p>{self.svg()}</body></html>"
+            f"<h1>Map of documents</h1><p>{for_html(self.sentence)}</p>"
+            f'<div class="map" tabindex="0">{self.svg()}</div></body></html>'
         )
 
     @property
@@ -152,7 +154,11 @@ class DocumentMap:
             for row, (x, y) in zip(rows.tolist(), self.places[rows], strict=True)
         )
         colour = f"hsl({360 * (topic * GOLDEN % 1):.0f} 60% 52%)"
-        return f'<g fill="{colour}" fill-opacity="0.6">{"".join(circles)}</g>' if len(rows) else ""
+        return (
+            f'<g aria-hidden="true" fill="{colour}" fill-opacity="0.6">{"".join(circles)}</g>'
+            if len(rows)
+            else ""
+        )
 
     def _said(self, row: int) -> str:
         """Return what is said of a document: its number, its topics, its beginning if asked."""
