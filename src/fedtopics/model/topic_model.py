@@ -26,6 +26,7 @@ from fedtopics.model import (
     over_time,
     representative,
     search,
+    terms,
 )
 from fedtopics.model.folder import checked_labels, checked_names, read_model, write_model
 from fedtopics.model.topics import Topics
@@ -230,6 +231,7 @@ class TopicModel(Topics):
     _repr_html_ = card.table
     find_topics = search.find_topics
     suggest_labels = labels.suggest_labels
+    match_terms = terms.match_terms
     hierarchy = merging.hierarchy
     merge_topics = merging.merge_topics
     reduce_topics = merging.reduce_topics
