@@ -20,6 +20,7 @@ from tests.helpers.clients import BOATS, TREES
 from tests.helpers.clusters import overheard
 from tests.helpers.grpc_federation import federated
 from tests.helpers.models import edit_config, made
+from tests.helpers.studies import written
 
 YEAR = {"period": "month", "begin": "2025-01-15", "end": "2025-03-02"}
 POLICY = Policy(min_documents=10, min_document_frequency=1, min_clients_in_sum=1)
@@ -187,6 +188,26 @@ def test_damaged_periods_are_refused(periods: Any, tmp_path: Path) -> None:
     edit_config(tmp_path, periods=periods)
     with pytest.raises(ModelError, match="damaged or incomplete; copy it again"):
         TopicModel.from_pretrained(tmp_path)
+
+
+def test_a_study_file_names_the_column_and_the_periods(tmp_path: Path) -> None:
+    plan = '[method]\nname = "lda"\nn_components = 2\nmax_rounds = 3\n[method.over_time]\n'
+    plan += 'period = "year"\nbegin = 2025-01-01\nend = 2025-12-31\n'
+    for name, each in CORPORA.items():
+        assert each.times is not None
+        rows = zip(each.documents.to_pylist(), each.times.to_pylist(), strict=True)
+        lines = "".join(f"{text},{time}\n" for text, time in rows)
+        (tmp_path / f"{name}.csv").write_text(f"text,written\n{lines}")
+        plan += f'[clients.{name}]\ndata = "{name}.csv"\ntext = "text"\ntime = "written"\n'
+    read = Study.read(written(tmp_path, plan))
+    again = Study.read(written(tmp_path, read.to_toml()))
+    assert again.fingerprint == read.fingerprint
+    periods = train(read).periods
+    assert periods is not None
+    assert periods.begins == ("2025-01-01",)
+    assert periods.total.sum() == pytest.approx(36 + 54 + 14)
+    told = {e.function: e for e in read.registration.exchanges(read.method)}
+    assert not told["period_sums"].seen_by_all
 
 
 def test_periods_of_a_study() -> None:

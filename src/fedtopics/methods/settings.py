@@ -75,8 +75,8 @@ class TopicSettings(BaseModel):
     )
     over_time: OverTime | None = Field(
         None,
-        description="by which periods topics are summed at the end, of the clients' column of "
-        "times; in Python documents at hand need none of it",
+        description="a table with period, begin and end, by which topics are summed at the end, "
+        "of the clients' column of times; by_client tells all each client's sums",
     )
     stop_when: dict[str, float] = Field(
         {}, description="further rules that end the training, by name with their number"
