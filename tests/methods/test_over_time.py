@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedtopics import LDA, Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
 from fedtopics.methods.groups import Guard
 from fedtopics.methods.over_time import OverTime, enough_to_tell, own_sums
+from fedtopics.methods.registry import find_method
 from fedtopics.model.periods import TOGETHER, Periods
 from tests.helpers.clients import BOATS, TREES
 from tests.helpers.clusters import overheard
@@ -149,6 +151,13 @@ def test_other_methods(name: str) -> None:
     assert model.periods is not None
     expected = [summed(model, CORPORA[name], 0) for name in ("boats", "trees")]
     np.testing.assert_allclose(model.periods.total[0], sum(expected), rtol=1e-3)
+
+
+def test_the_method_that_is_chosen_has_the_periods() -> None:
+    plan = Study.make(method={"name": "auto", "over_time": YEAR})
+    chosen = json.loads(json.dumps(plan.method.for_texts))  # type: ignore[attr-defined]
+    assert find_method("nmf").settings(**chosen).over_time == OverTime(**YEAR)
+    assert "period_sums" in find_method("auto").client.schedule(plan.method)
 
 
 def test_merged_and_saved(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ class OverTime(BaseModel):
             )
         return self
 
-    @cached_property
+    @property
     def begins(self) -> NDArray[Any]:
         """When each period begins, as datetime64 of days."""
         days = np.arange(np.datetime64(self.begin), np.datetime64(self.end) + 1)
