@@ -26,6 +26,7 @@ from fedtopics.model.document_map import (
     short_label,
 )
 from tests.helpers.clients import ALL
+from tests.helpers.hostile import hostile
 from tests.helpers.models import made
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -115,6 +116,14 @@ def test_labels_of_others_are_escaped_and_lead_to_their_topics(model: LDA) -> No
     assert '<a href="#topic-0"><text x=' in drawn
     assert drawn.count('font-style="italic"') == 1  # of the suggested one
     assert "Labels in italics are suggested." in document_map(named, ALL).sentence
+
+
+def test_words_of_others_make_no_element() -> None:
+    model = hostile().with_suggested_labels()
+    words = [*model.vocabulary.words]
+    drawn = model.document_map([words[:3], words[2:6]], with_text=True).svg("#topic-")
+    tags = {each.tag.removeprefix(SVG) for each in ElementTree.fromstring(drawn).iter()}  # noqa: S314
+    assert tags == {"svg", "g", "circle", "title", "text", "a"}
 
 
 def test_no_label_is_on_another() -> None:

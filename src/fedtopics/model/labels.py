@@ -79,7 +79,7 @@ def _label(parts: Iterable[str]) -> str:
     for part in parts:
         told = [word for each in kept for word in each.split()]
         new = not any(is_form(word, other) for word in part.split() for other in told)
-        if new and len(", ".join([*kept, part])) <= LONGEST_LABEL:
+        if new and len(", ".join([*kept, part])) <= LONGEST_LABEL - 2:  # upper case may be longer
             kept.append(part)
         if len(kept) == PARTS:
             break
