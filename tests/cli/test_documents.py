@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from fedtopics import LDA
+from fedtopics import LDA, TopicModel
 from fedtopics.cli.documents import PERIODS
 from fedtopics.model.over_time import Unit
 from tests.helpers.clients import ALL
@@ -65,3 +66,23 @@ def test_a_column_that_is_not_there(
 
 def test_periods_are_those_of_python() -> None:
     assert get_args(Unit) == PERIODS
+
+
+def test_labels_are_suggested_by_phrases_of_own_documents(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    typed = typist(monkeypatch, capsys)
+    model = shutil.copytree("model", "named")
+    before = TopicModel.from_pretrained(model)
+    [[first, second, *_]] = [t for k, t in enumerate(before.topics()) if k not in before.labels]
+    phrase = f"{second} {first}"
+    (place / "own.csv").write_text("text\n" + f"a {phrase}\n" * 20)
+    asked = "topics", "named", "--suggest", "--with-documents", "own.csv", "--text", "text"
+    code, out, _ = typed(*asked)
+    assert code == 0
+    assert f"{phrase.capitalize()}, " in out
+    after = TopicModel.from_pretrained(model)
+    assert after.labels | before.labels == after.labels
+    [suggested] = after.suggested
+    assert after.labels[suggested].startswith(f"{phrase.capitalize()}, ")
