@@ -164,7 +164,7 @@ def test_help(command: str, typed: Typed) -> None:
                    "--track", "--metrics", "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
                    "--author", "--embedding-model", "--policy", "--out", "--round", "--follow",
-                   "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--wait",
+                   "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--time", "--wait",
                    "--metrics", "--json"},
         "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
                    "--policy", "--json"},
