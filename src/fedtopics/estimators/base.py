@@ -27,7 +27,8 @@ from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.folder import checked_names
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import LISTS
 
 ALONE = "all"  # the one client of `fit`
