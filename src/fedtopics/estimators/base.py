@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,6 +24,7 @@ from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
 from fedtopics.methods.events import OnEvent
+from fedtopics.methods.sentences import sentence_on_texts
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.folder import checked_names
 from fedtopics.text.corpus import Corpus
@@ -282,6 +284,8 @@ class TopicEstimator(
 
             def on_event(event: dict[str, Any]) -> None:
                 show(event)
+                if event.get("advice"):
+                    warnings.warn(sentence_on_texts(event), stacklevel=6)
                 if self.callback is not None:
                     self.callback(event)
 

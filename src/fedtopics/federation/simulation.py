@@ -27,6 +27,7 @@ from fedtopics.methods.events import Embedding, Event, Finished, OnEvent
 from fedtopics.methods.plan import Site
 from fedtopics.methods.robust import Robust
 from fedtopics.methods.secret import Secret
+from fedtopics.methods.texts import look_at_texts
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
@@ -114,6 +115,7 @@ class _Simulation:
             waits = study.registration.takes_new_documents
             documents = policy.min_documents if waits else len(corpus)
             policy.check_study(name, method.method_name, method.max_rounds, documents)
+            self._look_at_texts(name, corpus)
         half = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
@@ -157,6 +159,14 @@ class _Simulation:
             secret=Secret.from_seed(self.study.seed, name), masked=self.study.masked,
         )  # fmt: skip
         return Door(name, self.study.client_half(site), policy, ledger)
+
+    def _look_at_texts(self, name: str, corpus: Corpus) -> None:
+        try:
+            languages = look_at_texts(name, corpus, self.study.text)
+        except DataError as error:
+            raise DataError(f"Client {name!r}: {error}") from None
+        if languages is not None:
+            self._notify(languages)
 
     def _notify(self, event: Event) -> None:
         if self.on_event is not None:

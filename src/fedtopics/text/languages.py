@@ -28,6 +28,7 @@ DETECTED_AS = {"no": "norwegian", "nn": "norwegian"}  # besides the codes
 LIKELY = 0.1  # of the probability of all candidates: a language whose stop words are left out
 BEGINNING = 500  # characters of a text that tell its language
 SAMPLE = 300  # documents that tell a client's languages
+CLEAR = 10  # documents, each clearly of one language
 MANY = 0.05  # share of documents
 HAS = 0.5  # of a text's letters, in a script without spaces
 KEPT = 1 << 17  # words whose base forms are looked up once
@@ -225,10 +226,15 @@ def _sample(corpus: Corpus, clean: Callable[[str], str]) -> list[str]:
 def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, float]:
     """Return the share of documents in each language, by a sample; largest first, at least 5 %.
 
+    Documents that may well be of several languages do not count, and too few tell nothing.
+
     Leaves the client
         Nothing.
     """
-    found = Counter(find_likely(text)[0] for text in _sample(corpus, clean))
+    likely = [find_likely(text) for text in _sample(corpus, clean)]
+    found = Counter(first for first, *others in likely if not others)
+    if found.total() < CLEAR:
+        return {}
     return {name: n / found.total() for name, n in found.most_common() if n >= MANY * found.total()}
 
 
