@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -139,7 +139,7 @@ def doctor(
     address: str,
     identity: Path,
     data: Path | None,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     policy: Path | None,
     as_json: bool,
 ) -> None:
@@ -179,7 +179,7 @@ def _exposed(study: Study) -> Exposure:
 
 
 def _dry_run(
-    address: str, identity: Path, data: Path, columns: dict[str, str | None], policy: Path | None
+    address: str, identity: Path, data: Path, columns: dict[str, Any], policy: Path | None
 ) -> Callable[[], None]:
     """Read documents and policy; return what holds a server's study against them."""
     from fedtopics import Columns, Corpus, Policy

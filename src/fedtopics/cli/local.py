@@ -173,7 +173,7 @@ def topics(
 @options.columns("text", "tokens", "embedding")
 @options.embedding_model
 def transform(
-    model: Path, file: Path, out: Path, columns: dict[str, str | None], embedding_model: str | None
+    model: Path, file: Path, out: Path, columns: dict[str, Any], embedding_model: str | None
 ) -> None:
     """Find the topics of documents: a row a document, in their order, empty ones included.
 

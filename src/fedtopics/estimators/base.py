@@ -284,7 +284,7 @@ class TopicEstimator(
 
             def on_event(event: dict[str, Any]) -> None:
                 show(event)
-                if event.get("advice"):
+                if event["event"] in ("languages", "one form") and event["advice"]:
                     warnings.warn(sentence_on_texts(event), stacklevel=6)
                 if self.callback is not None:
                     self.callback(event)

@@ -341,7 +341,8 @@ class OneForm(Event, kind="one form"):
     """Of words that differ by their endings, a client's documents have one alone: base forms."""
 
     client: str
-    families: int
+    families: int  # of words that differ by their endings
+    share: float  # of the agreed words, which are in one
     advice: str
 
 

@@ -9,8 +9,9 @@ SENTENCES = {
     "languages": "documents of {client} are in {shares}",
     "endings": "{share:.0%} of the {words:,} agreed words differ from another by their ending "
     "alone, such as {examples}",
-    "one form": "the documents of {client} seem to hold base forms, others' do not: of {families} "
-    "groups of agreed words that differ by their endings alone, they have hardly two of any",
+    "one form": "{share:.0%} of the agreed words differ from another by their ending alone, and of "
+    "{families} groups of such words documents of {client} have hardly two of any: they seem to "
+    "hold base forms, and others' do not",
 }
 
 

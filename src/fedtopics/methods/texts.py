@@ -12,14 +12,9 @@ from fedtopics.methods.events import Endings, Languages, OneForm
 from fedtopics.text.cleaning import cleaner
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.endings import families, has_one_form
-from fedtopics.text.languages import (
-    DETECT,
-    INSTALL,
-    check_installed,
-    check_spaces,
-    language_shares,
-)
+from fedtopics.text.languages import DETECT, INSTALL, check_installed
 from fedtopics.text.rules import TextRules
+from fedtopics.text.samples import check_spaces, language_shares
 
 MANY = 0.1  # of documents, or of words
 
@@ -76,7 +71,8 @@ def find_one_form(client: str, words: Sequence[str], bag: Any, rules: TextRules)
     there = np.bincount(bag.indices, minlength=len(words)) > 0
     if not groups or not has_one_form(groups, there):
         return None
-    return OneForm(client, len(groups), _one_form(rules))
+    share = sum(map(len, groups)) / len(words)
+    return OneForm(client, len(groups), share, _one_form(rules))
 
 
 def _one_form(rules: TextRules) -> str:

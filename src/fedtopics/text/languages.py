@@ -6,17 +6,13 @@ training and afterwards. The packages that know languages are the extra ``langua
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-import numpy as np
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
 
-from fedtopics.errors import DataError
 from fedtopics.extras import require
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.words import normal
 
 DETECT = "detect"
@@ -27,10 +23,6 @@ NAMES = {name: code for code, name in CODES.items()}
 DETECTED_AS = {"no": "norwegian", "nn": "norwegian"}  # besides the codes
 LIKELY = 0.1  # of the probability of all candidates: a language whose stop words are left out
 BEGINNING = 500  # characters of a text that tell its language
-SAMPLE = 300  # documents that tell a client's languages
-CLEAR = 10  # documents, each clearly of one language
-MANY = 0.05  # share of documents
-HAS = 0.5  # of a text's letters, in a script without spaces
 KEPT = 1 << 17  # words whose base forms are looked up once
 LEAST = 2  # characters of a word, as of the pattern "words"
 # What stop-words has of Chinese is single characters, and of Thai nothing.
@@ -183,7 +175,7 @@ def _lower(word: str) -> str:
 
 
 @cache
-def _runs() -> Any:
+def unspaced_runs() -> Any:
     """Return the pattern of letters and marks of scripts without spaces."""
     import regex  # here, as in `splitter`
 
@@ -205,7 +197,7 @@ def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
 
     def cut(text: str) -> list[str]:
         words: list[str] = []
-        for number, piece in enumerate(_runs().split(text)):
+        for number, piece in enumerate(unspaced_runs().split(text)):
             if number % 2 == 0:
                 words += split(piece) if piece else []
                 continue
@@ -214,44 +206,3 @@ def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
         return words
 
     return cut
-
-
-def _sample(corpus: Corpus, clean: Callable[[str], str]) -> list[str]:
-    """Return some hundred texts from the beginning to the end of a corpus, without empty ones."""
-    rows = np.unique(np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(np.int64))
-    texts = (clean(text)[:BEGINNING] for batch in corpus.take(rows).texts() for text in batch)
-    return [text for text in texts if any(map(str.isalpha, text))]
-
-
-def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, float]:
-    """Return the share of documents in each language, by a sample; largest first, at least 5 %.
-
-    Documents that may well be of several languages do not count, and too few tell nothing.
-
-    Leaves the client
-        Nothing.
-    """
-    likely = [find_likely(text) for text in _sample(corpus, clean)]
-    found = Counter(first for first, *others in likely if not others)
-    if found.total() < CLEAR:
-        return {}
-    return {name: n / found.total() for name, n in found.most_common() if n >= MANY * found.total()}
-
-
-def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str], str]) -> None:
-    """Raise DataError where texts without spaces between words would become a word a clause.
-
-    Documents that are lists of words, and fewer than 5 % of them, are taken as they are.
-    """
-    if corpus.is_tokenised or is_unspaced(languages):
-        return
-    texts, runs = _sample(corpus, clean), _runs()
-    unspaced = sum(
-        sum(map(len, runs.findall(text))) > HAS * sum(map(str.isalpha, text)) for text in texts
-    )
-    if unspaced >= max(MANY * len(texts), 1):
-        raise DataError(
-            f"{unspaced / len(texts):.0%} of the documents are in scripts without spaces between "
-            'words, such as Chinese or Thai: set languages in the study\'s [text], as in "zh" or '
-            f'"detect", and install {INSTALL} at each client; or give lists of words.'
-        )
