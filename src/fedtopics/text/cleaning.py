@@ -23,7 +23,7 @@ ENDS = {
 }
 WITHIN_WORDS = re.compile(r"</?(?:b|i|u|em|strong|sub|sup|mark|small|wbr)(?:\s[^<>]*)?/?>", re.I)
 TAG = re.compile(r"</?[a-z!?][^<>]*>", re.I)
-WEB = re.compile(r"\b(?:https?://|ftp://|www\.)[!#-;=?-~\u00c0-\u024f]+", re.I)
+WEB = re.compile(r"(?<![a-z0-9])(?:https?://|ftp://|www\.)[!#-;=?-~\u00c0-\u024f]+", re.I)
 MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 
 
