@@ -10,8 +10,8 @@ SENTENCES = {
     "endings": "{share:.0%} of the {words:,} agreed words differ from another by their ending "
     "alone, such as {examples}",
     "one form": "{share:.0%} of the agreed words differ from another by their ending alone, and of "
-    "{families} groups of such words documents of {client} have hardly two of any: they seem to "
-    "hold base forms, and others' do not",
+    "{families} groups of such words documents of {client} have two more seldom than by chance: "
+    "they seem to hold base forms, and others' do not",
 }
 
 

@@ -56,7 +56,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def find_endings(words: Sequence[str], rules: TextRules) -> Endings | None:
-    """Return how many of the agreed words differ from another by their ending, if they are many."""
+    """Return how many of the agreed words differ from another by their ending, if they are many.
+
+    Where texts become base forms, what is left is mostly words that are different ones.
+    """
+    if rules.lemmas:
+        return None
     groups = families(words)
     share = sum(map(len, groups)) / len(words)
     if share < MANY:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEM, ENDING = 4, 3  # letters: at least so many are the same, and at most so many more follow
-ENOUGH = 10  # families that a client is expected to have several words of
-FEW = 0.25  # of those expected
+ENOUGH = 30  # families that a client is expected to have several words of, by chance
+FEW = 0.9  # of those expected: on 20 newsgroups base forms have 0.5 to 0.8, other texts 1.1 to 1.9
 
 
 def families(words: Sequence[str]) -> list[NDArray[np.int64]]:
@@ -42,8 +42,9 @@ def families(words: Sequence[str]) -> list[NDArray[np.int64]]:
 def has_one_form(groups: Sequence[NDArray[np.int64]], there: NDArray[np.bool_]) -> bool:
     """Whether documents have one word alone of families, where chance would give them several.
 
-    That is so where they hold base forms and other clients' do not. `there`, of shape (n_words,),
-    says which words they have.
+    That is so where they hold base forms and other clients' do not: who has a word in one form has
+    it in another more often than by chance. `there`, of shape (n_words,), says which words they
+    have.
     """
     alone = np.ones(len(there), bool)
     alone[[row for rows in groups for row in rows]] = False
