@@ -180,14 +180,22 @@ def _exposed(study: Study) -> Exposure:
 
 def _dry_run(
     address: str, identity: Path, data: Path, columns: dict[str, Any], policy: Path | None
-) -> Callable[[], None]:
+) -> Callable[[], str]:
     """Read documents and policy; return what holds a server's study against them."""
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.client import GrpcParticipation
+    from fedtopics.methods.sentences import sentence_on_texts
 
     rules = Policy() if policy is None else Policy.read(policy)
     corpus = Corpus.read(data, Columns(**columns))
-    return lambda: GrpcParticipation(address, identity, corpus, rules, None, dry_run=True).run()
+    told: list[str] = []
+
+    def look() -> str:
+        tell = lambda event: told.append(sentence_on_texts(event))  # noqa: E731
+        GrpcParticipation(address, identity, corpus, rules, None, "", tell, dry_run=True).run()
+        return "; ".join(filter(None, told))
+
+    return look
 
 
 def _server_identity(authority: Path) -> Identity:
