@@ -163,11 +163,11 @@ def test_help(command: str, typed: Typed) -> None:
         "server": {"--pki", "--listen", "--out", "--resume", "--go-on", "--start", "--vocabulary",
                    "--track", "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
-                   "--author", "--embedding-model", "--rules", "--policy", "--out", "--round", "--follow",
+                   "--author", "--embedding-model", "--policy", "--out", "--round", "--follow",
                    "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--wait",
-                   "--json"},
-        "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding", "--rules",
-                   "--policy", "--json"},
+                   "--json", "--rules"},
+        "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
+                   "--policy", "--json", "--rules"},
     }  # fmt: skip
     assert (
         set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, re.MULTILINE)) - {"--help"}
