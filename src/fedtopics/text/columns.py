@@ -29,8 +29,8 @@ class Columns:
 
     With both `tokens` and `text`, the tokens are the documents and the text is kept beside them.
     A column of embeddings that cannot be used is refused if it is named here, else left out. One
-    of rounds or of authors is never looked for. With `rules` texts become lists of words by these,
-    whatever a study's rules are.
+    of rounds, authors or times is never looked for. With `rules` texts become lists of words by
+    these, whatever a study's rules are.
     """
 
     text: str | None = None
@@ -40,6 +40,7 @@ class Columns:
     embedding: str | None = None
     rounds: str | None = None
     author: str | None = None
+    time: str | None = None
     rules: TextRules | None = None
 
 
