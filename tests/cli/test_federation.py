@@ -164,10 +164,10 @@ def test_help(command: str, typed: Typed) -> None:
                    "--track", "--metrics", "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
                    "--author", "--embedding-model", "--policy", "--out", "--round", "--follow",
-                   "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--time", "--wait",
-                   "--metrics", "--json"},
+                   "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--time",
+                   "--wait", "--metrics", "--json", "--rules"},
         "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
-                   "--policy", "--json"},
+                   "--policy", "--json", "--rules"},
     }  # fmt: skip
     assert (
         set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, re.MULTILINE)) - {"--help"}

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from fedtopics.federation.progress import Bar, Display, Lines, Seen
 from fedtopics.harmless import as_json, for_terminal
+from fedtopics.methods.sentences import sentence_on_texts
 
 # Commands import what needs torch when they run: --help answers at once.
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class RoundProgress:
             say(topic_news(event))
         elif kind in ("chosen", "claimed", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
+        elif text := sentence_on_texts(event):
+            say(text)
 
 
 def sentence(event: Mapping[str, Any]) -> str:
@@ -136,7 +139,8 @@ def sentence(event: Mapping[str, Any]) -> str:
         kind = "claimed too many"
     if kind == "suspected" and event["left_out"]:
         kind = "suspected and left out"
-    return _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
+    said = _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
+    return said or sentence_on_texts(event)
 
 
 def _listed(value: Any) -> Any:

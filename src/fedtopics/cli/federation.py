@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -140,7 +140,7 @@ def doctor(
     address: str,
     identity: Path,
     data: Path | None,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     policy: Path | None,
     as_json: bool,
 ) -> None:
@@ -180,15 +180,23 @@ def _exposed(study: Study) -> Exposure:
 
 
 def _dry_run(
-    address: str, identity: Path, data: Path, columns: dict[str, str | None], policy: Path | None
-) -> Callable[[], None]:
+    address: str, identity: Path, data: Path, columns: dict[str, Any], policy: Path | None
+) -> Callable[[], str]:
     """Read documents and policy; return what holds a server's study against them."""
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.client import GrpcParticipation
+    from fedtopics.methods.sentences import sentence_on_texts
 
     rules = Policy() if policy is None else Policy.read(policy)
     corpus = Corpus.read(data, Columns(**columns))
-    return lambda: GrpcParticipation(address, identity, corpus, rules, None, dry_run=True).run()
+    told: list[str] = []
+
+    def look() -> str:
+        tell = lambda event: told.append(sentence_on_texts(event))  # noqa: E731
+        GrpcParticipation(address, identity, corpus, rules, None, "", tell, dry_run=True).run()
+        return "; ".join(filter(None, told))
+
+    return look
 
 
 def _server_identity(authority: Path) -> Identity:

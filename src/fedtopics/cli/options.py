@@ -13,6 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from fedtopics.methods.events import OnEvent
+    from fedtopics.text.rules import TextRules
 
 FOLDER = click.Path(path_type=Path)
 Place = tuple[str, int]
@@ -81,19 +82,36 @@ metrics = click.option(
 )
 
 
-def columns(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option for each column of the documents; the command gets them as `columns`."""
+def columns(
+    *names: str, rules: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option for each column of the documents, and for rules by which these become words.
+
+    The command gets them as `columns`.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def called(**arguments: Any) -> None:
-            command(columns={name: arguments.pop(name) for name in names}, **arguments)
+            columns = {name: arguments.pop(name) for name in names}
+            if rules:
+                columns["rules"] = _read(arguments.pop("rules"))
+            command(columns=columns, **arguments)
 
+        if rules:
+            help_ = "Own rules for texts: TOML with keys of a study's [text]."
+            click.option("--rules", type=FOLDER, help=help_)(called)
         for name in reversed(names):
             click.option(f"--{name}", help=COLUMNS[name])(called)
         return called
 
     return decorate
+
+
+def _read(rules: Path | None) -> TextRules | None:
+    from fedtopics.federation.client_data import read_rules
+
+    return None if rules is None else read_rules(rules)
 
 
 @contextmanager

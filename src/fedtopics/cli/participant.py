@@ -57,7 +57,7 @@ class Given:
 
     identity: Path | None
     data: Path
-    columns: dict[str, str | None]
+    columns: dict[str, Any]
     embedding_model: str | None
     policy: Path | None
     out: Path | None

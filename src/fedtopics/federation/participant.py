@@ -44,6 +44,7 @@ from fedtopics.methods.plan import Site
 from fedtopics.methods.private.units import authors
 from fedtopics.methods.registry import versions
 from fedtopics.methods.secret import Secret
+from fedtopics.methods.texts import look_at_texts
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
@@ -307,6 +308,8 @@ class Participation:
         if not grows:
             check_times(corpus, method.over_time)
         method.check(study.text)
+        if languages := look_at_texts(self.name, corpus, study.text):
+            self.notify(languages)
         asked = method.method_name, method.max_rounds, documents, study.text, clients
         policy.check_study(self.name, *asked)
         needed = method.embedding_of(corpus)

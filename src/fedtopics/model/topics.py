@@ -16,7 +16,8 @@ from fedtopics.errors import StudyError
 from fedtopics.inference import Inference, Shared, Weights
 from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import USUAL, Reading
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64

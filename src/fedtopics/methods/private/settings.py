@@ -15,7 +15,7 @@ from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.encoders import sentence_encoder
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 from fedtopics.text.words import is_word
 
 Mode = Literal["embeddings", "both", "words"]
