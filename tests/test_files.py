@@ -19,6 +19,7 @@ from fedtopics.files import (
     hold,
     make_folder,
     open_private,
+    read_toml,
     write_durably,
 )
 from tests.helpers.private import open_to_others, open_umask
@@ -129,6 +130,19 @@ def test_rows_are_strict_json(tmp_path: Path) -> None:
     kept = RowFile(tmp_path / "rows.jsonl").keep(row)
     assert kept == {"a": None, "b": None, "c": 0.5}
     assert json.loads((tmp_path / "rows.jsonl").read_text()) == kept
+
+
+@pytest.mark.parametrize("text", ["a = " + 5000 * "[", "a = " + 5000 * "1", "a", "\0"])
+def test_hostile_toml_is_a_value_error(tmp_path: Path, text: str) -> None:
+    """And no RecursionError, which a command would call a defect of its own."""
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(ValueError):
+        read_toml(tmp_path / "a.toml")
+
+
+def test_toml_of_an_editor_that_marks_it(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("a = 1\n", encoding="utf-8-sig")
+    assert read_toml(tmp_path / "a.toml") == {"a": 1}
 
 
 def test_a_digest_is_short_and_stays() -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,14 @@ FOLDER, FILE = 0o700, 0o600  # who may do what with them: the owner everything
 TAIL = 1 << 16  # bytes
 T = TypeVar("T")
 Row = dict[str, Any]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, whoever wrote it; OSError or ValueError if it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors may write the mark
+    except RecursionError:
+        raise ValueError("values are nested too deeply") from None
 
 
 def cut_half_line(path: Path) -> None:

@@ -88,6 +88,8 @@ def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:
         ("lemmas = true", "needs languages"),
         ("lemma = true", "there is no key 'lemma'"),
         ("lemmas", "cannot be used: "),
+        ("lemmas = " + 5000 * "[", "nested too deeply"),
+        ("lemmas = " + 5000 * "1", "cannot be used: "),
         ("", "No such file"),
     ],
 )

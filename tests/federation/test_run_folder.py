@@ -64,6 +64,11 @@ def test_labels_stay_when_a_model_is_written_again(tmp_path: Path) -> None:
     labels = {k: f"no. {k}" for k in range(3)}
     assert run.save(made(labels={1: "of the run"})).labels == labels
     assert TopicModel.from_pretrained(tmp_path / "model").labels == labels
+    # What nobody has confirmed stays marked.
+    TopicModel.from_pretrained(tmp_path / "model").with_labels(
+        dict.fromkeys(range(3), "")
+    ).with_suggested_labels().save_pretrained(tmp_path / "model")
+    assert run.save(model).suggested == {0, 1, 2}
     # Other topics have none of them; nor has a model that was written by half.
     others = made(labels={}, weights={"pseudo_counts": model.weights["pseudo_counts"] + 1})
     assert run.save(others).labels == {}

@@ -54,6 +54,7 @@ def test_no_terms(terms: dict[str, list[str]]) -> None:
     [
         ("terms.toml", '"J45" = ["asthma", "wheezing"]\nA00 = ["cholera"]\n'),
         ("terms.csv", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
+        ("TERMS.CSV", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
     ],
 )
 def test_files(name: str, text: str, tmp_path: Path) -> None:
@@ -66,6 +67,7 @@ def test_files(name: str, text: str, tmp_path: Path) -> None:
     [
         ("terms.toml", "J45 = 'asthma'"), ("terms.toml", "J45 = [1]"), ("terms.toml", ""),
         ("terms.csv", "a,b\n1,2\n"), ("terms.csv", "term,synonym\nJ45\n"), ("terms.toml", "\0"),
+        ("terms.toml", "J45 = " + 5000 * "["), ("terms.toml", "J45 = " + 5000 * "1"),
     ],
 )  # fmt: skip
 def test_what_is_no_file_of_terms(name: str, text: str, tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from fedtopics.errors import StudyError
 from fedtopics.estimators.base import TopicEstimator
 from fedtopics.federation.study_file import explain
+from fedtopics.files import read_toml
 
 
 class SeededEstimator(TopicEstimator):
@@ -23,8 +23,8 @@ class SeededEstimator(TopicEstimator):
 
 def _read_seed_topics(path: Path) -> Any:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))["seed_topics"]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return read_toml(path)["seed_topics"]
+    except (OSError, ValueError) as error:
         raise StudyError(f"The words in {path} cannot be used: {explain(error)}") from None
     except KeyError:
         raise StudyError(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.about import Line
 from fedtopics.federation.study_file import explain
+from fedtopics.files import read_toml
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
@@ -73,8 +73,8 @@ class ClientData(BaseModel):
 def read_rules(path: Path) -> TextRules:
     """Read a client's own rules for texts; StudyError if the file cannot be used."""
     try:
-        return TextRules(**tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        return TextRules(**read_toml(path))
+    except (OSError, ValueError) as error:
         raise StudyError(f"The rules {path} cannot be used: {explain(error)}") from None
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.study_file import explain
+from fedtopics.files import read_toml
 from fedtopics.privacy.account import Account
 from fedtopics.privacy.settings import Privacy
 from fedtopics.text.rules import TextRules
@@ -87,13 +87,13 @@ class Policy(BaseModel):
             If the file is missing, is not TOML, or has an unknown key.
         """
         try:
-            policy = cls(**tomllib.loads(Path(path).read_text(encoding="utf-8")))
+            policy = cls(**read_toml(Path(path)))
             if policy.max_epsilon is None:  # no account is kept
                 return policy
             beside = Path(path).with_suffix(".account.jsonl")
             kept = None if policy.max_epsilon is None else policy.account or beside
             return policy.model_copy(update={"account": kept})
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        except (OSError, ValueError) as error:
             raise StudyError(f"The policy {path} cannot be used: {explain(error)}") from None
 
     def check_method(self, client: str, method: str) -> None:

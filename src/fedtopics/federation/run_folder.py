@@ -252,7 +252,7 @@ class RunFolder:
         with suppress(ModelError):  # none yet, or half of one
             earlier = TopicModel.from_pretrained(place)
             if np.array_equal(earlier.beta, model.beta):
-                model = replace(model, labels=earlier.labels)
+                model = replace(model, labels=earlier.labels, suggested=earlier.suggested)
         model.save_pretrained(place)
         return model
 

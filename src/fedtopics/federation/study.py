@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +25,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.promises import check_privacy
 from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study_file import as_toml, explain
-from fedtopics.files import digest
+from fedtopics.files import digest, read_toml
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import METHODS, Method, find_method
@@ -270,12 +269,12 @@ class Study(BaseModel):
         """
         path = Path(path)
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            content = read_toml(path)
             clients = content.get("clients", {})
             for client in clients.values() if isinstance(clients, dict) else ():
                 resolve_paths(client, path.parent.resolve())
             return cls(**content)
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        except (OSError, ValueError) as error:
             raise StudyError(f"The study {path} cannot be used: {explain(error)}") from None
         except AttributeError:
             raise StudyError(

@@ -7,7 +7,6 @@ ICD-10, say. Terms, model and what is found stay with who asks.
 from __future__ import annotations
 
 import csv
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
+from fedtopics.files import read_toml
 from fedtopics.model.search import columns_of, nearness, occurrences, words_of
 from fedtopics.model.topics import Topics
 
@@ -102,9 +102,8 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        found = _of_csv(text) if path.suffix == ".csv" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, csv.Error, KeyError):
+        found = _of_csv(path) if path.suffix.lower() == ".csv" else read_toml(path)
+    except (OSError, ValueError, csv.Error, KeyError):
         found = {}
     fits = all(
         isinstance(each, list) and all(isinstance(one, str) for one in each)
@@ -118,8 +117,8 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
     return dict(found)
 
 
-def _of_csv(text: str) -> dict[str, Any]:
+def _of_csv(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()):
         found.setdefault(row["term"], []).append(row["synonym"])
     return found

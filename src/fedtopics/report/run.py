@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from fedtopics.federation.ledger import (
     is_seeded,
     summarise_ledger,
 )
+from fedtopics.files import read_toml
 from fedtopics.model.folder import model_folder
 
 Rows = list[dict[str, Any]]
@@ -117,7 +117,7 @@ def read(folder: Path) -> RunFacts:
 
 def _study(path: Path) -> dict[str, Any]:
     try:
-        plan = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        plan = read_toml(path) if path.exists() else {}
         tables = "about", "method", "vocabulary"
         if all(isinstance(plan.get(table, {}), dict) for table in tables):
             About(**plan.get("about", {}))  # or a ValueError
