@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -45,13 +46,19 @@ def test_a_page(run: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> Non
         address = addresses[0]
         with urlopen(address) as answer:  # noqa: S310 - its own
             pages.append(answer.read().decode())
+        run.rename("away")
+        with pytest.raises(HTTPError) as refused:
+            urlopen(address)  # noqa: S310
+        with refused.value as answer:
+            pages.append(f"{answer.code} {answer.read().decode()}")
         raise KeyboardInterrupt
 
     addresses: list[str] = []
     monkeypatch.setattr(module, "say", lambda text: addresses.append(text.split()[0]))
     monkeypatch.setattr(module, "until_interrupted", wait)
     assert typed("status", run, "--watch", 0)[0] == 0
-    (page,) = pages
+    page, gone = pages
+    assert gone.startswith("503 There is no run in out; name the folder of one")
     assert addresses[0].startswith(f"http://{LOOPBACK}:")
     assert "<h1>study: finished: the model is there</h1>" in page
     assert '<progress value="12" max="12"' in page

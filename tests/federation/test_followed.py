@@ -117,6 +117,32 @@ def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"There is no run in .*nowhere; name the folder of one"):
         FollowedRun(tmp_path / "nowhere")
     for damaged in (b"[]\n", b"{}\n", b'{"event": "round"}\n', b"\xff\n", b"1\n"):
-        (tmp_path / "events.jsonl").write_bytes(damaged)
-        with pytest.raises(RunError, match=r"events\.jsonl cannot be read as a run's events"):
-            FollowedRun(tmp_path)
+        refused(tmp_path, damaged)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"event": "round", "time": "yesterday", "round": 1, "seconds": 1.0},
+        {"event": "round", "round": 1, "seconds": float("nan")},
+        {"event": "round", "round": 10**400, "seconds": 1.0},
+        {"event": "training", "done": "a", "rounds": "b"},
+        {"event": "listening", "clients": [5, None]},
+        {"event": "waiting", "round": 1, "clients": [], "missing": {"north": 5}},
+        {"event": "round", "round": 1, "seconds": 1.0, "topics": [{"words": [1]}]},
+        {"event": "study", "name": ["months"], "settings": {}},
+    ],
+)
+def test_events_that_nobody_can_show(told: dict[str, Any], tmp_path: Path) -> None:
+    """Else the terminal, the page or JSON would fail over them, later."""
+    refused(tmp_path, json.dumps(told).encode() + b"\n")
+
+
+def test_events_that_are_nested_without_end(tmp_path: Path) -> None:
+    refused(tmp_path, 100_000 * b"[" + b"\n")
+
+
+def refused(folder: Path, events: bytes) -> None:
+    (folder / "events.jsonl").write_bytes(events)
+    with pytest.raises(RunError, match=r"events\.jsonl cannot be read as a run's events"):
+        FollowedRun(folder)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import threading
+from contextlib import ExitStack
 from http import HTTPStatus
 
 import pytest
 
 from fedtopics.errors import InputError
-from fedtopics.federation.local_http import HTML, LOOPBACK, serving
+from fedtopics.federation.local_http import HTML, LOOPBACK, MOST, serving
 
 PAGES = {"/": lambda: (HTTPStatus.OK, HTML, "<p>ü</p>")}
 
@@ -49,6 +52,20 @@ def test_other_addresses_are_called_by_any_name() -> None:
     with serving("0.0.0.0", 0, PAGES) as address:  # noqa: S104
         port = address.rpartition(":")[2]
         assert ask(f"http://{LOOPBACK}:{port}", host="pod.cluster.example").status == 200
+
+
+def test_slow_requests_keep_nobody_out_and_hold_few_threads() -> None:
+    before = threading.active_count()
+    with serving(LOOPBACK, 0, PAGES) as address, ExitStack() as stack:
+        host, _, port = address.removeprefix("http://").rpartition(":")
+        slow = []
+        for _ in range(4 * MOST):
+            slow.append(stack.enter_context(socket.create_connection((host, int(port)), 10)))
+            slow[-1].sendall(b"GET / HT")
+        assert ask(address).status == 200
+        assert slow[0].recv(1) == b"", "who came first was sent away"
+        # Besides, there is who waits for connections, and some that are just ending.
+        assert threading.active_count() - before <= 2 * MOST
 
 
 def test_ports_that_cannot_be_had() -> None:

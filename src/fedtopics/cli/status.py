@@ -15,6 +15,8 @@ from rich.table import Table
 from fedtopics.cli import options
 from fedtopics.cli.display import console, print_json, say
 from fedtopics.cli.options import FOLDER
+from fedtopics.errors import FedTopicsError
+from fedtopics.harmless import visible
 
 if TYPE_CHECKING:
     from fedtopics.federation.followed import FollowedRun
@@ -65,14 +67,17 @@ def _print(run: FollowedRun) -> None:
 
 
 def _serve(run: FollowedRun, port: int) -> None:
-    from fedtopics.federation.local_http import HTML, LOOPBACK, serving
+    from fedtopics.federation.local_http import HTML, LOOPBACK, TEXT, serving
     from fedtopics.report.status import status_page
 
     one_at_a_time = threading.Lock()
 
     def page() -> tuple[HTTPStatus, str, str]:
-        with one_at_a_time:
-            return HTTPStatus.OK, HTML, status_page(run)
+        try:
+            with one_at_a_time:
+                return HTTPStatus.OK, HTML, status_page(run)
+        except FedTopicsError as error:  # its folder is gone, say
+            return HTTPStatus.SERVICE_UNAVAILABLE, TEXT, f"{visible(str(error))}\n"
 
     with serving(LOOPBACK, port, {"/": page}) as address:
         say(f"{address}/ shows the run, on this machine alone, until Ctrl-C.")

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Required
 
 import numpy as np
+from pydantic import FiniteFloat, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.run_folder import BEFORE, EVENTS
@@ -24,12 +26,42 @@ from fedtopics.federation.study import Study
 from fedtopics.files import is_used
 from fedtopics.methods.registry import find_method
 from fedtopics.model.shown_words import USUAL
+from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
 
 SHOWN = 8  # words of a topic
-DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError)
+DAMAGES = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
+    SafetensorError,
+)  # fmt: skip
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
 NONE_HELD = "What {} has between rounds are no topics of words; they come with the model."
+
+
+class _Words(TypedDict):
+    words: list[str]
+
+
+class _Told(TypedDict, total=False):
+    """What is shown of an event, by type: who can write a run's folder may have written anything."""
+
+    event: Required[str]
+    time: FiniteFloat
+    seconds: FiniteFloat
+    name: str
+    client: str
+    reason: str
+    round: Count
+    rounds: Count
+    done: Count
+    bytes_sent: Count
+    bytes_received: Count
+    clients: list[str]
+    missing: dict[str, str] | list[str]
+    topics: list[_Words]
+
+
+_EVENT = TypeAdapter(_Told)
 
 
 @dataclass(frozen=True)
@@ -102,7 +134,9 @@ class FollowedRun:
                     if not line.endswith(b"\n"):  # it is being written
                         break
                     self._read += len(line)
-                    self.status.take(json.loads(line))
+                    event = json.loads(line)
+                    _EVENT.validate_python(event, strict=True)
+                    self.status.take(event)
         except DAMAGES:
             raise RunError(
                 f"{self._path} cannot be read as a run's events; name the folder of a run."

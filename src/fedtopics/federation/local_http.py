@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from socket import AF_INET6
+from socket import AF_INET6, SHUT_RDWR, socket
 from socketserver import TCPServer
 from typing import Any
 
 from fedtopics.errors import InputError
 
 LOOPBACK = "127.0.0.1"
-PATIENCE = 10.0  # seconds for a request
+PATIENCE = 10.0  # seconds in which nothing of a request comes
+MOST = 32  # requests at once
 HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -64,6 +66,7 @@ class _Server(ThreadingHTTPServer):
         self.address_family = AF_INET6 if ":" in host else self.address_family
         super().__init__((host, port), _Handler)
         self.pages = pages
+        self._open: OrderedDict[socket, None] = OrderedDict()
         shown = f"[{host}]" if ":" in host else host
         self.name = f"{shown}:{self.server_port}"
         names = {self.name, f"localhost:{self.server_port}"}
@@ -73,6 +76,23 @@ class _Server(ThreadingHTTPServer):
         """As of `HTTPServer`, which would ask a resolver for the host's name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer from a thread of its own; of too many at once, the one that is longest here goes.
+
+        Who sends a byte now and then would hold as many threads as it likes, and keep out a health
+        check, for want of which a server is started anew.
+        """
+        self._open[request] = None
+        if len(self._open) > MOST:
+            with suppress(OSError, KeyError):  # it has just gone by itself
+                self._open.popitem(last=False)[0].shutdown(SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """As of `TCPServer`; there is room for another one."""
+        self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: who asked has gone, or sent what is no request."""
