@@ -245,6 +245,15 @@ def test_documents_without_times_are_refused_before_the_first_round() -> None:
     years = pa.chunked_array([[2025] * len(CORPORA["boats"])])
     with pytest.raises(DataError, match="times are numbers"):
         model_of(study(), CORPORA | {"boats": replace(CORPORA["boats"], times=years)})
+    far = pa.chunked_array([pa.array([1 << 52] * len(CORPORA["boats"]), pa.timestamp("ms"))])
+    with pytest.raises(DataError, match=r"Client 'boats': .* times beyond the year 9999"):
+        model_of(study(), CORPORA | {"boats": replace(CORPORA["boats"], times=far)})
+
+
+def test_documents_none_of_which_has_a_time_are_in_no_period() -> None:
+    none = replace(CORPORA["boats"], times=pa.chunked_array([[None] * len(CORPORA["boats"])]))
+    periods = study().method.over_time
+    assert set(periods.places(none)) == {len(periods.begins)}
 
 
 def test_a_study_that_asks_for_none_has_none() -> None:

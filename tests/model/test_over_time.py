@@ -87,9 +87,10 @@ def test_documents_of_which_nothing_is_seen_do_not_count(model: TopicModel) -> N
         lambda days: [day.isoformat() for day in days],
         lambda days: [datetime(day.year, day.month, day.day, 23, 59) for day in days],
         lambda days: [datetime(d.year, d.month, d.day, 1, tzinfo=EAST) for d in days],
+        lambda days: [f"{day.isoformat()}T01:30:00+14:00" for day in days],
         lambda days: np.array(days, "datetime64[ns]"),
     ],
-    ids=["dates", "texts", "times", "zones", "numpy"],
+    ids=["dates", "texts", "times", "zones", "texts of zones", "numpy"],
 )
 def test_periods_of_dates(model: TopicModel, by: Any, begins: list[date], form: Any) -> None:
     days = [date(2025, 2, 20)] * 40 + [date(2024, 12, 31)] * 40
@@ -122,6 +123,10 @@ def test_classes(model: TopicModel) -> None:
         (["oak"] * 80, "cannot be read as times"),
         ([*[1.0] * 79, float("inf")], "cannot be read as times"),
         ([*["2025-01-01"] * 79, "secret text"], "cannot be read as times"),
+        ([*["2025-01-01"] * 79, "today"], "cannot be read as times"),  # another day tomorrow
+        ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as times"),
+        (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as times"),
+        ([True] * 80, "cannot be read as times"),
     ],
 )
 def test_what_are_no_times(model: TopicModel, times: Any, message: str) -> None:

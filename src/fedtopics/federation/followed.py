@@ -43,7 +43,7 @@ class _Words(TypedDict):
 
 
 class _Told(TypedDict, total=False):
-    """What is shown of an event, by type: who can write a run's folder may have written anything."""
+    """What is shown of an event: in a folder from elsewhere there may be anything."""
 
     event: Required[str]
     time: FiniteFloat

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from fedtopics.errors import DataError
 from fedtopics.methods.groups import Enough, Groups, Guard, as_many
 from fedtopics.model.over_time import Unit, begin_of, missing, times_of
+from fedtopics.text.columns import plain
 from fedtopics.text.corpus import Corpus
 
 MOST_PERIODS = 1000
@@ -63,8 +64,10 @@ class OverTime(BaseModel):
         places = np.full(len(corpus), n_periods)
         if corpus.times is None:
             return places
-        values = np.array(corpus.times.to_pylist(), object)
+        values = np.array(plain(corpus.times), object)
         there = ~missing(values)
+        if not there.any():
+            return places
         times = times_of(values[there])
         if times.dtype.kind != "M":
             raise DataError("Periods are of dates, and the documents' times are numbers.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -17,6 +18,12 @@ Unit = Literal["year", "quarter", "month", "week", "day"]
 MIN_DOCUMENTS = 10  # of a client in a period, as of a reply in the usual policy
 CODES = {"year": "Y", "month": "M", "day": "D"}  # of numpy's dates
 THURSDAY = 3  # 1970 began with one; a week begins with Monday
+# As 2026, 2026-03, 2026-03-01, 2026-03-01 09:30:00.5, and a time zone. numpy also reads "today".
+TIME = re.compile(
+    r"(\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?)?)(?:Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
+)
+FIRST, LAST = -1969, 8029  # years since 1970 that a date can have
 
 
 @dataclass(frozen=True)
@@ -209,20 +216,33 @@ def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
 
 def times_of(values: NDArray[Any]) -> NDArray[Any]:
     """Return times as numpy's, or numbers; refuse those that are none."""
-    if values.dtype == object:  # of whatever time zone, days are those where it was written
-        zoned = (getattr(value, "tzinfo", None) for value in values)
-        pairs = zip(values, zoned, strict=True)
-        values = np.array([v if zone is None else v.replace(tzinfo=None) for v, zone in pairs])
     try:
+        if values.dtype.kind in "OUb":
+            values = np.array([_local(value) for value in values])
+        if values.ndim != 1:  # lists
+            raise TypeError
         times = values if values.dtype.kind in "iufM" else values.astype("datetime64[us]")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         times = np.array(["NaT"], "datetime64[us]")
-    if (np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times)).any():
+    if times.dtype.kind == "M":
+        years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
+        fit = (years >= FIRST) & (years <= LAST)
+    else:
+        fit = np.isfinite(times)
+    if not fit.all():
         raise DataError(
             "Some timestamps cannot be read as times; give dates, times, texts as 2026-03-01, or "
             "numbers, or nothing where there is none."
         )
     return times
+
+
+def _local(value: Any) -> Any:
+    """Return a time without its zone: days are those where it was written."""
+    if isinstance(value, (str, bool, np.bool_)):
+        found = TIME.fullmatch(str(value).strip())
+        return np.datetime64("NaT" if found is None else found[1], "us")
+    return value if getattr(value, "tzinfo", None) is None else value.replace(tzinfo=None)
 
 
 def begin_of(

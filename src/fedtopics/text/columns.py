@@ -144,6 +144,18 @@ def as_documents(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(column.cast(pa.large_string()), "")
 
 
+def plain(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column's values as Python's own, None for none; DataError if some cannot be."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError):
+        raise DataError(
+            f"Some values of a column of {column.type} cannot be read: times beyond the year 9999, "
+            "or of an unknown time zone; write them as texts, as in 2026-03-01."
+        ) from None
+    return values
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column of this type holds strings."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -30,6 +30,7 @@ from fedtopics.text.columns import (
     find_column,
     is_text,
     is_tokens,
+    plain,
     raw_column,
 )
 from fedtopics.text.files import read_table
@@ -315,8 +316,7 @@ def column_of(data: Any, name: str) -> list[Any]:
             "them as one, or a value for each document."
         )
     table = pa.table(data)
-    values: list[Any] = table[find_column(table, name, (), "the documents")].to_pylist()
-    return values
+    return plain(table[find_column(table, name, (), "the documents")])
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
