@@ -190,6 +190,13 @@ def test_merged_and_saved(tmp_path: Path) -> None:
         {"unit": "hour", "begins": ["2024-01-01"], "sums": {"north": [[1.0, 2.0, 3.0]]}},
         {"unit": "year", "begins": ["2024-01-01"] * 2, "sums": {"north": [[1.0, 2.0, 3.0]] * 2}},
         {"unit": "year", "begins": [], "sums": {}},
+        {"unit": "year", "begins": ["2024-01-01"], "sums": {}},
+        {"unit": "year", "begins": ["2024-01-01"], "sums": {"north": [[1e300, 2.0, 3.0]]}},
+        {
+            "unit": "year",
+            "begins": ["2024-01-01"],
+            "sums": dict.fromkeys(["", "north"], [[1, 2, 3]]),
+        },
     ],
 )
 def test_damaged_periods_are_refused(periods: Any, tmp_path: Path) -> None:

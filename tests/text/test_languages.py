@@ -9,7 +9,8 @@ import pytest
 from fedtopics.errors import DataError, FedTopicsError
 from fedtopics.text.cleaning import cleaner
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.languages import check_installed, find_likely, stop_words
+from fedtopics.text.languages import _lemma, check_installed, find_likely, stop_words
+from fedtopics.text.rules import TextRules
 from fedtopics.text.samples import check_spaces, language_shares
 from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN
 
@@ -48,6 +49,14 @@ def test_scripts_without_spaces_are_refused_in_a_sentence() -> None:
     check_spaces(Corpus.of([["公园", "樱花"]]), (), str)
     check_spaces(Corpus.of([*ENGLISH * 10, CHINESE[0]]), (), str)  # fewer than 5 %
     check_spaces(Corpus.of([""]), (), str)
+
+
+def test_words_that_are_too_long_are_not_kept_in_memory() -> None:
+    analyse = TextRules(languages="de", lemmas=True).analyser()
+    assert analyse("Wälder " + 101 * "a") == ["wald"]
+    before = _lemma.cache_info().currsize
+    analyse(" ".join(n * "a" for n in range(101, 120)))
+    assert _lemma.cache_info().currsize == before
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TOGETHER = ""  # of all clients together, where none is told by itself
+MOST = float(1 << 53)  # documents, as elsewhere in a model
 Sums = NDArray[np.float64]
 
 
@@ -79,14 +80,10 @@ class Periods:
         sums = {name: np.array(rows, np.float64) for name, rows in plain["sums"].items()}
         days = [date.fromisoformat(begin) for begin in begins]
         whole = all(
-            array.shape == (len(begins), n_topics) and np.isfinite(array).all() and array.min() >= 0
+            array.shape == (len(begins), n_topics) and array.min() >= 0 and array.max() <= MOST
             for array in sums.values()
         )
-        if (
-            not days
-            or days != sorted(set(days))
-            or not whole
-            or not sums.keys() <= {*clients, TOGETHER}
-        ):
+        known = bool(sums) and (sums.keys() <= clients.keys() or sums.keys() == {TOGETHER})
+        if not days or days != sorted(set(days)) or not whole or not known:
             raise ValueError
         return cls(plain["unit"], begins, sums)

@@ -13,7 +13,7 @@ from typing import Any
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
 
 from fedtopics.extras import require
-from fedtopics.text.words import normal
+from fedtopics.text.words import LONGEST_WORD, normal
 
 DETECT = "detect"
 UNSPACED = {"zh": "chinese", "ja": "japanese", "th": "thai", "lo": "lao", "my": "burmese",
@@ -133,7 +133,8 @@ class WordsOfLanguages:
 
     def __call__(self, text: str) -> list[str]:
         """Return the words of a text."""
-        words = self._split(text)
+        # A longer one is no word of a study, and what is looked up once stays in memory.
+        words = [word for word in self._split(text) if len(word) <= LONGEST_WORD]
         if not words:
             return words
         likely = self._languages if self._one else tuple(find_likely(text, self._languages))
