@@ -195,7 +195,7 @@ def test_merged_and_saved(tmp_path: Path) -> None:
         {
             "unit": "year",
             "begins": ["2024-01-01"],
-            "sums": dict.fromkeys(["", "north"], [[1, 2, 3]]),
+            "sums": {"": [[1.0, 2.0, 3.0]], "north": [[1.0, 2.0, 3.0]]},  # added up twice
         },
     ],
 )
