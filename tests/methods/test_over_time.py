@@ -106,6 +106,21 @@ def test_a_client_leaves_out_its_own_small_periods() -> None:
     ]  # fmt: skip
 
 
+def test_two_studies_of_the_same_documents_tell_of_fewer() -> None:
+    """What docs/threat-model.md leaves to them: each leaves out another period for the same few."""
+    few = {"few": corpus(TREES, [20, 15, 12, 3, 0], 4)}
+    one, other = (
+        model_of(study(over_time={"end": end, "begin": begin}), few)
+        for begin, end in (("2025-01-01", "2025-03-31"), ("2025-03-01", "2025-03-31"))
+    )
+    assert one.periods is not None and other.periods is not None
+    assert np.array_equal(one.beta, other.beta), "the model is the same: batches, and one seed"
+    told = one.periods.total.sum(0) + other.periods.total.sum(0)
+    assert one.periods.total.sum(1).round(6).tolist() == [20, 15, 0]
+    rest = one.shares["few"] * one.documents["few"] - told
+    np.testing.assert_allclose(rest, summed(one, few["few"], 3), rtol=1e-3)
+
+
 def test_with_masks_the_documents_of_all_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
