@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fedtopics.errors import StudyError
+from fedtopics.model import search
 from fedtopics.text.rules import TextRules
 from tests.helpers.models import BETA, made
 
@@ -32,8 +35,6 @@ def test_a_word_without_sums_is_looked_up_in_beta() -> None:
 
 def test_an_unknown_word_stands_for_those_that_end_otherwise() -> None:
     words = ("heating", "heater", "rent", "renting", "tenant")
-    index = dict.fromkeys(words, 0)
-    assert index
     model = made()
     vocabulary = type(model.vocabulary)(words, np.full(5, 9), np.array([30, 25, 20, 15, 10]))
     model = made(vocabulary=vocabulary)
@@ -44,6 +45,21 @@ def test_an_unknown_word_stands_for_those_that_end_otherwise() -> None:
     for unknown in ("hea", "oaks", "tenancies"):
         with pytest.raises(StudyError, match="knows no word of what is looked for"):
             model.find_topics(unknown)
+
+
+def test_an_unknown_word_is_held_against_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an ontology tens of thousands are: all words for each took minutes."""
+    looked_at: list[str] = []
+    monkeypatch.setattr(search, "is_form", lambda word, other: bool(looked_at.append(other)))
+    words = ("funds", "fund", "bank", "funding", "oak", "elm", "fun", "tree")
+    model = made()
+    vocabulary = type(model.vocabulary)(words, np.full(8, 9), np.full(8, 9))
+    model = replace(model, vocabulary=vocabulary)
+    assert search.columns_of("funded", model) == []
+    assert looked_at == ["fund", "fun"]
+    looked_at.clear()
+    assert search.columns_of("fundi", model) == []
+    assert looked_at == ["funding", "fund", "fun"]
 
 
 def test_models_of_lists_take_both() -> None:

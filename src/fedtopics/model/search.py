@@ -5,7 +5,9 @@ The second way is that of Grootendorst, BERTopic, 2022, with embeddings of topic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import chain, islice, takewhile
 from typing import Literal
 
 import numpy as np
@@ -66,8 +68,8 @@ def find_topics(
 
 
 def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
-    words = words_of(model, query)
-    known = [columns for word in words if (columns := list(columns_of(word, model)))]
+    [words] = words_of(model, [query])
+    known = [columns for word in words if (columns := columns_of(word, model))]
     if not known:
         raise StudyError(
             "The model knows no word of what is looked for; take words of its vocabulary, or look "
@@ -78,11 +80,10 @@ def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
     return np.asarray(np.mean([shares[:, columns].mean(1) for columns in known], axis=0))
 
 
-def words_of(model: Topics, query: str | Sequence[str]) -> Sequence[str]:
-    """Split a text as the model's documents were; words of a list are split already."""
-    plain = isinstance(query, str) and model.text.token_pattern == LISTS
-    [words] = next(tokens(Corpus.of([query]), TextRules() if plain else model.text))
-    return words
+def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[str]]:
+    """Split texts as the model's documents were; lists of words are split already."""
+    rules = TextRules() if model.text.token_pattern == LISTS else model.text
+    return [words for batch in tokens(Corpus.of(texts), rules) for words in batch]
 
 
 def occurrences(model: Topics) -> NDArray[np.float64]:
@@ -94,14 +95,19 @@ def occurrences(model: Topics) -> NDArray[np.float64]:
     return counts
 
 
-def columns_of(word: str, model: Topics) -> Iterator[int]:
-    """Yield the column of a word, or those of words that differ from it by an ending."""
-    if word in model.vocabulary.index:
-        yield model.vocabulary.index[word]
-        return
-    for other, column in model.vocabulary.index.items():
-        if is_form(word, other):
-            yield column
+def columns_of(word: str, model: Topics) -> list[int]:
+    """Return the column of a word, or those of words that differ from it by an ending.
+
+    Not all words are looked at: an ontology has tens of thousands that a model does not know.
+    """
+    index, words = model.vocabulary.index, model.vocabulary.alphabetical
+    if word in index:
+        return [index[word]]
+    behind = islice(words, bisect_left(words, word), None)
+    longer = takewhile(lambda other: other.startswith(word), behind)
+    shorter = (word[:-n] for n in range(1, max(ENDINGS.values()) + 1))
+    forms = (other for other in chain(longer, shorter) if other in index and is_form(word, other))
+    return sorted(index[other] for other in forms)
 
 
 def is_form(word: str, other: str) -> bool:

@@ -88,8 +88,8 @@ def _by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.float64]:
     beside = counts / np.maximum(counts.max(1, keepdims=True), np.finfo(float).tiny)
     of_word = np.sqrt(inside * beside)
     rows = []
-    for synonym in synonyms:
-        found = [list(columns_of(word, model)) for word in words_of(model, synonym)]
+    for words in words_of(model, synonyms):
+        found = [columns_of(word, model) for word in words]
         each = [of_word[:, columns].mean(1) if columns else 0 * of_word[:, 0] for columns in found]
         rows.append(np.mean(each, axis=0) if each else 0 * of_word[:, 0])
     return np.stack(rows)

@@ -78,6 +78,11 @@ class Vocabulary:
         return {word: i for i, word in enumerate(self.words)}
 
     @cached_property
+    def alphabetical(self) -> list[str]:
+        """The words by their letters."""
+        return sorted(self.words)
+
+    @cached_property
     def fingerprint(self) -> str:
         """Short digest of the words and their order; models and calls carry it."""
         return fingerprint(self.words)
