@@ -82,6 +82,7 @@ def test_labels_are_suggested_by_phrases_of_own_documents(
     code, out, _ = typed(*asked)
     assert code == 0
     assert f"{phrase.capitalize()}, " in out
+    assert "phrases of these documents: read them before the model is given on" in out
     after = TopicModel.from_pretrained(model)
     assert after.labels | before.labels == after.labels
     [suggested] = after.suggested

@@ -11,7 +11,7 @@ from fedtopics.text.cleaning import cleaner
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.languages import _lemma, check_installed, find_likely, stop_words
 from fedtopics.text.rules import TextRules
-from fedtopics.text.samples import check_spaces, language_shares
+from fedtopics.text.samples import READ, check_spaces, language_shares
 from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN
 
 
@@ -24,6 +24,13 @@ def test_shares_are_of_clear_texts() -> None:
     texts = [*GERMAN * 6, *ENGLISH * 2, "", "42", "boiler"]
     assert language_shares(Corpus.of(texts), str) == {"german": 0.75, "english": 0.25}
     assert language_shares(Corpus.of(["", "42"]), str) == {}
+
+
+def test_of_a_book_the_beginning_is_read() -> None:
+    read: list[int] = []
+    texts = [10 * READ * "Wald "] * 3 + ["<p>" + READ * "x"]
+    language_shares(Corpus.of(texts), lambda text: str(read.append(len(text))))
+    assert read == [READ] * 4
 
 
 def test_a_short_text_may_be_of_several_languages() -> None:

@@ -117,6 +117,9 @@ def run(
     show_run(model, folder)
 
 
+PHRASES = (
+    "Suggested labels may have phrases of these documents: read them before the model is given on."
+)
 FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
 
 
@@ -166,7 +169,8 @@ def topics(
     by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
     chosen = "json" if as_json else format_ or by_name
     if chosen == "table" and out is None:
-        return print_topics(loaded, words, lambda_)
+        print_topics(loaded, words, lambda_)
+        return say(f"\n{PHRASES}") if with_documents else None
     if chosen == "table":
         shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
     elif chosen == "json":

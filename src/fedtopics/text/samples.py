@@ -12,6 +12,7 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.languages import BEGINNING, INSTALL, find_likely, is_unspaced, unspaced_runs
 
 SAMPLE = 300  # documents that tell a client's languages
+READ = 1 << 17  # characters of each, mark-up among them: a document can be a book
 CLEAR = 10  # documents, each clearly of one language
 MANY = 0.05  # share of documents
 HAS = 0.5  # of a text's letters, in a script without spaces
@@ -20,7 +21,9 @@ HAS = 0.5  # of a text's letters, in a script without spaces
 def _sample(corpus: Corpus, clean: Callable[[str], str]) -> list[str]:
     """Return some hundred texts from the beginning to the end of a corpus, without empty ones."""
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(np.int64))
-    texts = (clean(text)[:BEGINNING] for batch in corpus.take(rows).texts() for text in batch)
+    texts = (
+        clean(text[:READ])[:BEGINNING] for batch in corpus.take(rows).texts() for text in batch
+    )
     return [text for text in texts if any(map(str.isalpha, text))]
 
 
