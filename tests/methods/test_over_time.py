@@ -247,6 +247,13 @@ def test_periods_of_a_study() -> None:
     ]  # fmt: skip
     weeks = OverTime(period="week", begin=date(2025, 1, 1), end=date(2025, 1, 6))
     assert [str(day) for day in weeks.begins] == ["2024-12-30", "2025-01-06"]
+    for period, begins in (
+        ("day", ["2024-12-31", "2025-01-01"]),
+        ("quarter", ["2024-10-01", "2025-01-01"]),
+        ("year", ["2024-01-01", "2025-01-01"]),
+    ):
+        some = OverTime(period=period, begin=date(2024, 12, 31), end=date(2025, 1, 1))
+        assert [str(day) for day in some.begins] == begins
     with pytest.raises(StudyError, match="over_time ends before it begins"):
         study(over_time={"end": "2024-12-31"})
     with pytest.raises(StudyError, match="over_time has 1,461 periods, more than 1,000"):

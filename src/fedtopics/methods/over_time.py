@@ -23,6 +23,9 @@ from fedtopics.text.columns import plain
 from fedtopics.text.corpus import Corpus
 
 MOST_PERIODS = 1000
+STEPS: dict[Unit, tuple[str, int]] = {
+    "year": ("M", 12), "quarter": ("M", 3), "month": ("M", 1), "week": ("D", 7), "day": ("D", 1)
+}  # fmt: skip
 Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
@@ -42,18 +45,19 @@ class OverTime(BaseModel):
     def _not_too_many(self) -> OverTime:
         if self.end < self.begin:
             raise ValueError("over_time ends before it begins")
-        if not 1 <= len(self.begins) <= MOST_PERIODS:
+        if (periods := len(self.begins)) > MOST_PERIODS:
             raise ValueError(
-                f"over_time has {len(self.begins):,} periods, more than {MOST_PERIODS:,}: take "
-                "longer ones"
+                f"over_time has {periods:,} periods, more than {MOST_PERIODS:,}: take longer ones"
             )
         return self
 
     @property
     def begins(self) -> NDArray[Any]:
         """When each period begins, as datetime64 of days."""
-        days = np.arange(np.datetime64(self.begin), np.datetime64(self.end) + 1)
-        return np.unique(begin_of(days, self.period))
+        unit, step = STEPS[self.period]
+        ends = begin_of(np.array([self.begin, self.end], "datetime64[D]"), self.period)
+        first, last = ends.astype(f"datetime64[{unit}]")
+        return np.arange(first, last + 1, step).astype("datetime64[D]")
 
     def places(self, corpus: Corpus) -> NDArray[np.int64]:
         """Return the number of each document's period; after the last one if it is in none.
