@@ -40,6 +40,7 @@ def plain(settings: Settings, scores: Sequence[Scores]) -> dict[str, Any]:
     return {
         "command": settings.command,
         "seeds": list(settings.used_seeds),
+        "word_vectors": settings.vectors_title,
         "versions": versions(PACKAGES),
         "data_sets": [one.plain() for one in scores],
     }
@@ -49,7 +50,8 @@ def page(settings: Settings, scores: Sequence[Scores]) -> str:
     """Return the tables and sentences in Markdown."""
     seeds = ", ".join(map(str, settings.used_seeds))
     used = ", ".join(f"{name} {number}" for name, number in versions(PACKAGES).items())
-    parts = ["# gFedNTM, figure 4", f"`{settings.command}`", f"Seeds {seeds}. {used}.", MEANING]
+    made_with = f"Seeds {seeds}. Word vectors: {settings.vectors_title}. {used}."
+    parts = ["# gFedNTM, figure 4", f"`{settings.command}`", made_with, MEANING]
     for one in scores:
         counts = ", ".join(f"{client} {n:,}" for client, n in one.documents.items())
         parts += [f"## {one.data_set}", f"Documents: {counts}."]
