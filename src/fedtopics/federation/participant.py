@@ -303,7 +303,7 @@ class Participation:
         documents = policy.min_documents if grows else said
         clients = min(len(study.clients), method.clients_per_round or len(study.clients))
         authors(corpus, study.privacy)
-        method.check(study.text)
+        study.check_here()
         asked = method.method_name, method.max_rounds, documents, study.text, clients
         policy.check_study(self.name, *asked)
         needed = method.embedding_of(corpus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedtopics.methods.registry import METHODS, find_method
@@ -13,11 +14,10 @@ if TYPE_CHECKING:
 
 def check_privacy(study: Study) -> None:
     """Raise ValueError for a promise that the method, or who adds, could not keep."""
-    if not study.registration.private:
-        able = ", ".join(name for name in METHODS.names if find_method(name).private)
+    if why := study.method.unbounded:
         raise ValueError(
-            f"{study.method.method_name} cannot keep a bound for each document; take one of: "
-            f"{able}, or leave out privacy"
+            f"{study.method.method_name} cannot keep a bound for each document so, as {why}. Or "
+            f"take one of: {', '.join(_able())}; or leave out privacy"
         )
     if len(study.clients) > 1 and not study.masked:
         raise ValueError(
@@ -26,6 +26,24 @@ def check_privacy(study: Study) -> None:
         )
     if study.method.clients_per_round is not None:
         raise ValueError("with privacy all clients take part: leave out clients_per_round")
+
+
+def _able() -> Iterator[str]:
+    """Yield the names of the methods that can keep a promise."""
+    for name in METHODS.names:
+        settings = find_method(name).settings
+        if not settings(**settings.with_privacy).unbounded:
+            yield name
+
+
+def with_privacy(study: Any) -> Any:
+    """Fill in what a method's settings are in a study with privacy, where it does not name them."""
+    method = study.get("method") if isinstance(study, Mapping) else None
+    if not isinstance(method, Mapping) or not study.get("privacy"):
+        return study
+    name = method.get("name")
+    usual = find_method(name).settings.with_privacy if name in METHODS.names else {}
+    return {**study, "method": {**usual, **method}}
 
 
 def in_the_clear(study: Study) -> list[str]:

@@ -208,7 +208,7 @@ def _secondary(records: Records) -> Parts:
 
 def _nature(records: Records) -> Parts:
     study = records.study
-    method = study.registration
+    method = find_method(study.method.method_name)
     return [
         Said(
             f"Nature: {method.title} finds {study.method.n_components} {method.shows} in texts of "

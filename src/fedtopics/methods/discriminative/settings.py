@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
+from fedtopics.methods.bounded import Bounded, Recipe
 from fedtopics.methods.cluster_settings import EmbeddedSettings
 
 
@@ -50,7 +52,22 @@ class DiscriminativeChoice(BaseModel):
     name: Literal["discriminative"] = Field("discriminative", description="the method")
 
 
-class DiscriminativeSettings(SeparationSettings, DiscriminativeChoice):
+class DiscriminativeSettings(Bounded, SeparationSettings, DiscriminativeChoice):
     """All parameters of discriminative clustering, as a study names them."""
 
+    ONCE: ClassVar[int] = 3
+    with_privacy: ClassVar[Mapping[str, Any]] = {
+        "coherence": "nothing", "max_rounds": 6, "tolerance": 0.0,
+    }  # fmt: skip
+
     max_rounds: int = Field(100, ge=1, description="most rounds")
+
+    @property
+    def own_exchanges(self) -> str:
+        if self.candidates:
+            return "their number is chosen by pairs of documents: leave candidates out"
+        return ""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.made("classes", embedding=self.embedding)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from fedtopics.methods.bounded import Bounded, Recipe
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.settings import fill_from
 
@@ -27,8 +29,11 @@ class KMeansChoice(BaseModel):
     )
 
 
-class KMeansSettings(ClusterSettings, KMeansChoice):
+class KMeansSettings(Bounded, ClusterSettings, KMeansChoice):
     """All parameters of federated k-means, as a study names them."""
+
+    ONCE: ClassVar[int] = 3
+    with_privacy: ClassVar[Mapping[str, Any]] = {"coherence": "nothing", "max_rounds": 6}
 
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",
@@ -41,6 +46,21 @@ class KMeansSettings(ClusterSettings, KMeansChoice):
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
         return fill_from(KMEANS_PRESETS, settings)
+
+    @property
+    def own_exchanges(self) -> str:
+        if self.algorithm == "k-fed":
+            return (
+                "clients' own centres, which are merged one by one, depend on all documents: set "
+                'algorithm = "lloyd"'
+            )
+        if self.representation != "embedding":
+            return "centres of words would be noise alone: leave representation out"
+        return ""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.made("embeddings", embedding=self.embedding)
 
     @property
     def adds_up(self) -> bool:

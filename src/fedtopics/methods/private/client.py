@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import DataError, PolicyError, StudyError
-from fedtopics.inference.points import Numbers, sums_by_label
+from fedtopics.inference.clusters import centred
+from fedtopics.inference.nmf import weigh
+from fedtopics.inference.points import TINY, Numbers, sums_by_label
+from fedtopics.methods.bounded import COUNT, Mode
 from fedtopics.methods.client import Documents, TopicClient, leaves
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.private import contributions, sketches
-from fedtopics.methods.private.settings import Mode, PrivateSettings
 from fedtopics.methods.private.units import counted_once
+from fedtopics.methods.settings import TopicSettings
 from fedtopics.privacy import Budget
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
@@ -25,14 +28,15 @@ from fedtopics.text.vocabulary import fingerprint
 NOISE = "with this client's part of the noise"
 
 
-class PrivateClient(TopicClient[PrivateSettings]):
-    """The client's half.
+class PrivateClient(TopicClient[TopicSettings]):
+    """The client's half, of all methods that have a recipe in a study with [privacy].
 
     Raise StudyError for a study that caps repeats: what a document adds depended on others.
     Embeddings that come with documents are taken as they are; each has to be of its text alone.
     """
 
-    def __init__(self, plan: Plan[PrivateSettings], site: Site) -> None:
+    def __init__(self, plan: Plan[TopicSettings], site: Site) -> None:
+        self.recipe = plan.settings.recipe
         super().__init__(plan, site)
         if plan.text.repeats == "cap":
             raise StudyError(
@@ -47,27 +51,22 @@ class PrivateClient(TopicClient[PrivateSettings]):
         self._mode: Mode | None = None
 
     @classmethod
-    def schedule(cls, settings: PrivateSettings) -> dict[str, str]:
+    def schedule(cls, settings: TopicSettings) -> dict[str, str]:
         return {"extent": "once"} | cls.rounds(settings)
 
     @staticmethod
-    def rounds(settings: PrivateSettings) -> dict[str, str]:
-        of_clusters = {
-            "key_words": "once", "word_vectors": "once", "cluster_sums": "twice",
-            "cluster_words": "once",
-        }  # fmt: skip
-        if settings.mode == "embeddings":
-            return of_clusters
-        calls = {"topic_words": "at most twice, with words alone once"}
-        if settings.mode in ("auto", "both"):
-            calls |= of_clusters
+    def rounds(settings: TopicSettings) -> dict[str, str]:
+        mode, of = settings.recipe.mode, settings.recipe.rounds_of
+        if mode != "auto":
+            return _calls(mode, _times(of(mode)))
+        calls = _calls("both", _times(of("both"))) | _calls("words", "")
         alone = dict.fromkeys(("occurrences", "sketch"), "once, with words alone")
-        return calls if settings.mode == "both" else calls | alone
+        return calls | alone | {"topic_words": "at most twice, with words alone once"}
 
     @leaves(f"Whether all documents have embeddings, and their number {NOISE}.")
     def extent(self) -> dict[str, Any]:
         """Count what the mode is chosen by; as much of the budget goes to it in each mode."""
-        budget = Budget(self._privacy, self.settings.shares("words"))
+        budget = Budget(self._privacy, {"documents": COUNT})
         number = self.noise.added(self._weights.sum(), budget.sigma("documents"), "documents")
         has = self._corpus.embeddings is not None
         return {"embedded": int(has), "clients": 1, "size": float(number)}
@@ -83,7 +82,7 @@ class PrivateClient(TopicClient[PrivateSettings]):
                 f"{mode} now; begin a new run."
             )
         self._mode = mode
-        self._budget = Budget(self._privacy, self.settings.shares(mode))
+        self._budget = Budget(self._privacy, self.recipe.shares(mode))
         self._words = words
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}
@@ -172,9 +171,67 @@ class PrivateClient(TopicClient[PrivateSettings]):
     ) -> dict[str, Any]:
         """Share the words of documents among topics (n_words, n_topics), and sum them."""
         self._look(vocabulary, columns, topics, above=0.0)
-        bag, alpha = self._of(columns), self.settings.theta_prior
+        bag, alpha = self._of(columns), self.recipe.alpha
         counts = contributions.expected_words(bag, topics, alpha, self._weights)
         return {"counts": self._noisy(f"topics {number}", counts)}
+
+    @leaves(
+        "For each word and topic, the weights of the word in documents by how much of the topic "
+        "they have, and for two topics how much documents have of both; a document counts as two "
+        f"matrices of length 1 at most; {NOISE}."
+    )
+    def noisy_factors(
+        self, vocabulary: str, number: int, columns: NDArray[np.int64], rarity: Numbers,
+        topics: Numbers,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Fit documents by topics (n_words, n_topics); sum X' W, and W' W as `packed`."""
+        self._look(vocabulary, columns, rarity, topics)
+        rarity = rarity / max(np.abs(rarity).max(initial=0), TINY)  # of which the scale is nothing
+        points = weigh(self._of(columns), rarity, self.recipe.own.term_weight)
+        sums, products = contributions.factored(points, topics, self._weights)
+        return {
+            "factors": self._noisy(f"factors {number}", sums),
+            "products": self._noisy(f"products {number}", products),
+        }
+
+    @leaves(
+        "For each cluster the sum of documents' embeddings by their shares of it, less a common "
+        "origin and of length 1, and the sum of these shares, of which a document has 1 in all; "
+        f"{NOISE}."
+    )
+    def class_sums(
+        self, vocabulary: str, number: int, origin: Numbers, projection: Numbers,
+        directions: Numbers, bias: Numbers,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Sum the points (n_clusters, n_dimensions) by their memberships, and these."""
+        points, members = self._members(vocabulary, (), origin, projection, directions, bias)
+        return {
+            "classes": self._noisy(f"classes {number}", members.T @ points),
+            "sizes": self._noisy(f"sizes {number}", members.sum(0)),
+        }
+
+    @leaves(
+        "For each word and cluster, how often the word is among the nearest ones of documents, by "
+        f"their shares of the cluster; a document counts as a matrix of length 1 at most; {NOISE}."
+    )
+    def class_words(
+        self, vocabulary: str, columns: NDArray[np.int64], origin: Numbers, projection: Numbers,
+        directions: Numbers, bias: Numbers,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Sum the nearest words of documents by their memberships, (n_words, n_clusters)."""
+        of = origin, projection, directions, bias
+        # Authors' weights are in the words already.
+        _, members = self._members(vocabulary, columns, *of, weighted=False)
+        return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
+
+    def _members(
+        self, vocabulary: str, columns: Any, origin: Numbers, *parts: Numbers, weighted: bool = True
+    ) -> tuple[NDArray[np.floating[Any]], Numbers]:
+        """Return embeddings less the origin, of length 1, and their shares of clusters."""
+        self._look(vocabulary, columns, origin, *parts)
+        points = centred(self.embeddings, origin)
+        members = contributions.memberships(points, *parts, self.recipe.own.temperature)
+        return points, members * (self._weights[:, None] if weighted else 1)
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
@@ -187,11 +244,11 @@ class PrivateClient(TopicClient[PrivateSettings]):
     @cached_property
     def _vectors(self) -> NDArray[np.float32]:
         """What the embedding model makes of each public word."""
-        return _vectors_of(tuple(self._words), self.settings.embedding, self.site.embedding_model)
+        return _vectors_of(tuple(self._words), self.recipe.embedding, self.site.embedding_model)
 
     @cached_property
     def _nearest(self) -> sparse.csr_array:
-        most = self.settings.nearest_words
+        most = self.recipe.nearest_words
         rows = contributions.nearest_words(self.bag, self.embeddings, self._vectors, most)
         return contributions.weighted(rows, self._weights)
 
@@ -220,6 +277,25 @@ class PrivateClient(TopicClient[PrivateSettings]):
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         """Infer nothing: no exchange of this method asks for it."""
         return iter(())
+
+
+def _calls(mode: Mode, times: str) -> dict[str, str]:
+    """Return how often which function is called in a mode."""
+    begun = dict.fromkeys(("key_words", "word_vectors"), "once")
+    clusters = begun | {"cluster_sums": times, "cluster_words": "once"}
+    words = dict.fromkeys(("occurrences", "sketch"), "once")
+    of_mode: dict[Mode, dict[str, str]] = {
+        "embeddings": clusters,
+        "both": clusters | {"topic_words": times},
+        "words": words | {"topic_words": times},
+        "factors": words | {"noisy_factors": times},
+        "classes": begun | {"class_sums": times, "class_words": "once"},
+    }
+    return of_mode[mode]
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 @lru_cache(maxsize=1)  # public, and the same for all clients of a process
