@@ -27,7 +27,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.methods.secret import Secret
 from fedtopics.privacy import Budget, Noise, Privacy
 from fedtopics.privacy.accounting import mu_of
-from tests.helpers.private_topics import install, planned, themed
+from tests.helpers.private_topics import MODES, install, planned, themed
 
 TIMES, DRAWN = 100_000, 500  # in so many calls, of different secrets
 CLIENTS = 3
@@ -128,7 +128,7 @@ def test_too_little_noise_in_a_study_is_noticed() -> None:
     assert neighbours.least_epsilon(rows) > 1.0
 
 
-@pytest.mark.parametrize("mode", ["embeddings", "both", "words"])
+@pytest.mark.parametrize("mode", MODES)
 def test_all_noise_of_a_study_comes_to_what_it_promises(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
 from fedtopics.report.form import Form, Gap, Part, Said, Section, Table
 from fedtopics.report.records import (

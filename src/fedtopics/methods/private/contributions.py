@@ -163,15 +163,15 @@ def factored(
 ) -> tuple[Numbers, Numbers]:
     """Return X' W of rows of length 1 and their shares of topics (n_words, n_topics), and W' W.
 
-    The latter is `packed`. A document's shares have length 1 at most; it has none where topics are
-    such that they come to no number.
+    The latter is `packed`. Documents weigh as much as makes each add 1 to X' W: 1 / |w|, its shares
+    w, which have length 1 at most. It has none where topics are such that they come to no number.
     """
     from fedtopics.inference.least_squares import add_products, solve  # a server needs none
 
     sums, products = np.zeros(topics.shape), np.zeros((topics.shape[1],) * 2)
     for rows, block in blocks(points):
         shares = _short(solve(block, topics))
-        mine = shares * weights[rows, None]
+        mine = unit_rows(shares) * weights[rows, None]
         add_products(block, mine, sums)
         products += shares.T @ mine
     return sums, packed(products)

@@ -1,7 +1,8 @@
 """Topics of a matrix factorisation, from sums with noise: the stages of NMF.
 
-A document's weighted words have length 1, and so have its shares of topics at most: what it adds to
-X' W and to W' W has a length of 1 at most without being clipped.
+A document's weighted words have length 1, and so have its shares w of topics at most. It weighs
+1 / |w|, so that it adds 1 in length to X' W, and 1 at most to W' W, whatever it is of; without that
+most documents would add much less than what noise is measured by.
 """
 
 from __future__ import annotations
