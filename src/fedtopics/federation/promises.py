@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from fedtopics.errors import FedTopicsError
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.model.topics import TrainingInfo
 
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
 def check_privacy(study: Study) -> None:
     """Raise ValueError for a promise that the method, or who adds, could not keep."""
     if why := study.method.unbounded:
+        name = study.method.method_name
+        others = ", ".join(other for other in _able() if other != name)
         raise ValueError(
-            f"{study.method.method_name} cannot keep a bound for each document so, as {why}. Or "
-            f"take one of: {', '.join(_able())}; or leave out privacy"
+            f"{name} cannot keep a bound for each document: {why}. Others that can: {others}; or "
+            "leave out privacy"
         )
     if len(study.clients) > 1 and not study.masked:
         raise ValueError(
@@ -31,9 +35,10 @@ def check_privacy(study: Study) -> None:
 def _able() -> Iterator[str]:
     """Yield the names of the methods that can keep a promise."""
     for name in METHODS.names:
-        settings = find_method(name).settings
-        if not settings(**settings.with_privacy).unbounded:
-            yield name
+        with suppress(FedTopicsError):  # one whose packages are not installed here
+            settings = find_method(name).settings
+            if not settings(**settings.with_privacy).unbounded:
+                yield name
 
 
 def with_privacy(study: Any) -> Any:

@@ -57,7 +57,7 @@ class DiscriminativeSettings(Bounded, SeparationSettings, DiscriminativeChoice):
 
     ONCE: ClassVar[int] = 3
     with_privacy: ClassVar[Mapping[str, Any]] = {
-        "coherence": "nothing", "max_rounds": 6, "tolerance": 0.0,
+        "coherence": "nothing", "max_rounds": 5, "tolerance": 0.0,
     }  # fmt: skip
 
     max_rounds: int = Field(100, ge=1, description="most rounds")

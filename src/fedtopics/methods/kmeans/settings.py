@@ -33,7 +33,7 @@ class KMeansSettings(Bounded, ClusterSettings, KMeansChoice):
     """All parameters of federated k-means, as a study names them."""
 
     ONCE: ClassVar[int] = 3
-    with_privacy: ClassVar[Mapping[str, Any]] = {"coherence": "nothing", "max_rounds": 6}
+    with_privacy: ClassVar[Mapping[str, Any]] = {"coherence": "nothing", "max_rounds": 5}
 
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",

@@ -65,7 +65,8 @@ class Private(Program[TopicSettings, Arrays]):
             embedded = found["embedded"] == found["clients"]
             mode, why = self.recipe.choose(found["size"], embedded, self.plan.privacy)
             agreed = {"mode": mode, "documents": max(round(found["size"]), 1)}
-            run.event(Chosen(mode, why))
+            if self.recipe.own is None:  # else the study's method says it
+                run.event(Chosen(mode, why))
             run.keep("agreement", agreed)
         mode, documents = agreed["mode"], agreed["documents"]
         self._mode: Mode = mode
