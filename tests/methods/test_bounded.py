@@ -12,6 +12,7 @@ from fedtopics.federation.exposure import expose
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study, plan_of
+from fedtopics.inference.points import Discriminant
 from fedtopics.methods.bounded import SHARES
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private import METHOD, contributions
@@ -164,10 +165,12 @@ def test_factors_by_hand() -> None:
     sums, products = contributions.factored(points, topics, np.ones(2))
     half = 0.5**0.5
     beside = [[0.6 * half] * 2, [0.6 * half] * 2, [0.28**0.5 * half] * 2]
-    np.testing.assert_allclose(sums, [[1, 0], [0, 0], [0, 0]] + np.array(beside), atol=1e-9)
+    by_hand = np.add([[1, 0], [0, 0], [0, 0]], beside)
+    np.testing.assert_allclose(sums, by_hand, atol=1e-9)
     shares = 0.6 * half
-    by_hand = [[1 + shares, shares], [shares, shares]]
-    np.testing.assert_allclose(contributions.unpacked(products, 2), by_hand, atol=1e-9)
+    np.testing.assert_allclose(
+        contributions.unpacked(products, 2), [[1 + shares, shares], [shares, shares]], atol=1e-9
+    )
 
 
 def test_shares_of_clusters_do_not_depend_on_other_documents() -> None:
@@ -175,11 +178,11 @@ def test_shares_of_clusters_do_not_depend_on_other_documents() -> None:
     rng = np.random.default_rng(0)
     points = unit(rng.normal(size=(500, 384))).astype(np.float32)
     projection = 1e-17 * rng.normal(size=(384, 19))
-    others = unit(rng.normal(size=(20, 19))), np.zeros(20), 0.15
-    found = contributions.memberships(points, projection, *others)
+    of = Discriminant(projection, unit(rng.normal(size=(20, 19))), np.zeros(20), 0.15)
+    found = contributions.memberships(points, of)
     np.testing.assert_allclose(found.sum(1), 1)
     for n in (1, 2, 33, 499):
-        fewer = contributions.memberships(points[-n:], projection, *others)
+        fewer = contributions.memberships(points[-n:], of)
         np.testing.assert_array_equal(fewer, found[-n:])
 
 

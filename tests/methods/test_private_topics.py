@@ -12,9 +12,9 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.methods.bounded import SHARES
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private import clusters, contributions, sketches, words
-from fedtopics.methods.bounded import SHARES
 from fedtopics.methods.private.settings import PrivateSettings
 from fedtopics.privacy import Budget, Privacy
 from fedtopics.privacy.accounting import mu_of
@@ -295,7 +295,9 @@ def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("fedtopics.methods.bounded.sentence_encoder", lambda _: Folder())
     (tmp_path / "tokenizer.json").write_text(pieces % "WordPiece", "utf-8")
-    assert PrivateSettings().recipe.public_words(TextRules()) == ["tea"], "no stop word, no part of a word"
+    assert PrivateSettings().recipe.public_words(TextRules()) == ["tea"], (
+        "no stop word, no part of a word"
+    )
     assert PrivateSettings(words=("milk",)).recipe.public_words(TextRules()) == ["milk"]
     PrivateSettings().check(TextRules())
     (tmp_path / "tokenizer.json").write_text(pieces % "BPE", "utf-8")

@@ -23,7 +23,15 @@ from fedtopics.privacy import Privacy
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.private_topics import DIMENSION, MODES, PUBLIC, install, planned, questions, themed
+from tests.helpers.private_topics import (
+    DIMENSION,
+    MODES,
+    PUBLIC,
+    install,
+    planned,
+    questions,
+    themed,
+)
 
 ONE = 1 + 1e-6  # embeddings are float32
 MOST = 3

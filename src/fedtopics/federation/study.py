@@ -218,8 +218,8 @@ class Study(BaseModel):
         method = self.registration
         if site.growing is not None and not method.takes_new_documents:
             raise StudyError(
-                f"The method {self.method.method_name!r} takes all documents at once; leave out --follow, or "
-                "use flda."
+                f"The method {self.method.method_name!r} takes all documents at once; leave out "
+                "--follow, or use flda."
             )
         return method.client(plan_of(self), site)
 

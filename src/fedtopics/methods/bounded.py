@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.methods.settings import TopicSettings
@@ -145,6 +145,16 @@ class PublicWords(TopicSettings):
         return value
 
 
+class NearestWords(BaseModel):
+    """How documents that are seen by embeddings show words."""
+
+    nearest_words: int = Field(
+        NEAREST, ge=1, le=100,
+        description="words of a document, the nearest ones to its embedding, that describe its "
+        "cluster in a study with privacy; 16 for long texts",
+    )  # fmt: skip
+
+
 class Bounded(PublicWords):
     """Settings of a method that has a recipe in studies with [privacy], in place of its rounds.
 
@@ -155,11 +165,12 @@ class Bounded(PublicWords):
 
     @property
     def unbounded(self) -> str:
+        """As of all methods: what has no noise, or no end."""
         if why := self.own_exchanges:
             return why
         if self.coherence != "nothing":
             return 'counts of pairs of words have no noise: set coherence = "nothing"'
-        if self.stop_when or getattr(self, "tolerance", 0):
+        if self.stop_when or getattr(self, "tolerance", 0.0):
             return "rounds are few and given beforehand: leave out stop_when and tolerance"
         if not self.ONCE < self.max_rounds <= MOST_ROUNDS:
             return (
@@ -180,4 +191,19 @@ class Bounded(PublicWords):
             "alpha": 1 / n, "reading": Reading(RELEVANCE if relevance is None else relevance),
             "rounds": self.max_rounds - self.ONCE, "own": self,
         }  # fmt: skip
-        return Recipe(mode, n, self.words, **(usual | more))
+        return Recipe(mode, n, self.words, **{**usual, **more})
+
+
+class BoundedClusters(Bounded, NearestWords):
+    """As `Bounded`, of a method that finds clusters of embeddings."""
+
+    ONCE: ClassVar[int] = 3
+    MODE: ClassVar[Mode]
+    with_privacy: ClassVar[dict[str, Any]] = {"coherence": "nothing", "max_rounds": 5}
+
+    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="of documents")
+
+    @property
+    def recipe(self) -> Recipe:
+        """As of all methods: clusters of embeddings, from sums with noise."""
+        return self.made(self.MODE, embedding=self.embedding, nearest_words=self.nearest_words)

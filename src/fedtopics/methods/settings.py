@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -51,7 +51,7 @@ class TopicSettings(BaseModel):
     """Settings of all methods."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    with_privacy: ClassVar[Mapping[str, Any]] = {}
+    with_privacy: ClassVar[dict[str, Any]] = {}
     """What settings are in a study with [privacy] that does not name them."""
     UNBOUNDED: ClassVar[str] = "nothing limits what a document adds to its sums"
 

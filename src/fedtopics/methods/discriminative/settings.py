@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from fedtopics.methods.bounded import Bounded, Recipe
+from fedtopics.methods.bounded import BoundedClusters, Mode
 from fedtopics.methods.cluster_settings import EmbeddedSettings
 
 
@@ -52,13 +51,11 @@ class DiscriminativeChoice(BaseModel):
     name: Literal["discriminative"] = Field("discriminative", description="the method")
 
 
-class DiscriminativeSettings(Bounded, SeparationSettings, DiscriminativeChoice):
+class DiscriminativeSettings(BoundedClusters, SeparationSettings, DiscriminativeChoice):
     """All parameters of discriminative clustering, as a study names them."""
 
-    ONCE: ClassVar[int] = 3
-    with_privacy: ClassVar[Mapping[str, Any]] = {
-        "coherence": "nothing", "max_rounds": 5, "tolerance": 0.0,
-    }  # fmt: skip
+    MODE: ClassVar[Mode] = "classes"
+    with_privacy: ClassVar[dict[str, Any]] = BoundedClusters.with_privacy | {"tolerance": 0.0}
 
     max_rounds: int = Field(100, ge=1, description="most rounds")
 
@@ -67,7 +64,3 @@ class DiscriminativeSettings(Bounded, SeparationSettings, DiscriminativeChoice):
         if self.candidates:
             return "their number is chosen by pairs of documents: leave candidates out"
         return ""
-
-    @property
-    def recipe(self) -> Recipe:
-        return self.made("classes", embedding=self.embedding)

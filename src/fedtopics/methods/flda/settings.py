@@ -31,8 +31,7 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
     """All parameters of F-LDA, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = (
-        "each client's own topics leave, which Gibbs sampling finds of "
-        "all its documents together"
+        "each client's own topics leave, which Gibbs sampling finds of all its documents together"
     )
 
     max_rounds: int = Field(3, ge=1, description="most rounds")

@@ -38,8 +38,7 @@ class FSTCSettings(SeparationSettings, NetworkTraining, FSTCChoice):
     """All parameters of FSTC, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = (
-        "its network is trained on clusters of documents, which change "
-        "with each other"
+        "its network is trained on clusters of documents, which change with each other"
     )
 
     max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")

@@ -64,8 +64,8 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
     """All of the method's parameters, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = (
-        "documents of a minibatch change what each other adds (batch "
-        "norm), and there are thousands of minibatches"
+        "documents of a minibatch change what each other adds (batch norm), and there are "
+        "thousands of minibatches"
     )
 
     initialisation: NetworkBeginning = Field(

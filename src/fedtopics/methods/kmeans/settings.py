@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from fedtopics.methods.bounded import Bounded, Recipe
+from fedtopics.methods.bounded import BoundedClusters, Mode
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.settings import fill_from
 
@@ -29,11 +28,10 @@ class KMeansChoice(BaseModel):
     )
 
 
-class KMeansSettings(Bounded, ClusterSettings, KMeansChoice):
+class KMeansSettings(BoundedClusters, ClusterSettings, KMeansChoice):
     """All parameters of federated k-means, as a study names them."""
 
-    ONCE: ClassVar[int] = 3
-    with_privacy: ClassVar[Mapping[str, Any]] = {"coherence": "nothing", "max_rounds": 5}
+    MODE: ClassVar[Mode] = "embeddings"
 
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",
@@ -57,10 +55,6 @@ class KMeansSettings(Bounded, ClusterSettings, KMeansChoice):
         if self.representation != "embedding":
             return "centres of words would be noise alone: leave representation out"
         return ""
-
-    @property
-    def recipe(self) -> Recipe:
-        return self.made("embeddings", embedding=self.embedding)
 
     @property
     def adds_up(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
@@ -22,7 +21,7 @@ class LDASettings(Bounded, MinibatchSettings, LDAPrior, LDAChoice):
     """All parameters of federated LDA, as a study names them."""
 
     ONCE: ClassVar[int] = 2
-    with_privacy: ClassVar[Mapping[str, Any]] = {
+    with_privacy: ClassVar[dict[str, Any]] = {
         "learning": "batch", "coherence": "nothing", "max_rounds": 4,
     }  # fmt: skip
 

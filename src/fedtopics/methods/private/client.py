@@ -13,7 +13,14 @@ from scipy import sparse
 from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.nmf import weigh
-from fedtopics.inference.points import TINY, Numbers, sums_by_label
+from fedtopics.inference.points import (
+    TINY,
+    Discriminant,
+    Numbers,
+    blocks,
+    sums_by_label,
+    weighted_sums,
+)
 from fedtopics.methods.bounded import COUNT, Mode
 from fedtopics.methods.client import Documents, TopicClient, leaves
 from fedtopics.methods.plan import Plan, Site
@@ -205,9 +212,11 @@ class PrivateClient(TopicClient[TopicSettings]):
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points (n_clusters, n_dimensions) by their memberships, and these."""
         points, members = self._members(vocabulary, (), origin, projection, directions, bias)
+        members *= self._weights[:, None]
+        sums, sizes = weighted_sums(points, blocks(members), len(bias))
         return {
-            "classes": self._noisy(f"classes {number}", members.T @ points),
-            "sizes": self._noisy(f"sizes {number}", members.sum(0)),
+            "classes": self._noisy(f"classes {number}", sums),
+            "sizes": self._noisy(f"sizes {number}", sizes),
         }
 
     @leaves(
@@ -219,19 +228,18 @@ class PrivateClient(TopicClient[TopicSettings]):
         directions: Numbers, bias: Numbers,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the nearest words of documents by their memberships, (n_words, n_clusters)."""
-        of = origin, projection, directions, bias
-        # Authors' weights are in the words already.
-        _, members = self._members(vocabulary, columns, *of, weighted=False)
+        _, members = self._members(vocabulary, columns, origin, projection, directions, bias)
         return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
 
     def _members(
-        self, vocabulary: str, columns: Any, origin: Numbers, *parts: Numbers, weighted: bool = True
-    ) -> tuple[NDArray[np.floating[Any]], Numbers]:
+        self, vocabulary: str, columns: Any, origin: Numbers, projection: Numbers,
+        directions: Numbers, bias: Numbers,
+    ) -> tuple[NDArray[np.float32], Numbers]:  # fmt: skip
         """Return embeddings less the origin, of length 1, and their shares of clusters."""
-        self._look(vocabulary, columns, origin, *parts)
+        self._look(vocabulary, columns, origin, projection, directions, bias)
         points = centred(self.embeddings, origin)
-        members = contributions.memberships(points, *parts, self.recipe.own.temperature)
-        return points, members * (self._weights[:, None] if weighted else 1)
+        of = Discriminant(projection, directions, bias, self.recipe.own.temperature)
+        return points, contributions.memberships(points, of)
 
     @property
     def embeddings(self) -> NDArray[np.float32]:

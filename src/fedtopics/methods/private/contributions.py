@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.points import TINY, Numbers, blocks, softmax, unit_rows
+from fedtopics.inference.points import TINY, Discriminant, Numbers, blocks, softmax, unit_rows
 
 STEPS = 8  # of variational inference, in which documents find their topics
 ENTRIES = 1 << 13  # of a bag, that are computed with at a time
@@ -170,24 +170,23 @@ def factored(
 
     sums, products = np.zeros(topics.shape), np.zeros((topics.shape[1],) * 2)
     for rows, block in blocks(points):
-        shares = _short(solve(block, topics))
+        with np.errstate(over="ignore"):
+            shares = _short(solve(block, topics))
         mine = unit_rows(shares) * weights[rows, None]
         add_products(block, mine, sums)
         products += shares.T @ mine
     return sums, packed(products)
 
 
-def memberships(
-    points: Vectors, projection: Numbers, directions: Numbers, bias: Numbers, temperature: float
-) -> Numbers:
+def memberships(points: Vectors, of: Discriminant) -> Numbers:
     """Return points' shares of clusters (n_documents, n_clusters), which add up to 1, or 0."""
-    found, across = np.empty((len(points), len(bias))), np.ascontiguousarray(projection.T)
+    found, across = np.empty((len(points), len(of.bias))), np.ascontiguousarray(of.projection.T)
     for rows, block in blocks(points):
         # Not by `@`: see `placed`. What is too large for a number makes none of a document.
         with np.errstate(all="ignore"):
             projected = unit_rows(np.einsum("ij,kj->ik", block, across))
-            scores = np.einsum("ij,kj->ik", projected, directions) / temperature + bias
-            found[rows] = _short(softmax(scores))
+            close = np.einsum("ij,kj->ik", projected, of.directions)
+            found[rows] = _short(softmax(close / of.temperature + of.bias))
     return found
 
 

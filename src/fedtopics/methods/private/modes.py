@@ -29,23 +29,26 @@ from fedtopics.methods.private.stages import (
 from fedtopics.methods.training import Arrays
 from fedtopics.privacy import Budget
 
+Numbered = tuple[type[Stage], int]
+
 
 def stages_of(mode: Mode, plan: Plan[Any], budget: Budget) -> list[Stage]:
     """Return the stages of a mode, in order."""
     recipe: Recipe = plan.settings.recipe
     again = range(1, recipe.rounds_of(mode) + 1)
-    words: list[tuple[type[Stage], int]] = [(KeyWords, 1), (WordVectors, 1)]
-    clusters = [*words, *((ClusterSums, number) for number in again), (ClusterWords, 1)]
-    topics: list[tuple[type[Stage], int]] = [(TopicWords, number) for number in again]
-    of_mode: dict[Mode, list[tuple[type[Stage], int]]] = {
+
+    def repeated(kind: type[Stage]) -> list[Numbered]:
+        return [(kind, number) for number in again]
+
+    public: list[Numbered] = [(KeyWords, 1), (WordVectors, 1)]
+    clusters: list[Numbered] = [*public, *repeated(ClusterSums), (ClusterWords, 1)]
+    of_mode: dict[Mode, list[Numbered]] = {
         "embeddings": clusters,
-        "both": clusters + topics,
-        "words": [(Occurrences, 1), (Sketch, 1), *topics],
-        "factors": [
-            (Occurrences, 1), (FirstFactors, 1), *((FactorSums, number) for number in again),
-        ],
-        "classes": [*words, *((ClassSums, number) for number in again), (ClassWords, 1)],
-    }  # fmt: skip
+        "both": [*clusters, *repeated(TopicWords)],
+        "words": [(Occurrences, 1), (Sketch, 1), *repeated(TopicWords)],
+        "factors": [(Occurrences, 1), (FirstFactors, 1), *repeated(FactorSums)],
+        "classes": [*public, *repeated(ClassSums), (ClassWords, 1)],
+    }
     usual = recipe, budget, plan.seed, plan.limits.max_words
     return [kind(*usual, number) for kind, number in of_mode[mode]]
 

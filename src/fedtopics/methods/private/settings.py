@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from fedtopics.methods.bounded import NEAREST, PublicWords, Recipe
+from fedtopics.methods.bounded import NearestWords, PublicWords, Recipe
 from fedtopics.model.shown_words import Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -20,7 +20,7 @@ class PrivateChoice(BaseModel):
     name: Literal["private"] = Field("private", description="the method")
 
 
-class PrivateSettings(PublicWords, PrivateChoice):
+class PrivateSettings(PublicWords, NearestWords, PrivateChoice):
     """All parameters of topics with a bound for each document, as a study names them."""
 
     n_components: int = Field(20, ge=2, description="number of topics")
@@ -30,11 +30,6 @@ class PrivateSettings(PublicWords, PrivateChoice):
         'with clusters of embeddings), "words" alone; "auto": words where not all clients have '
         "embeddings, both from 10,000 documents and epsilon 3 on, else embeddings",
     )
-    nearest_words: int = Field(
-        NEAREST, ge=1, le=100,
-        description="words of a document, the nearest ones to its embedding, that describe its "
-        "cluster; 16 for long texts",
-    )  # fmt: skip
     embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="of documents")
     alpha: float | None = Field(
         None, gt=0.01, description="Dirichlet prior of theta; by default 1 / n_components"
