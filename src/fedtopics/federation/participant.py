@@ -23,6 +23,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.promises import check_here
 from fedtopics.federation.replicated_run import ReplicatedRun, begin
 from fedtopics.federation.run_folder import began_unmasked, has_run
 from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
@@ -303,7 +304,7 @@ class Participation:
         documents = policy.min_documents if grows else said
         clients = min(len(study.clients), method.clients_per_round or len(study.clients))
         authors(corpus, study.privacy)
-        study.check_here()
+        check_here(study)
         asked = method.method_name, method.max_rounds, documents, study.text, clients
         policy.check_study(self.name, *asked)
         needed = method.embedding_of(corpus)

@@ -41,6 +41,14 @@ def _able() -> Iterator[str]:
                 yield name
 
 
+def check_here(study: Study) -> None:
+    """Raise StudyError if this computer lacks something that the program begins with."""
+    if study.privacy is None:
+        study.method.check(study.text)
+    else:
+        study.method.recipe.public_words(study.text)
+
+
 def with_privacy(study: Any) -> Any:
     """Fill in what a method's settings are in a study with privacy, where it does not name them."""
     method = study.get("method") if isinstance(study, Mapping) else None

@@ -97,10 +97,7 @@ class Study(BaseModel):
         {}, description="the clients, and for a simulation their documents"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _usual_with_privacy(cls, value: Any) -> Any:
-        return with_privacy(value)
+    _usual_with_privacy = model_validator(mode="before")(with_privacy)
 
     @field_validator("clients")
     @classmethod
@@ -243,13 +240,6 @@ class Study(BaseModel):
             apart=self.privacy is not None,
         )  # fmt: skip
         return corpus.with_embeddings(vectors)
-
-    def check_here(self) -> None:
-        """Raise StudyError if this computer lacks something that the program begins with."""
-        if self.privacy is None:
-            self.method.check(self.text)
-        else:
-            self.method.recipe.public_words(self.text)
 
     def with_clients(self, names: Iterable[str]) -> Study:
         """Return the study of exactly these clients, wherever their documents come from."""
