@@ -9,6 +9,7 @@ import pytest
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.exposure import expose
+from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study, plan_of
@@ -17,6 +18,7 @@ from fedtopics.methods.bounded import SHARES
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private import METHOD, contributions
 from fedtopics.privacy import Noise
+from fedtopics.report import find_run, summarise
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import accuracy, overheard
 from tests.helpers.encoders import unit
@@ -220,3 +222,17 @@ def test_a_half_without_a_bound_is_the_methods_own() -> None:
     assert type(plan.client_half(site)).__name__ == "NMFClient"
     assert type(METHOD.client(plan_of(plan), site)).__name__ == "PrivateClient"
     assert plan.method.recipe.embedding.dimension != DIMENSION
+
+
+def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client's own ledger says of how many documents a reply is, which does not leave."""
+    install(monkeypatch)
+    corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
+    model = trained(planned(8, name="kmeans", max_rounds=5), corpora, out=tmp_path)
+    rows = {row["function"]: row for row in summarise_ledger(tmp_path / "clients/a/ledger.jsonl")}
+    documents = len(half_of(corpora["a"], mode="embeddings")._corpus)  # copies count once
+    assert rows["cluster_sums"]["replies"] == 2
+    assert {row["documents"] for row in rows.values()} == {documents}
+    told = summarise(model, find_run(tmp_path)[1])["left"]["functions"]
+    meanings = {row["function"]: row["meaning"] for row in told}
+    assert all("noise" in meanings[name] for name in rows if name != "word_vectors")
