@@ -115,8 +115,9 @@ class Ledger:
     ) -> bool:  # fmt: skip
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values.
 
-        It is of so many documents, `summed`, where it does not say so itself. `digest` is that of the payload. False, and nothing is written, if another reply to the same
-        call has left; with `once`, to any call of the function at that turn.
+        It is of so many documents, `summed`, where it does not say so itself. `digest` is that of
+        the payload. False, and nothing is written, if another reply to the same call has left; with
+        `once`, to any call of the function at that turn.
         """
         if self._file is None:
             self._remember(Answer(moment, function), payload)
