@@ -21,7 +21,7 @@ class NMFSettings(Bounded, NMFShape, NMFChoice):
     """All parameters of federated NMF, as a study names them."""
 
     ONCE: ClassVar[int] = 2
-    with_privacy: ClassVar[dict[str, Any]] = {"coherence": "nothing", "max_rounds": 6}
+    with_privacy: ClassVar[dict[str, Any]] = {"coherence": "nothing", "max_rounds": 8}
 
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(40, ge=1, description="most rounds")
