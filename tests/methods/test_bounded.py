@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.participant import Participation
+from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.server import proposal
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study, plan_of
 from fedtopics.inference.points import Discriminant
@@ -18,10 +21,12 @@ from fedtopics.methods.bounded import SHARES
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private import METHOD, contributions
 from fedtopics.privacy import Noise
+from fedtopics.privacy.account import Account
 from fedtopics.report import find_run, summarise
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import accuracy, overheard
 from tests.helpers.encoders import unit
+from tests.helpers.fixed_point import EncodedSums
 from tests.helpers.private_topics import (
     DIMENSION,
     MODES,
@@ -236,3 +241,45 @@ def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     told = summarise(model, find_run(tmp_path)[1])["left"]["functions"]
     meanings = {row["function"]: row["meaning"] for row in told}
     assert all("noise" in meanings[name] for name in rows if name != "word_vectors")
+
+
+# Between machines
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_sums_under_masks_come_to_the_same_topics(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    corpora = {client: themed(4000, seed) for seed, client in enumerate("abc")}
+    plain = trained(planned(8, name=name), corpora)
+    seen = EncodedSums(monkeypatch)
+    model = trained(planned(8, name=name), corpora)
+    said = planned(8, name=name).registration.exchanges(planned(8, name=name).method)
+    assert seen.encoded == {each.function for each in said}
+    assert not seen.plain
+    assert model.topics() == plain.topics()
+
+
+def test_a_client_goes_by_its_policy_and_its_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The method is the one that the study names, and what it may say is written down first."""
+    install(monkeypatch)
+    plan = planned(3, name="nmf").with_clients(["east", "north", "west"])
+    (tmp_path / "policy.toml").write_text("max_epsilon = 4\n")
+    policy = Policy.read(tmp_path / "policy.toml")
+    part = Participation("north", themed(100), policy, tmp_path / "out")
+    part.consider(part.look(proposal(plan, None), signed=True), b"run")
+    part.close()
+    assert Account(tmp_path / "policy.account.jsonl").epsilon == 3
+    again = planned(3, name="lda").with_clients(["east", "north", "west"])
+    with pytest.raises(PolicyError, match=r"1 before had 3, and with this one it would be 4\.42"):
+        Participation("north", themed(100), policy, tmp_path / "more").look(
+            proposal(again, None), signed=True
+        )
+    alone = Policy(methods=("private",))
+    with pytest.raises(PolicyError, match="nmf"):
+        Participation("north", themed(100), alone, tmp_path / "other").look(
+            proposal(plan, None), signed=True
+        )
