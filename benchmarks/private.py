@@ -75,7 +75,8 @@ shares, numbers of rounds and the reading of topics were chosen by hand on 20ng,
 news_outlets (one seed) and drawn documents; the rest are as found. After a comma stands the \
 method, else it is `private`; without noise it is that method's own training, with all its rounds. \
 "refused" are seeds for which the study says that noise hides too much. Seconds are of training, \
-with embeddings that are there, of the methods after a comma on a busy machine. Command: `make bench-private DATA=folder`."""
+with embeddings that are there, of the methods after a comma on a busy machine. Command: \
+`make bench-private DATA=folder`."""
 
 
 @cache

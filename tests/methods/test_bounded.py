@@ -27,6 +27,7 @@ from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import accuracy, overheard
 from tests.helpers.encoders import unit
 from tests.helpers.fixed_point import EncodedSums
+from tests.helpers.grpc_federation import authority, federated
 from tests.helpers.private_topics import (
     DIMENSION,
     MODES,
@@ -283,3 +284,24 @@ def test_a_client_goes_by_its_policy_and_its_account(
         Participation("north", themed(100), alone, tmp_path / "other").look(
             proposal(plan, None), signed=True
         )
+
+
+def test_a_study_between_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All leaves masked, with noise of the clients' own secrets, and is accounted for."""
+    install(monkeypatch)
+    corpora = {name: themed(4000, seed) for seed, name in enumerate(("east", "north", "west"))}
+    policies = {}
+    for name in corpora:
+        path = tmp_path / f"{name}.toml"
+        path.write_text('max_epsilon = 9\nsecure = "required"\n')
+        policies[name] = Policy.read(path)
+    pki = authority(tmp_path / "pki", *corpora)
+    plan = planned(8, name="nmf")
+    model = federated(plan, corpora, tmp_path, pki, policies=policies, seeded=False).model
+    assert accuracy(model, corpora) > 0.9
+    assert model.info["masked"] and model.info["clear"] == []
+    assert model.info["privacy"] == plan.privacy.told | {"seeded": False}
+    rows = summarise_ledger(tmp_path / "north/ledger.jsonl")
+    left = {row["function"] for row in rows if row["masked"]}
+    assert left >= {each.function for each in plan.registration.exchanges(plan.method)}
+    assert Account(tmp_path / "north.account.jsonl").epsilon == 8
