@@ -172,7 +172,10 @@ def test_damaged_models_and_checkpoints(
         (["demo", "--clients", "1"], "Invalid value for '--clients'"),
         (["topics", "nowhere"], "There is no model in nowhere"),
         (["ledger", "nowhere"], "There is no ledger in nowhere"),
-        (["transform", "nowhere", "north.csv"], "Missing option '--out' / '-o'."),
+        (
+            ["transform", "nowhere", "north.csv"],
+            "Name what to write with --out, or what to show with --by.",
+        ),
     ],
 )
 def test_wrong_arguments(

@@ -42,6 +42,7 @@ from tests.helpers.private_topics import (
 
 METHODS = "lda", "nmf", "kmeans", "discriminative"
 BOUND = {"epsilon": 3}
+YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
 PUBLIC_FIELDS = {"embedded", "clients", "vectors"}  # whether there are embeddings; words' vectors
 
 
@@ -63,6 +64,7 @@ def trained(plan: Study, corpora: dict[str, Corpus], **how: Any) -> Any:
         ({"name": "nmf", "max_rounds": 51}, "set max_rounds, 3 to 50"),
         ({"name": "nmf", "tolerance": 0.1}, "leave out stop_when and tolerance"),
         ({"name": "nmf", "stop_when": {"loss": 1.0}}, "leave out stop_when and tolerance"),
+        ({"name": "nmf", "over_time": YEARS}, "leave over_time out"),
         ({"name": "kmeans", "algorithm": "k-fed"}, 'set algorithm = "lloyd"'),
         ({"name": "kmeans", "representation": "bow"}, "leave representation out"),
         ({"name": "discriminative", "candidates": [2, 3]}, "leave candidates out"),

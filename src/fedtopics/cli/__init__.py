@@ -23,7 +23,7 @@ COMMANDS = {
     "run": "fedtopics.cli.local:run",
     "report": "fedtopics.cli.report:report",
     "topics": "fedtopics.cli.local:topics",
-    "transform": "fedtopics.cli.local:transform",
+    "transform": "fedtopics.cli.documents:transform",
     "evaluate": "fedtopics.cli.evaluate:evaluate",
     "ledger": "fedtopics.cli.local:ledger",
     "privacy": "fedtopics.cli.privacy:privacy",

@@ -176,12 +176,14 @@ def topic_lines(
     model: TopicModel, words: int, lambda_: float | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yield the lines that show topics, each with its style."""
+    from fedtopics.model.labels import shown_label
+
     yield (
         "topic, its share of all documents, its words; below, its share of each client's documents",
         "",
     )
     for row in model.get_topic_info(words, lambda_):
-        label = f"{row['label']}: " if row["label"] else ""
+        label = f"{shown_label(row)}: " if row["label"] else ""
         yield f"{row['topic']:>5} {row['share']:>6.1%}  {label}{' '.join(row['words'])}", ""
         shares = sorted(row["clients"].items(), key=lambda item: -item[1])
         yield " " * 14 + "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim"

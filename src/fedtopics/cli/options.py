@@ -23,6 +23,7 @@ COLUMNS = {
     "label": "Column of labels: adds purity, accuracy and NMI of the largest topics.",
     "embedding": "Column of embeddings, where they are needed.",
     "author": "Column of whose each document is, for studies with a bound for authors.",
+    "time": "Column of when each was written, for studies that sum topics by period.",
     "round": "Column of rounds or times, for studies that use them.",
 }
 

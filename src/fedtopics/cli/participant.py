@@ -27,7 +27,7 @@ insecure_option = click.option(
 _OPTIONS = (
     click.option("--identity", type=FOLDER, help="Folder with this client's certificate."),
     click.option("--data", type=FOLDER, required=True, help="The documents, which stay here."),
-    options.columns("text", "tokens", "id", "embedding", "author", "round"),
+    options.columns("text", "tokens", "id", "embedding", "author", "time", "round"),
     options.embedding_model,
     options.policy,
     click.option(

@@ -62,7 +62,7 @@ def budget(policy: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("study", type=FOLDER)
 @click.option("--data", type=FOLDER, help="This client's documents, to weigh what would leave.")
-@options.columns("text", "tokens", "embedding", "author")
+@options.columns("text", "tokens", "embedding", "author", "time")
 @options.embedding_model
 @options.as_json
 def privacy(

@@ -19,7 +19,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.pki.names import CLIENT_NAME
 from fedtopics.text.columns import find_column
-from fedtopics.text.corpus import Corpus
+from fedtopics.text.corpus import Corpus, is_table
 from fedtopics.text.files import read_table
 
 CLIENT_NAMES = ("client", "clients")  # columns that say whose row it is
@@ -39,7 +39,7 @@ class Clients:
 
         DataError if there is no such column, or a row is nobody's.
         """
-        if column is not None or _is_table(given):
+        if column is not None or is_table(given):
             given = _split(given, column)
         given = by_client(given)
         names = _names([*given])
@@ -121,17 +121,11 @@ def _words(found: Iterable[object]) -> list[str]:
     return [*map(str, found)]
 
 
-def _is_table(given: Any) -> bool:
-    return isinstance(given, pa.Table) or (
-        hasattr(given, "columns") and hasattr(given, "__arrow_c_stream__")
-    )
-
-
 def _split(given: Any, column: str | None) -> dict[Hashable, Corpus]:
     """Return the rows of each client, in the order of their first ones."""
     if isinstance(given, (str, Path)):
         given = read_table(Path(given))
-    if not _is_table(given):
+    if not is_table(given):
         raise DataError(
             "A column of clients is one of a table: give a DataFrame, an Arrow table or the path "
             "of a file."

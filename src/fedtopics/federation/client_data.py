@@ -33,6 +33,9 @@ class ClientData(BaseModel):
     author: str | None = Field(
         None, description='column of whose each document is, for privacy.unit = "author"'
     )
+    time: str | None = Field(
+        None, description="column of when each document was written, for method.over_time"
+    )
     round: str | None = Field(
         None, description="column of numbers of rounds, or of times, for methods that take new data"
     )
@@ -50,7 +53,8 @@ class ClientData(BaseModel):
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to it.'
             )
-        names = self.model_dump(include={"text", "tokens", "id", "label", "embedding", "author"})
+        columns = {"text", "tokens", "id", "label", "embedding", "author", "time"}
+        names = self.model_dump(include=columns)
         try:
             return Corpus.read(self.data, Columns(**names, rounds=self.round))
         except DataError as error:

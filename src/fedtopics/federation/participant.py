@@ -40,6 +40,7 @@ from fedtopics.methods.events import (
     Reconnecting,
 )
 from fedtopics.methods.events import Offer as Offered
+from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private.units import authors
 from fedtopics.methods.registry import versions
@@ -304,6 +305,8 @@ class Participation:
         documents = policy.min_documents if grows else said
         clients = min(len(study.clients), method.clients_per_round or len(study.clients))
         authors(corpus, study.privacy)
+        if not grows:
+            check_times(corpus, method.over_time)
         check_here(study)
         asked = method.method_name, method.max_rounds, documents, study.text, clients
         policy.check_study(self.name, *asked)

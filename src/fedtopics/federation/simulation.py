@@ -24,6 +24,7 @@ from fedtopics.federation.promises import told_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
 from fedtopics.methods.events import Embedding, Event, Finished, OnEvent
+from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site
 from fedtopics.methods.robust import Robust
 from fedtopics.methods.secret import Secret
@@ -147,6 +148,7 @@ class _Simulation:
 
         embedding_model = self.study.clients[name].embedding_model
         try:
+            check_times(self.documents[name], self.study.method.over_time)
             corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None

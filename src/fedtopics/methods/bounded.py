@@ -170,6 +170,8 @@ class Bounded(PublicWords):
             return why
         if self.coherence != "nothing":
             return 'counts of pairs of words have no noise: set coherence = "nothing"'
+        if self.over_time:
+            return "sums by period have no noise: leave over_time out"
         tolerance: float = getattr(self, "tolerance", 0.0)
         if self.stop_when or tolerance:
             return "rounds are few and given beforehand: leave out stop_when and tolerance"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedtopics.extras import VERSION
 from fedtopics.harmless import for_html, for_markdown, visible
+from fedtopics.model.labels import shown_label
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
 
@@ -50,7 +51,7 @@ def card(model: Topics) -> str:
         f"| {what} | {'label | ' if labelled else ''}share | words |",
         f"| --- | {'--- | ' if labelled else ''}--- | --- |",
         *(
-            f"| {row['topic']} | {for_markdown(row['label']) + ' | ' if labelled else ''}"
+            f"| {row['topic']} | {for_markdown(shown_label(row)) + ' | ' if labelled else ''}"
             f"{row['share']:.1%} | {for_markdown(', '.join(row['words']))} |"
             for row in rows
         ),
@@ -116,7 +117,7 @@ def table(model: Topics) -> str:
     head = "".join(f"<th>{name}</th>" for name in ("topic", "label", "share", "words"))
     wraps = 'style="overflow-wrap: anywhere"'  # however long a word is
     body = "".join(
-        f"<tr><td>{row['topic']}</td><td {wraps}>{for_html(row['label'])}</td>"
+        f"<tr><td>{row['topic']}</td><td {wraps}>{for_html(shown_label(row))}</td>"
         f"<td>{row['share']:.1%}</td><td {wraps}>{for_html(', '.join(row['words']))}</td></tr>"
         for row in model.get_topic_info()
     )

@@ -62,25 +62,29 @@ def match_terms(
         raise StudyError(f"by={by!r} is unknown; choose from words, meaning.")
     if not terms or not all(terms.values()):
         raise StudyError("There is no term, or one without a synonym; give each a word at least.")
-    synonyms = [(name, synonym) for name, each in terms.items() for synonym in each]
-    texts = [synonym for _, synonym in synonyms]
-    near = _by_words(model, texts) if by == "words" else nearness(model, texts, embedding_model)
-    names = np.array([name for name, _ in synonyms], object)
-    best = np.stack([near[names == name].max(0) for name in terms])
-    known = list(terms)
+    near = _nearest(model, terms, by, embedding_model)
+    names = list(terms)
     return [
         {
             "topic": number,
             "label": model.labels.get(number, ""),
             "words": words,
             "terms": [
-                (known[row], float(best[row, number]))
-                for row in np.argsort(-best[:, number], kind="stable")[:top_n]
-                if best[row, number] > 0
+                (names[row], float(near[row, number]))
+                for row in np.argsort(-near[:, number], kind="stable")[:top_n]
+                if near[row, number] > 0
             ],
         }
         for number, words in enumerate(model.topics())
     ]
+
+
+def _nearest(model: Topics, terms: Terms, by: str, encoder: str | None) -> NDArray[np.float64]:
+    """Return how near the nearest synonym of each term is to topics, (n_terms, n_topics)."""
+    texts = [synonym for each in terms.values() for synonym in each]
+    near = _by_words(model, texts) if by == "words" else nearness(model, texts, encoder)
+    ends = np.cumsum([len(each) for each in terms.values()])
+    return np.stack([rows.max(0) for rows in np.split(near, ends[:-1])])
 
 
 def _by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ class Columns:
 
     With both `tokens` and `text`, the tokens are the documents and the text is kept beside them.
     A column of embeddings that cannot be used is refused if it is named here, else left out. One
-    of rounds or of authors is never looked for.
+    of rounds, authors or times is never looked for.
     """
 
     text: str | None = None
@@ -36,6 +36,7 @@ class Columns:
     embedding: str | None = None
     rounds: str | None = None
     author: str | None = None
+    time: str | None = None
 
 
 def find_column(

@@ -42,6 +42,7 @@ class PrivateSettings(PublicWords, NearestWords, PrivateChoice):
     clients_per_round: None = Field(None, description="all clients take part")
     candidate_words: None = Field(None, description="needs coherence")
     stop_when: dict[str, float] = Field({}, max_length=0, description="rounds are few and given")
+    over_time: None = Field(None, description="sums by period have no part of the budget")
     max_rounds: int = Field(7, ge=7, description="there are at most seven, each with its noise")
 
     @property
