@@ -46,6 +46,12 @@ def test_from_study_to_theta(
     assert table["topic"][1:] == [None, None]
     assert [table[f"theta_{k}"][1] for k in range(3)] == pytest.approx([1 / 3] * 3)
 
+    (folder / "own.toml").write_text('own_stop_words = ["northa"]\n')
+    own = ["new.csv", "-o", "theta.parquet", "--rules", "own.toml"]
+    assert fedtopics(monkeypatch, "transform", "out/model", *own) == 0
+    assert pq.read_table("theta.parquet")["known_words"].to_pylist() == [1, 0, 0]
+    capsys.readouterr()
+
     assert fedtopics(monkeypatch, "ledger", "out", "--json") == 0
     ledger = json.loads(capsys.readouterr().out)
     assert set(ledger) == {"north", "south"}

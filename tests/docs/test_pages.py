@@ -37,6 +37,8 @@ NOT_TYPED = {
     ("docs/deployment.md", "fedtopics pki create --peers"): "make peers types it",
     ("docs/deployment.md", "fedtopics pki issue north --peer"): "make peers types it",
     ("docs/deployment.md", "fedtopics peer"): "make peers types it",
+    ("docs/deployment.md", "fedtopics status"): "of a run of the reader: cli/test_status.py",
+    ("docs/models.md", "fedtopics merge"): "folders of the reader: cli/test_models.py",
     ("docs/deployment.md", "fedtopics unit"): "cli/test_unit.py types them, and what they start",
     (
         "docs/for-data-protection-officers.md",

@@ -44,7 +44,7 @@ def transform(
     period: Unit,
     min_documents: int,
     as_json: bool,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     embedding_model: str | None,
 ) -> None:
     """Find the topics of documents: a row a document, in their order, empty ones included.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -99,11 +99,8 @@ def corpus_of(
 
 def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
     """Return texts as lists of words, with the texts beside them."""
-    kind = pa.large_list(pa.large_string())
     try:
-        chunks = [
-            pa.array([_words(analyse(text)) for text in batch], kind) for batch in corpus.texts()
-        ]
+        return corpus.split_by(lambda text: _words(analyse(text)))
     except InputError:
         raise
     except Exception as error:  # of somebody else's function: any kind, and it may quote the text
@@ -111,8 +108,6 @@ def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
             f"The tokenizer or analyzer ends in {type(error).__name__} on a document; it takes a "
             "text and returns its words, a list of str."
         ) from None
-    raw = corpus.documents if corpus.raw is None else corpus.raw
-    return replace(corpus, documents=pa.chunked_array(chunks, kind), raw=raw)
 
 
 def _words(found: Iterable[object]) -> list[str]:

@@ -19,7 +19,7 @@ from fedtopics.model.shown_words import Reading
 from fedtopics.privacy import Privacy
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.encoders import sentence_encoder
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 from fedtopics.text.words import is_word
 
 Mode = Literal["embeddings", "both", "words", "factors", "classes"]

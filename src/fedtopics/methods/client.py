@@ -19,6 +19,7 @@ from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.replies import LONGEST
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.texts import find_one_form
 from fedtopics.model.coherence import count_pairs
 from fedtopics.privacy import Noise
 from fedtopics.text.corpus import Corpus
@@ -232,6 +233,8 @@ class TopicClient(PeriodClient[Settings]):
         bag = cap(self, self._corpus, self._columns, self.count(self._columns))
         self.bag = set_aside(bag.astype(np.float32))
         self.__dict__.pop("_counts", None)  # as large as the bag, and not needed any more
+        if one_form := find_one_form(self.name, words, self.bag, self._text):
+            self.site.notify(one_form)
         self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)

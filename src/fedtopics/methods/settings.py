@@ -15,7 +15,7 @@ from fedtopics.model.coherence import Within
 from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 
 if TYPE_CHECKING:
     from fedtopics.methods.bounded import Recipe

@@ -16,7 +16,7 @@ from fedtopics.methods.settings import TopicSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import Origin
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 
 Words = Literal["keep", "agree"]
 """Whether a model keeps its vocabulary, or clients agree on another one."""

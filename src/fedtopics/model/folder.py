@@ -34,7 +34,8 @@ from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Count, PastRound, Topics, TrainingInfo
 from fedtopics.pki.names import check_client_name
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import BEFORE, TextRules
+from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.text.words import normal
 
 FORMAT = 3
@@ -191,7 +192,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
             if owner.startswith("shared/")
         },
         "vocabulary": vocabulary,
-        "text": TextRules(**config["text"]),
+        "text": TextRules(**BEFORE | config["text"]),
         "shares": {name: np.array(share) for name, share in config["shares"].items()},
         "documents": config["documents"],
         "client_names": names,

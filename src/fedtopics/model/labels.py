@@ -16,7 +16,8 @@ import numpy as np
 
 from fedtopics.model.search import is_form
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 
 if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel

@@ -16,7 +16,8 @@ from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.encoders import sentence_encoder
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import LISTS
 
 ENDINGS = {3: 1, 4: 4}  # most letters by which words differ that share so many, or more than 4

@@ -35,15 +35,13 @@ def match_terms(
     Parameters
     ----------
     terms : mapping of str to list of str
-        By the name of a term, words or texts for it: ``{"J45": ["asthma", "wheezing"]}``. The
-        nearest of them counts.
+        Words or texts by term, ``{"J45": ["asthma", "wheezing"]}``, of which the nearest counts.
     top_n : int
         How many terms of a topic, at most.
     by : {"words", "meaning"}
-        "words": the geometric mean of two shares: how much of a synonym's occurrences is in the
-        topic, and how often the topic has it beside its most frequent word; the mean over its
-        words, of which an unknown one counts as zero. "meaning": the cosine of the embeddings of
-        synonym and topic's ten words, which needs no word in common.
+        "words": the geometric mean of two shares: how much of a word is in the topic, and how often
+        the topic has it beside its most frequent one; the mean over a synonym's words, an unknown
+        one as zero. "meaning": the cosine of the embeddings of synonym and topic's ten words.
     embedding_model : str, optional
         Of "meaning": by default the model's, or that of studies.
 
@@ -63,19 +61,15 @@ def match_terms(
     if not terms or not all(terms.values()):
         raise StudyError("There is no term, or one without a synonym; give each a word at least.")
     near = _nearest(model, terms, by, embedding_model)
-    names = list(terms)
+
+    def first(number: int) -> list[tuple[str, float]]:
+        found = zip(terms, near[:, number].tolist(), strict=True)
+        return sorted((each for each in found if each[1] > 0), key=lambda each: -each[1])[:top_n]
+
+    labels = model.labels
     return [
-        {
-            "topic": number,
-            "label": model.labels.get(number, ""),
-            "words": words,
-            "terms": [
-                (names[row], float(near[row, number]))
-                for row in np.argsort(-near[:, number], kind="stable")[:top_n]
-                if near[row, number] > 0
-            ],
-        }
-        for number, words in enumerate(model.topics())
+        {"topic": k, "label": labels.get(k, ""), "words": words, "terms": first(k)}
+        for k, words in enumerate(model.topics())
     ]
 
 

@@ -16,7 +16,8 @@ from fedtopics.errors import StudyError
 from fedtopics.inference import Inference, Shared, Weights
 from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import USUAL, Reading
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
@@ -48,6 +49,15 @@ class Origin(TypedDict):
     vocabulary: str  # "keep" or "agree"
 
 
+class MergedModel(TypedDict):
+    """One of the models, trained apart, that a model was merged from."""
+
+    model: str  # fingerprint of its words and weights
+    method: str
+    topics: Count
+    clients: list[str]
+
+
 class Promise(TypedDict):
     """A bound for what all releases of a study say of a document."""
 
@@ -76,6 +86,7 @@ class TrainingInfo(TypedDict, total=False):
     privacy: Promise
     history: list[Any]  # of `PastRound` with what the method adds
     continued: Origin  # what the training began with, if it was a model
+    merged: list[MergedModel]  # what it was merged from, instead of a training
 
 
 class Finder(Protocol):

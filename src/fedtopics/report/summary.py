@@ -18,7 +18,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
-from fedtopics.model.card import counted_units, promise
+from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.document_map import block
@@ -107,7 +107,7 @@ def summarise(
     return {
         "kind": "cluster" if clusters else "topic",
         "title": run.study.get("name") or run.name or "model",
-        "sentences": _sentences(model, clusters),
+        "sentences": [merger(model)] if merger(model) else _sentences(model, clusters),
         "min_documents": least,
         "topics": _topics(model, rows),
         "reading": _reading(model),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -200,7 +200,7 @@ class Corpus:
         rounds = find_column(table, columns.rounds, (), where)
         author = find_column(table, columns.author, (), where)
         time = find_column(table, columns.time, (), where)
-        return cls(
+        corpus = cls(
             pc.fill_null(ids, ""),
             as_documents(table[name]),
             table[label_name] if label_name else None,
@@ -210,6 +210,7 @@ class Corpus:
             None if author is None else pc.fill_null(table[author].cast(pa.large_string()), ""),
             None if time is None else table[time],
         )
+        return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -260,6 +261,21 @@ class Corpus:
         """Yield each document as one string: the raw text, the text, or its tokens with spaces."""
         for batch in _batches(self.documents if self.raw is None else self.raw):
             yield [text if isinstance(text, str) else " ".join(text) for text in batch]
+
+    def split_by(self, analyse: Callable[[str], list[str]]) -> Corpus:
+        """Return texts as lists of words, with the texts beside them; lists as they are.
+
+        DataError if the function raises TimeoutError, as of a pattern.
+        """
+        if self.is_tokenised:
+            return self
+        kind = pa.large_list(pa.large_string())
+        try:
+            chunks = [pa.array([analyse(text) for text in batch], kind) for batch in self.texts()]
+        except TimeoutError:
+            raise DataError("To find a token_pattern takes too long; use a simpler one.") from None
+        raw = self.documents if self.raw is None else self.raw
+        return replace(self, documents=pa.chunked_array(chunks, kind), raw=raw)
 
     def with_embeddings(
         self, embeddings: NDArray[np.floating[Any]] | None, embedded_by: str = ""

@@ -11,7 +11,7 @@ from fedtopics.methods.bounded import NearestWords, PublicWords, Recipe
 from fedtopics.model.shown_words import Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 
 
 class PrivateChoice(BaseModel):
