@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedtopics.cli import options
 from fedtopics.cli.display import print_topics, say, status
 from fedtopics.cli.options import FOLDER
-from fedtopics.errors import FedTopicsError
+from fedtopics.errors import DataError, FedTopicsError
 
 if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
@@ -31,8 +31,21 @@ if TYPE_CHECKING:
     help="File of one's own documents, for examples and repeated passages; not to be shared.",
 )
 @click.option("--text", help="Column of the text, of that file.")
+@click.option(
+    "--time",
+    help="Column of times, of that file or, in a simulation, of the clients' own: what grew.",
+)
+@click.option(
+    "--labels", type=FOLDER, help="Names of topics that the report's page saved; the model keeps them."
+)
 def report(
-    run: Path, out: Path | None, min_documents: int, with_documents: Path | None, text: str | None
+    run: Path,
+    out: Path | None,
+    min_documents: int,
+    with_documents: Path | None,
+    text: str | None,
+    time: str | None,
+    labels: Path | None,
 ) -> None:
     """Write what people look at: topics, clients, training and what left, in one HTML file.
 
@@ -42,8 +55,12 @@ def report(
     from fedtopics import Columns, Corpus
 
     name = "report.html" if with_documents is None else "report-with-documents.html"
-    documents = with_documents and Corpus.read(with_documents, Columns(text=text))
-    page = write(run, out or run / name, min_documents, documents)
+    columns = Columns(text=text)
+    documents = with_documents and Corpus.read(with_documents, columns)
+    if labels is not None:
+        keep_labels(run, labels)
+    dated = {"own": with_documents, "columns": columns, "time": time}
+    page = write(run, out or run / name, min_documents, documents, **dated)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
         say("It has beginnings and passages of documents: do not share it.")
@@ -72,15 +89,30 @@ def write_beside(run: Path, quiet: bool = False) -> None:
         say(news)
 
 
-def write(
-    run: Path, page: Path | None = None, min_documents: int = 10, documents: object = None
-) -> Path:
-    """Write the report of a run's folder; return its file."""
+def keep_labels(run: Path, labels: Path) -> None:
+    """Give the model of a run the names of topics that a file has."""
+    from fedtopics.model.folder import model_folder, read_labels, write_labels
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.report import find_run, summarise, write_report
+
+    if not labels.is_file():
+        raise DataError(f"There is no file {labels} of names; the report's page saves one.")
+    folder = model_folder(run)
+    model = TopicModel.from_pretrained(folder)
+    named = dict.fromkeys(range(model.n_topics), "") | read_labels(labels, model.n_topics)
+    write_labels(model.with_labels(named), folder)
+
+
+def write(
+    run: Path, page: Path | None = None, min_documents: int = 10, documents: object = None,
+    **dated: Any,
+) -> Path:  # fmt: skip
+    """Write the report of a run's folder; return its file. What is `dated` is of `over_time`."""
+    from fedtopics.model.topic_model import TopicModel
+    from fedtopics.report import find_run, over_time, summarise, write_report
 
     with status("Writing the report"):
         folder, facts = find_run(run)
         model = TopicModel.from_pretrained(folder)
-        summary = summarise(model, facts, min_documents=min_documents, documents=documents)
-        return write_report(summary, page or run / "report.html")
+        rows = over_time(model, facts, **dated)
+        how = {"min_documents": min_documents, "documents": documents, "over_time": rows}
+        return write_report(summarise(model, facts, **how), page or run / "report.html")

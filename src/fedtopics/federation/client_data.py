@@ -36,6 +36,9 @@ class ClientData(BaseModel):
     round: str | None = Field(
         None, description="column of numbers of rounds, or of times, for methods that take new data"
     )
+    time: str | None = Field(
+        None, description="column of times, for shares by period in the report; no method sees it"
+    )
     embedding_model: str | None = Field(
         None, description="the model of those embeddings, or where the study's model is"
     )

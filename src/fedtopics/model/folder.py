@@ -96,6 +96,11 @@ def write_model(model: Topics, folder: Path) -> None:
     write_durably(folder / "model.safetensors", data)
     _write(folder / "config.json", {**config, "digest": _digest(config, words)})
     _write(folder / "vocabulary.json", words)
+    write_labels(model, folder)
+
+
+def write_labels(model: Topics, folder: Path) -> None:
+    """Write the files of a model that have its labels."""
     _write(folder / "topics.json", model.get_topic_info())
     write_durably(folder / "README.md", card(model).encode())
 

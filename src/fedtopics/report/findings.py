@@ -1,0 +1,180 @@
+"""What was found, in three sentences; what a client alone has, and what grew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Topic = Mapping[str, Any]
+Change = dict[str, Any]
+ALONE = 0.9  # of a topic's documents, from which it is one client's alone
+NOTABLE = 0.005  # change of a share, from which it is one
+FIRST = 5  # topics that are said to have so much together
+
+
+def name_of(topic: Topic) -> str:
+    """Return what a topic is called: its label, or its first words."""
+    return topic["label"] or ", ".join(topic["words"][:3])
+
+
+def parts(topic: Topic, documents: Mapping[str, int]) -> dict[str, float]:
+    """Return how much of a topic's documents each client has, where its share is shown."""
+    counts = {n: s * documents[n] for n, s in topic["clients"].items() if s is not None}
+    total = max(topic["share"] * sum(documents.values()), 1e-12)
+    return {name: min(count / total, 1.0) for name, count in counts.items()}
+
+
+def owner(topic: Topic, documents: Mapping[str, int]) -> str | None:
+    """Return the client that has a topic alone: nine in ten of its documents; or None."""
+    held = parts(topic, documents)
+    return next((n for n, part in held.items() if part >= ALONE), None)
+
+
+def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
+    """Return how topics' shares changed, of rows by period as `topics_over_time` has them.
+
+    Compared are the last year and the one before, or, where all is of one year or there are no
+    dates, the later half of the periods and the earlier.
+
+    Returns
+    -------
+    dict or None
+        ``before`` and ``after``, what the two are called; ``topics``, by number, with the share
+        ``before`` and ``after`` and the ``points``, pairs of when, from 0 to 1, and share;
+        ``first`` and ``last``, the names of these periods. None of fewer than two periods.
+    """
+    periods = sorted({row["period"] for row in rows or ()})
+    if len(periods) < 2:
+        return None
+    earlier, later = _halves(periods)
+    cells = {(row["topic"], row["period"]): row for row in rows or ()}
+    start = _when(periods[0])
+    reach = _when(periods[-1]) - start or 1.0  # of parts of one day
+
+    def share(topic: int, among: Sequence[Any]) -> float:
+        those = [cells[topic, period] for period in among]
+        return float(sum(c["count"] for c in those) / max(sum(c["documents"] for c in those), 1))
+
+    topics = {
+        topic: {
+            "before": share(topic, earlier),
+            "after": share(topic, later),
+            "points": [((_when(p) - start) / reach, cells[topic, p]["share"]) for p in periods],
+        }
+        for topic in sorted({row["topic"] for row in rows or ()})
+    }
+    named = {"before": _span(earlier), "after": _span(later)}
+    return named | {"first": _named(periods[0]), "last": _named(periods[-1]), "topics": topics}
+
+
+def _halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    if isinstance(periods[0], date):
+        last = periods[-1].year
+        years = [[p for p in periods if p.year == year] for year in (last - 1, last)]
+        if all(years):
+            return years[0], years[1]
+    half = len(periods) // 2
+    return list(periods[:half]), list(periods[half:])
+
+
+def _when(period: Any) -> float:
+    return float(period.toordinal()) if isinstance(period, date) else float(period)
+
+
+def _named(period: Any) -> str:
+    if not isinstance(period, date):
+        return f"{period:g}"
+    return f"{period:%b %Y}" if period.day == 1 else f"{period:%-d %b %Y}"
+
+
+def _span(periods: Sequence[Any]) -> str:
+    """Return what some periods are called: their year, or the first and the last."""
+    if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
+        return str(periods[0].year)
+    first, last = _named(periods[0]), _named(periods[-1])
+    return first if first == last else f"{first} to {last}"
+
+
+def grown(change: Change) -> list[int]:
+    """Return topics by how much their share changed, what grew most first."""
+    topics = change["topics"]
+    return sorted(topics, key=lambda k: topics[k]["before"] - topics[k]["after"])
+
+
+def sentences(
+    topics: Sequence[Topic], documents: Mapping[str, int], similarity: NDArray[np.float64],
+    change: Change | None, kind: str, units: str = "documents",
+) -> list[str]:  # fmt: skip
+    """Say in three sentences what was found: what it is about, who differs, what changed."""
+    said = [_about(topics, sum(documents.values()), kind, units)]
+    if len(documents) > 1:
+        said.append(_clients(topics, documents, similarity, kind))
+    if change is not None:
+        said.append(_changed({t["topic"]: t for t in topics}, change))
+    else:
+        said.append(_shared(topics, documents, kind))
+    return [sentence for sentence in said if sentence]
+
+
+def _quoted(topic: Topic) -> str:
+    return f"“{name_of(topic)}”"
+
+
+def _about(topics: Sequence[Topic], total: int, kind: str, units: str) -> str:
+    first = topics[0]
+    among = f"{total:,} {units} are about {len(topics)} {kind}s" if total else "Nothing was counted"
+    if len(topics) <= FIRST or not total:
+        return f"{among}; the largest is {_quoted(first)}, with {first['share']:.0%}."
+    most = sum(topic["share"] for topic in topics[:FIRST])
+    return (
+        f"{among}; the largest is {_quoted(first)}, with {first['share']:.0%}, and the "
+        f"{FIRST} largest have {most:.0%} together."
+    )
+
+
+def _clients(
+    topics: Sequence[Topic], documents: Mapping[str, int], similarity: NDArray[np.float64],
+    kind: str,
+) -> str:  # fmt: skip
+    names = list(documents)
+    pairs = np.triu(similarity + 1, 1)
+    one, other = np.unravel_index(pairs.argmax(), pairs.shape)
+    alike = f"{names[one]} and {names[other]} are the most alike" if len(names) > 2 else ""
+    owned: dict[str, list[Topic]] = {}
+    for topic in topics:
+        if (client := owner(topic, documents)) is not None:
+            owned.setdefault(client, []).append(topic)
+    if not owned:
+        return f"No {kind} is one client's alone" + (f"; {alike}." if alike else ".")
+    client = max(owned, key=lambda name: sum(t["share"] for t in owned[name]))
+    own = " and ".join(_quoted(topic) for topic in owned[client][:2])
+    more = len(owned[client]) - 2
+    rest = f" and {more} more" if more > 0 else ""
+    return f"{client} alone has {own}{rest}" + (f"; {alike}." if alike else ".")
+
+
+def _changed(topics: Mapping[int, Topic], change: Change) -> str:
+    order, shares = grown(change), change["topics"]
+
+    def said(topic: int) -> str:
+        before, after = shares[topic]["before"], shares[topic]["after"]
+        return f"{_quoted(topics[topic])} from {before:.0%} to {after:.0%}"
+
+    found = []
+    if shares[order[0]]["after"] - shares[order[0]]["before"] >= NOTABLE:
+        found.append(f"{said(order[0])} grew most")
+    if shares[order[-1]]["before"] - shares[order[-1]]["after"] >= NOTABLE:
+        found.append(f"{said(order[-1])} shrank most")
+    when = f"{change['after']} against {change['before']}"
+    return f"{when}: {', '.join(found)}." if found else f"{when}: nothing changed much."
+
+
+def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) -> str:
+    if len(documents) < 2:
+        return ""
+    common = [t for t in topics if all(share is not None for share in t["clients"].values())]
+    return f"{len(common)} of {len(topics)} {kind}s are in the documents of all clients."
