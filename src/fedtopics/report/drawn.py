@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.report.findings import name_of
-
 Shape = dict[str, Any]
 Box = tuple[float, float, float, float]  # left, top, right, bottom
-SIZES = {"wide": (660, 470), "narrow": (340, 400)}  # of the map, on screens and on phones
+SIZES = {"wide": (640, 540), "narrow": (340, 400)}  # of the map, on screens and on phones
 COLOURED = 8  # clients with a colour of their own, the largest
-COVERED = 0.15  # of the map, by circles
+COVERED = 0.17  # of the map, by circles
 SMALLEST, GAP, EDGE = 4.0, 4.0, 6.0
 STEPS = 300  # that circles are moved apart in
-LETTER, LINE = 6.6, 15.0  # width and height of a letter
+LETTER, LINE = 7.2, 16.0  # width and height of a letter
 LONGEST = 24  # letters of a name in the map
 NUMBERED = 9.0  # radius from which a circle has its number
 ROW = 30  # height of a leaf
@@ -77,6 +75,7 @@ def topic_map(
 
 def _scaled(points: NDArray[np.float64], width: int, height: int) -> NDArray[np.float64]:
     """Return points within a box; one scale for both directions, as distances are to be seen."""
+    points = points[:, ::-1] if height > width else points  # what differs most has most room
     low, high = points.min(0), points.max(0)
     inner = np.array([width, height]) * 0.76
     with np.errstate(divide="ignore"):
@@ -110,7 +109,8 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
         (c["x"] - c["r"], c["y"] - c["r"], c["x"] + c["r"], c["y"] + c["r"]) for c in circles
     ]
     for own, circle in enumerate(circles):
-        text = short(name_of(circle["topic"]))
+        topic = circle["topic"]
+        text = short(topic["label"] or ", ".join(topic["words"][:2]))
         long = LETTER * len(text)
         for x, y, anchor in _beside(circle, long):
             left = {"start": x, "middle": x - long / 2, "end": x - long}[anchor]

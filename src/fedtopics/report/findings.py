@@ -126,14 +126,12 @@ def _quoted(topic: Topic) -> str:
 
 def _about(topics: Sequence[Topic], total: int, kind: str, units: str) -> str:
     first = topics[0]
-    among = f"{total:,} {units} are about {len(topics)} {kind}s" if total else "Nothing was counted"
-    if len(topics) <= FIRST or not total:
-        return f"{among}; the largest is {_quoted(first)}, with {first['share']:.0%}."
+    among = f"{total:,} {units} have {len(topics)} {kind}s"
+    largest = f"the largest is {_quoted(first)}, with {first['share']:.0%}"
+    if len(topics) <= FIRST:
+        return f"{among}; {largest}."
     most = sum(topic["share"] for topic in topics[:FIRST])
-    return (
-        f"{among}; the largest is {_quoted(first)}, with {first['share']:.0%}, and the "
-        f"{FIRST} largest have {most:.0%} together."
-    )
+    return f"{among}; {largest}, and the {FIRST} largest have {most:.0%} together."
 
 
 def _clients(
@@ -150,31 +148,36 @@ def _clients(
             owned.setdefault(client, []).append(topic)
     if not owned:
         return f"No {kind} is one client's alone" + (f"; {alike}." if alike else ".")
-    client = max(owned, key=lambda name: sum(t["share"] for t in owned[name]))
-    own = " and ".join(_quoted(topic) for topic in owned[client][:2])
-    more = len(owned[client]) - 2
-    rest = f" and {more} more" if more > 0 else ""
-    return f"{client} alone has {own}{rest}" + (f"; {alike}." if alike else ".")
+    most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
+    said = [f"{client} alone has {_listed(owned[client])}" for client in most[:2]]
+    return "; ".join([*said, *([alike] if alike else [])]) + "."
+
+
+def _listed(topics: Sequence[Topic]) -> str:
+    """Write the first two topics, and how many more there are."""
+    rest = f" and {len(topics) - 2} more" if len(topics) > 2 else ""
+    return (", " if rest else " and ").join(_quoted(topic) for topic in topics[:2]) + rest
 
 
 def _changed(topics: Mapping[int, Topic], change: Change) -> str:
     order, shares = grown(change), change["topics"]
 
-    def said(topic: int) -> str:
+    def said(topic: int, how: str) -> str:
         before, after = shares[topic]["before"], shares[topic]["after"]
-        return f"{_quoted(topics[topic])} from {before:.0%} to {after:.0%}"
+        return f"{_quoted(topics[topic])} {how} most, from {before:.1%} to {after:.1%}"
 
     found = []
     if shares[order[0]]["after"] - shares[order[0]]["before"] >= NOTABLE:
-        found.append(f"{said(order[0])} grew most")
+        found.append(said(order[0], "grew"))
     if shares[order[-1]]["before"] - shares[order[-1]]["after"] >= NOTABLE:
-        found.append(f"{said(order[-1])} shrank most")
+        found.append(said(order[-1], "shrank"))
     when = f"{change['after']} against {change['before']}"
-    return f"{when}: {', '.join(found)}." if found else f"{when}: nothing changed much."
+    return f"{when}: {'; '.join(found)}." if found else f"{when}: nothing changed much."
 
 
 def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) -> str:
     if len(documents) < 2:
         return ""
     common = [t for t in topics if all(share is not None for share in t["clients"].values())]
-    return f"{len(common)} of {len(topics)} {kind}s are in the documents of all clients."
+    many = "All" if len(common) == len(topics) else f"{len(common)} of"
+    return f"{many} {len(topics)} {kind}s are in the documents of all clients."

@@ -21,6 +21,9 @@ PLACES = {
     "server": "At each client",
     "model": "Not known here",
 }
+UNBOUND = (
+    "No document left its client; how much sums tell of a single one is not bounded by a number."
+)
 KEPT = (
     "Each client's own program refuses what its policy does not allow; its ledger, which stays "
     "there, is the proof."
@@ -43,12 +46,11 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
     units, total = counted_units(model), sum(model.documents.values())
     who = f"{len(names)} clients" if len(names) > 1 else "One client"
     return [
-        *([_fact("What for", about["purpose"])] if "purpose" in about else []),
         _fact("Who runs it", *([about["operator"]] if "operator" in about else UNSAID)),
         _fact("Who took part", who, f"{named}: {total:,} {units}."),
-        *([_fact("When", day_of(run.ended))] if run.ended else []),
         _private(model, run),
         _policy(run),
+        *([_fact("When", day_of(run.ended))] if run.ended else []),
         *(_fact(title, about[name]) for name, title in LATER.items() if name in about),
     ]
 
@@ -73,8 +75,8 @@ def _private(model: TopicModel, run: RunFacts) -> Fact:
         False: "Replies were not masked: whoever added saw those of each client.",
     }.get(masked, "All clients were on one machine." if run.place == "simulation" else "")
     if bound is None:
-        detail = f"No document left its client. {seen}".strip()
-        return _fact("Is it private?", "No bound for a document", detail, None)
+        detail = f"{UNBOUND} {seen}".strip()
+        return _fact("Is it private?", "Sums alone, no promise", detail)
     if bound["seeded"]:
         return _fact("Is it private?", "For trying alone", f"{said}.", False)
     value = f"Yes, epsilon {bound['epsilon']:g}"

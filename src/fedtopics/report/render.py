@@ -142,8 +142,9 @@ def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _points(change: float) -> str:
-    """Write a change of a share in points of a hundred, with its sign."""
-    return f"{100 * change:+.1f}".replace("-", "\N{MINUS SIGN}")
+    """Write a change of a share in points of a hundred: up or down."""
+    points = round(100 * change, 1)
+    return f"{'▲' if points > 0 else '▼'} {abs(points):.1f}" if points else "0.0"
 
 
 def _for_script(content: Any) -> Markup:

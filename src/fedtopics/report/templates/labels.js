@@ -32,8 +32,10 @@
     label.hidden = true;
     label.after(field);
     field.focus();
+    let open = true;
     const done = (kept) => {
-      if (!field.isConnected) return;
+      if (!open) return;
+      open = false; // what is taken out of the page may lose the focus once more
       field.remove();
       label.hidden = false;
       if (kept) keep(card, field.value.trim());

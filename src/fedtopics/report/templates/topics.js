@@ -67,7 +67,7 @@ document.documentElement.classList.add("scripted");
 
 // What is of a topic lights up wherever it is: in the map, in tables, at clients, in the tree.
 {
-  const places = {};
+  const places = {}, peek = document.getElementById("peek");
   for (const place of document.querySelectorAll("[data-topic]"))
     (places[place.dataset.topic] ??= []).push(place);
   let lit = null;
@@ -76,6 +76,9 @@ document.documentElement.classList.add("scripted");
     for (const place of places[lit] ?? []) place.classList.remove("lit");
     for (const place of places[topic] ?? []) place.classList.add("lit");
     document.body.classList.toggle("dim", topic !== null);
+    const card = document.getElementById(`topic-${topic}`);
+    const first = topic === null ? [] : words[topic][0].slice(0, 10).map(([word]) => word);
+    peek.textContent = card ? `${card.dataset.name}: ${first.join(" ")}` : "";
     lit = topic;
   };
   const of = ({ target }) => target.closest?.("[data-topic]")?.dataset.topic ?? null;
