@@ -36,7 +36,7 @@ HABITS = {
 OWN = {"Quay fees": "harbour", "Vineyards": "south"}
 SIZES = {"north": 900, "south": 760, "east": 620, "west": 540, "harbour": 400}
 GROWTH = {"Floods": 2.2, "Heating": 1.5, "Parking": 0.45, "Noise": 0.8}  # of 2025, to 2024
-FILLERS = "street office letter asked please answer year week city reply wrote hope".split()
+FILLERS = "street office letter asked please answer year week city reply wrote hope"
 ABOUT = {
     "purpose": "To see what residents write about, and where help is asked for most",
     "operator": "City of Elms, office of statistics",
@@ -59,7 +59,7 @@ def write_letters(folder: Path, seed: int = 0, part: float = 1.0) -> Mapping[str
                 day = int(rng.integers(0, 731))
                 weights = np.array([weight(client, name, day) for name in names])
                 first, second = rng.choice(names, 2, p=weights / weights.sum())
-                words = [*rng.choice(THEMES[first].split(), 14), *rng.choice(FILLERS, 5)]
+                words = [*rng.choice(THEMES[first].split(), 14), *rng.choice(FILLERS.split(), 5)]
                 words += [*rng.choice(THEMES[second].split(), 5)]
                 date = np.datetime64("2024-01-01") + day
                 rows.writerow([" ".join(rng.permutation(words)), str(date)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shutil
 import socket
@@ -18,7 +17,7 @@ from fedtopics.harmless import visible
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import summarise, write_report
-from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, Opened, expect
+from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, expect
 from tests.helpers.hostile import hostile, unchecked, wicked_run
 from tests.helpers.models import made
 from tests.helpers.report_runs import (
@@ -29,6 +28,7 @@ from tests.helpers.report_runs import (
     reported,
     reported_model,
 )
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

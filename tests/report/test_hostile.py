@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Callable
 from html import unescape
-from pathlib import Path
 
 import pytest
 from markdown import Markdown

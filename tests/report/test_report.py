@@ -538,9 +538,7 @@ def test_words_and_labels_are_no_markup(tmp_path: Path) -> None:
     assert "<img" not in page.html
     words = {word for full, _ in embedded(page.html).values() for word, *_ in full}
     assert words == {*HOSTILE_WORDS}
-    for row, topic in zip(
-        page.tables["Topics by share"][1:], page.summary["topics"], strict=True
-    ):
+    for row, topic in zip(page.tables["Topics by share"][1:], page.summary["topics"], strict=True):
         name = topic["label"] or ", ".join(topic["words"][:3])
         assert row[0] == " ".join(f"{topic['topic']} {name} {' '.join(topic['words'])}".split())
     assert page.summary["topics"][0]["label"] == HOSTILE_LABEL == page.csv[0]["label"]

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     help="Column of times, of that file or, in a simulation, of the clients' own: what grew.",
 )
 @click.option(
-    "--labels", type=FOLDER, help="Names of topics that the report's page saved; the model keeps them."
+    "--labels",
+    type=FOLDER,
+    help="Names of topics that the report's page saved; the model keeps them.",
 )
 def report(
     run: Path,
@@ -114,5 +116,9 @@ def write(
         folder, facts = find_run(run)
         model = TopicModel.from_pretrained(folder)
         rows = over_time(model, facts, **dated)
-        how = {"min_documents": min_documents, "documents": documents, "over_time": rows}
+        how: dict[str, Any] = {
+            "min_documents": min_documents,
+            "documents": documents,
+            "over_time": rows,
+        }
         return write_report(summarise(model, facts, **how), page or run / "report.html")

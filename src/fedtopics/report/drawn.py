@@ -73,7 +73,7 @@ def topic_map(
     return {"size": size, "width": width, "height": height, "circles": circles}
 
 
-def _scaled(points: NDArray[np.float64], width: int, height: int) -> NDArray[np.float64]:
+def _scaled(points: NDArray[np.float64], width: int, height: int) -> Any:
     """Return points within a box; one scale for both directions, as distances are to be seen."""
     points = points[:, ::-1] if height > width else points  # what differs most has most room
     low, high = points.min(0), points.max(0)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
 from fedtopics.federation.about import About
-from fedtopics.federation.policy import Policy
 from fedtopics.model.card import counted_units, promise
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.run import RunFacts
@@ -24,6 +23,10 @@ PLACES = {
 UNBOUND = (
     "No document left its client; how much sums tell of a single one is not bounded by a number."
 )
+SEEN: Mapping[object, str] = {
+    True: "Replies were masked: nobody saw those of one client.",
+    False: "Replies were not masked: whoever added saw those of each client.",
+}
 KEPT = (
     "Each client's own program refuses what its policy does not allow; its ledger, which stays "
     "there, is the proof."
@@ -69,11 +72,8 @@ def _fact(name: str, value: str, detail: str = "", good: bool | None = None) -> 
 
 def _private(model: TopicModel, run: RunFacts) -> Fact:
     bound, said = model.info.get("privacy"), promise(model)
-    masked = model.info.get("masked")
-    seen = {
-        True: "Replies were masked: nobody saw those of one client.",
-        False: "Replies were not masked: whoever added saw those of each client.",
-    }.get(masked, "All clients were on one machine." if run.place == "simulation" else "")
+    seen = "All clients were on one machine." if run.place == "simulation" else ""
+    seen = SEEN.get(model.info.get("masked", ""), seen)
     if bound is None:
         detail = f"{UNBOUND} {seen}".strip()
         return _fact("Is it private?", "Sums alone, no promise", detail)
@@ -91,13 +91,9 @@ def _policy(run: RunFacts) -> Fact:
     if broken:
         return _fact(name, "No", f"{' '.join(broken)} See fedtopics verify.", False)
     fewest = min((row["documents"] for row in _replies(run)), default=0)
-    asked = max(_least(policy) for policy in run.policies.values())
+    asked = max(policy.min_documents for policy in run.policies.values())
     each = f"Each reply sums over {fewest:,} documents or more" if fewest else "Nothing has left"
     return _fact(name, "Yes", f"{each}; {asked:,} are asked for.", True)
-
-
-def _least(policy: Mapping[str, Any]) -> int:
-    return int(policy.get("min_documents", 1))
 
 
 def _replies(run: RunFacts) -> Iterator[Mapping[str, Any]]:
@@ -111,10 +107,9 @@ def _broken(run: RunFacts) -> Iterator[str]:
     for client, policy in run.policies.items():
         own = RunFacts("", ledgers={client: run.ledgers.get(client, [])})
         for row in _replies(own):
-            if row["documents"] < _least(policy):
+            if row["documents"] < policy.min_documents:
                 yield f"A reply of {client} is over {row['documents']:,} documents."
-            allowed: Sequence[str] | None = policy.get("methods")
-            if allowed is not None and row["method"] not in allowed:
+            if policy.methods is not None and row["method"] not in policy.methods:
                 yield f"The policy of {client} does not allow {row['method']}."
 
 
@@ -123,5 +118,4 @@ def held(run: RunFacts) -> str:
     if run.place != "client" or not run.policies:
         return ""
     (policy,) = run.policies.values()
-    known = {key: policy[key] for key in Policy.model_fields if key in policy}
-    return Policy(**known).described(seen=False)
+    return policy.described(seen=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from fedtopics.federation.ledger import (
     read_ledger,
     summarise_ledger,
 )
+from fedtopics.federation.policy import Policy
 from fedtopics.model.folder import model_folder
 
 Rows = list[dict[str, Any]]
@@ -35,7 +37,7 @@ class RunFacts:
     ledgers: dict[str, Rows] = field(default_factory=dict)  # by client, of `summarise_ledger`
     left: dict[int, int] = field(default_factory=dict)  # bytes from these clients, by round
     seeded: tuple[str, ...] = ()  # clients whose draws all could know, of those with a ledger
-    policies: dict[str, dict[str, Any]] = field(default_factory=dict)  # by client, as its ledger
+    policies: dict[str, Policy] = field(default_factory=dict)  # by client, as its ledger has it
     ended: str = ""  # the day of the last line of events and ledgers, such as 2026-03-01
     place: Place = "model"
 
@@ -112,15 +114,16 @@ def read(folder: Path) -> RunFacts:
     for path in paths.values():
         left.update(bytes_by_round(path))
     events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
-    policies: dict[str, dict[str, Any]] = {}
+    policies: dict[str, Policy] = {}
     times = {_day(events[-1].get("time")) if events else ""}
 
-    def take(line: dict[str, Any]) -> None:
+    def take(line: Mapping[str, Any]) -> None:
         times.add(str(line["time"])[:10])
         if line["what"] == "began":
-            policies[client] = line["policy"]
+            known = Policy.model_fields.keys() & line["policy"]
+            policies[str(line["client"])] = Policy(**{key: line["policy"][key] for key in known})
 
-    for client, path in paths.items():
+    for path in paths.values():
         read_ledger(path, take)
     return RunFacts(
         name=folder.resolve().name,
