@@ -6,7 +6,11 @@ document.documentElement.classList.add("scripted");
 // Lists of words: first as the model reads its topics; by relevance once lambda is moved.
 {
   const shown = 30;
-  const percent = (share) => (share < 0.995 ? (100 * share).toPrecision(2) : "100") + " %";
+  const percent = (share) => {
+    const hundredths = 100 * share;
+    if (hundredths < 0.05) return share > 0 ? "<0.1 %" : "0 %";
+    return `${hundredths.toFixed(hundredths < 9.95 ? 1 : 0)} %`;
+  };
   const cell = (row, share, text) => {
     const bar = document.createElement("span"), value = document.createElement("span");
     bar.className = "bar";
