@@ -33,7 +33,7 @@ VIEWS = {
 }  # fmt: skip
 TALLEST, GAP, SCALE = 1150, 24, 0.6
 PAPER = 720, 1040  # pixels of a printed page, less its margins
-QUALITY = 60
+QUALITY = 50
 
 
 def opened(browser: Browser, page: Path, width: int, scheme: str) -> Page:
@@ -51,13 +51,11 @@ def picture_of(page: Page, view: str) -> Image.Image:
     """Return a view with the page's margins, not longer than is shown."""
     if view == "#map" and page.viewport_size and page.viewport_size["width"] > 1000:
         page.locator("svg.wide a .disc").nth(2).hover()
-    box = page.locator(view).bounding_box()
-    assert box is not None
-    margin = box["x"]
-    clip = {
-        "x": 0.0, "y": max(box["y"] - margin, 0) if view == "header" else box["y"] - 12,
-        "width": float(page.evaluate("innerWidth")), "height": min(box["height"] + 24, TALLEST),
-    }  # fmt: skip
+    top, height, width = page.locator(view).evaluate(
+        "e => [e.getBoundingClientRect().top + scrollY, e.offsetHeight, innerWidth]"
+    )
+    above = min(top, 12 if view != "header" else 60)
+    clip = {"x": 0, "y": top - above, "width": width, "height": min(height + 2 * above, TALLEST)}
     return Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip)))  # type: ignore[arg-type]
 
 

@@ -114,7 +114,7 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
         long = LETTER * len(text)
         for x, y, anchor in _beside(circle, long):
             left = {"start": x, "middle": x - long / 2, "end": x - long}[anchor]
-            box = (left, y - LINE + 3, left + long, y + 4)
+            box = (left - 3, y - LINE + 3, left + long + 3, y + 4)
             inside = box[0] >= 2 and box[1] >= 2 and box[2] <= width - 2 and box[3] <= height - 2
             others = taken[:own] + taken[own + 1 :]
             if inside and not any(_meet(box, other) for other in others):
@@ -126,8 +126,8 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
 
 def _beside(circle: Shape, long: float) -> Iterator[tuple[float, float, str]]:
     x, y, far = circle["x"], circle["y"], circle["r"] + 4
-    yield x + far, y + 4, "start"
-    yield x - far, y + 4, "end"
+    yield x + far + 3, y + 4, "start"
+    yield x - far - 3, y + 4, "end"
     yield x, y + far + LINE - 4, "middle"
     yield x, y - far, "middle"
     for side in (-1, 1):
