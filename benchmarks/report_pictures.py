@@ -31,7 +31,7 @@ VIEWS = {
     "header": "header", "map": "#map", "change": "#change", "topics": "#topics",
     "clients": "#clients", "tree": "#tree", "left": "#left",
 }  # fmt: skip
-TALLEST, GAP, SCALE = 1150, 24, 0.6
+TALLEST, GAP, SCALE = 900, 24, 0.6
 PAPER = 720, 1040  # pixels of a printed page, less its margins
 QUALITY = 50
 

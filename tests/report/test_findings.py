@@ -50,7 +50,7 @@ def test_three_sentences_of_what_was_found() -> None:
     assert said == [
         "120 documents have 3 topics; the largest is “Tea”, with 50%.",
         "No topic is one client's alone; north and west are the most alike.",
-        "1 of 3 topics are in the documents of all clients.",
+        "1 of 3 topics are common to all clients.",
     ]
 
 

@@ -21,7 +21,7 @@ SMALLEST, GAP, EDGE = 4.0, 4.0, 6.0
 STEPS = 300  # that circles are moved apart in
 LETTER, LINE = 8.0, 18.0  # width and height of a letter
 LONGEST = 24  # letters of a name in the map
-NUMBERED = 9.0  # radius from which a circle has its number
+NUMBERED = 6.0, 4.0  # radius from which a circle has its number: so much, and for each digit
 ROW = 30  # height of a leaf
 MOST_POINTS = 200  # of a curve: more are averaged
 GROUPS = 6  # at most, of topics in the tree
@@ -37,7 +37,10 @@ def colours(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def strip(topic: Mapping[str, Any], colour: Mapping[str, str]) -> list[Shape]:
-    """Return which part of a topic's documents is of which client, of 100, of those shown."""
+    """Return which part of a topic's documents is of which client, of 100, of those shown.
+
+    Where none is shown all is of the colour of small clients.
+    """
     total = sum(topic["parts"].values()) or 1.0
     by_colour: dict[str, float] = {}
     for client, part in sorted(topic["parts"].items(), key=lambda item: colour[item[0]]):
@@ -47,7 +50,7 @@ def strip(topic: Mapping[str, Any], colour: Mapping[str, str]) -> list[Shape]:
         if length >= 0.5:
             pieces.append({"colour": name, "start": round(start, 1), "length": round(length, 1)})
         start += length
-    return pieces
+    return pieces or [{"colour": "cx", "start": 0.0, "length": 100.0}]
 
 
 def topic_map(
@@ -66,7 +69,7 @@ def topic_map(
     rows = zip(topics, places.tolist(), radii.tolist(), strict=True)
     circles = [
         {"topic": topic, "x": round(x, 1), "y": round(y, 1), "r": round(r, 1)}
-        | {"numbered": r >= NUMBERED}
+        | {"numbered": r >= NUMBERED[0] + NUMBERED[1] * len(str(topic["topic"]))}
         for topic, (x, y), r in rows
     ]
     _name(circles, width, height)

@@ -179,5 +179,5 @@ def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) ->
     if len(documents) < 2:
         return ""
     common = [t for t in topics if all(share is not None for share in t["clients"].values())]
-    many = "All" if len(common) == len(topics) else f"{len(common)} of"
-    return f"{many} {len(topics)} {kind}s are in the documents of all clients."
+    many = "All" if len(common) == len(topics) else f"{len(common) or 'None'} of"
+    return f"{many} {len(topics)} {kind}s are common to all clients."

@@ -79,9 +79,6 @@ def summarise(
     return {
         "kind": kind,
         "title": run.study.get("name") or run.name or "model",
-        "own": next(iter(run.policies), "") if run.place == "client" else "",
-        "facts": header.facts(model, run),
-        "policy": header.held(run),
         "found": findings.sentences(topics, documents_of, similarity, change, kind, units),
         "sentences": _sentences(model, clusters),
         "min_documents": least,
@@ -93,16 +90,26 @@ def summarise(
         "clients": clients,
         "similarity": similarity.tolist(),
         "clusters": _clusters(model) if clusters else None,
+        "over_rounds": _over_rounds(model.info.get("history", [])),
+        "scores": scores_of(model),
+        "versions": _versions(),
+        **_of_run(model, run),
+        **of_documents(model, run, documents),
+    }
+
+
+def _of_run(model: TopicModel, run: RunFacts) -> Summary:
+    """Return the parts of a summary that are of the run alone."""
+    return {
+        "own": next(iter(run.policies), "") if run.place == "client" else "",
+        "facts": header.facts(model, run),
+        "policy": header.held(run),
+        "about": list(About(**run.study.get("about", {})).rows()),
         "rounds": _rounds(run),
         "absences": _absences(run, model),
         **{"adders": run.adders, "clipped": run.clipped, "claimed": run.of_kind("claimed")},
-        "about": list(About(**run.study.get("about", {})).rows()),
-        "over_rounds": _over_rounds(model.info.get("history", [])),
-        "scores": scores_of(model),
         "left": _left(run, model),
         "settings": _settings(run, model),
-        "versions": _versions(),
-        **of_documents(model, run, documents),
     }
 
 
