@@ -45,7 +45,7 @@ check: .venv/ready
 
 # The documentation as a site, in build/site; a broken link or a docstring that cannot be read fails.
 docs: .venv/ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/_site/build.py build
 
 # Wheel and sdist as others get them: each is installed without extras into an environment of its
 # own, where the demo has to run, without torch.

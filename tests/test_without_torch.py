@@ -117,6 +117,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines.append(json.dumps(row) + "\n")
         (path / f"{name}.jsonl").write_text("".join(lines))
     (path / "study.toml").write_text(STUDY)
+    (path / "terms.toml").write_text('A = ["word"]')
     (path / "policy.toml").write_text("max_epsilon = 8\n")
     (path / "peers.toml").write_text(PEERS)
     (path / "network.toml").write_text(STUDY.replace('"nmf"', '"gfedntm"'))
@@ -146,6 +147,7 @@ TYPED = [
     ["dpia", "run", "-o", "dpia.html"],
     ["continue", "run/model", "--study", "study.toml", "--rounds", "1"],
     ["compare", "run/model", "run/model"],
+    ["terms", "run/model", "terms.toml"],
     ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
     ["pki", "create", "--server", "localhost"],
     ["pki", "issue", "north", "--peer"],

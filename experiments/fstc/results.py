@@ -21,6 +21,8 @@ ACC / NMI in per cent (NMI with the geometric mean), mean and deviation over see
 clusters and labels, on the documents that were clustered. As many clusters as labels. {N_CLIENTS}
 clients with equal shares of the shuffled documents, unless said. Embeddings are of
 {ENCODER}, which is not trained; the paper trains {PAPERS_ENCODER}.
+*FSTC as in the paper* is a variant: besides, texts are not augmented, a tenth of the steps goes by
+before the first transport, and the mixture is diagonal and has floors.
 FSBERT is k-means of the same embeddings: what is above it is a method's, the rest the encoder's.
 *Published*: the paper's table 2. *Seconds* are of training in one process, all clients one after
 the other, without embedding texts. *MB*: what leaves one client in all. *Short schedule*: FSTC and

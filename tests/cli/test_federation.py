@@ -116,7 +116,10 @@ def test_wrong_input(arguments: list[str], message: str, folder: Path, typed: Ty
         ([*SERVER, "--pki", "pki", "--listen", "203.0.113.9:7557"], "cannot listen on 203.0.113.9"),
         ([*CLIENT, *INSECURE, "--server", "10.0.0.7:1"], "alone, not with 10.0.0.7; leave it out"),
         ([*CLIENT, *INSECURE, "--server", "example.org"], "alone, not with example.org; leave it"),
-        ([*CLIENT, *INSECURE, "--dry-run"], "localhost:1 does not answer; find out why with: fed"),
+        (
+            [*CLIENT, *INSECURE, "--dry-run", "--wait", "1"],
+            "localhost:1 does not answer; find out why with: fed",
+        ),
         ([*CLIENT, *NORTH, "--server", "a:b"], "'a:b' is no address; write HOST:PORT"),
         (["doctor", *NORTH, "--server", "localhost:1"], "This client cannot take part yet; see"),
     ],

@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import re
 import shlex
 import shutil
-import signal
-import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.helpers.background import until
 from tests.helpers.command_line import Typed, typist
+from tests.helpers.services import NAMES, Service, assert_survives, free_port, write_letters
 
 ANALYZE = shutil.which("systemd-analyze")
-NAMES = ("north", "south")
-STUDY = """
-name = "letters"
-[method]
-name = "lda"
-n_components = 2
-max_rounds = 60
-tolerance = 0
-initialisation = "random"
-coherence = "nothing"
-[vocabulary]
-min_document_frequency = 2
-[federation]
-min_clients = 2
-[clients.north]
-[clients.south]
-"""
-ROUND = '"event": "round"'
 ODD = 'a "quoted" 100% $HOME\\'
 
 
@@ -58,62 +35,30 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    rng, words = (
-        np.random.default_rng(0),
-        np.array([f"word{letter}" for letter in "abcdefghijklmnopqrst"]),
-    )
-    for name in NAMES:
-        rows = [" ".join(rng.choice(words, 6)) for _ in range(300)]
-        Path(f"{name}.csv").write_text("\n".join(["text", *rows]))
-    Path("study.toml").write_text(STUDY)
-    assert typed("pki", "create", "--server", "localhost")[0] == 0
-    for name in NAMES:
-        assert typed("pki", "issue", name)[0] == 0
+    write_letters(tmp_path)
     return tmp_path
 
 
-@pytest.fixture
-def running() -> Iterator[list[subprocess.Popen[bytes]]]:
-    processes: list[subprocess.Popen[bytes]] = []
-    yield processes
-    for process in processes:
-        process.kill()
-        process.wait()
+def test_a_server_that_dies_is_started_again_by_the_same_unit(folder: Path, typed: Typed) -> None:
+    address = f"localhost:{free_port()}"
 
-
-def test_a_server_that_dies_is_started_again_by_the_same_unit(
-    folder: Path, typed: Typed, running: list[subprocess.Popen[bytes]]
-) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-
-    def begin(unit: str) -> subprocess.Popen[bytes]:
+    def service(*words: str) -> Service:
+        unit = typed("unit", *words)[1]
         (place,) = lines(unit, "WorkingDirectory")
-        log = (folder / "log").open("ab")
-        running.append(subprocess.Popen(started(unit), cwd=place, stdout=log, stderr=log))
-        return running[-1]
+        return started(unit), Path(place)
 
-    where = "--listen", f"localhost:{port}", "--out", "run"
-    _, serving, _ = typed("unit", "server", "study.toml", "--pki", "pki", *where)
-    server = begin(serving)
-    clients = []
-    for name in NAMES:
-        where = "--identity", f"pki/clients/{name}", "--data", f"{name}.csv"
-        clients.append(begin(typed("unit", "client", "--server", f"localhost:{port}", *where)[1]))
-    events = folder / "run/events.jsonl"
-    until(
-        lambda: server.poll() is not None or (events.exists() and ROUND in events.read_text()), 60
-    )
-    server.send_signal(signal.SIGKILL)
-    server.wait()
-    again = begin(serving)
-    codes = [process.wait(60) for process in (again, *clients)]
-    assert codes == [0, 0, 0], (folder / "log").read_text()
-    kinds = [json.loads(line)["event"] for line in events.read_text().splitlines()]
-    assert (kinds.count("started"), kinds.count("resumed")) == (1, 1)
+    where = "--listen", address, "--out", "run"
+    clients = [
+        service(
+            "client", "--server", address, "--identity", f"pki/clients/{name}", "--data",
+            f"{name}.csv",
+        )
+        for name in NAMES
+    ]  # fmt: skip
+    server = service("server", "study.toml", "--pki", "pki", *where)
+    assert_survives(server, clients, folder / "run")
     assert (folder / "runs/north/letters/theta.parquet").is_file()
 
 

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import yaml
 
 from deploy import build
 from fedtopics import cli
+from tests.helpers.services import NAMES, Service, assert_survives, free_port, write_letters
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -86,6 +90,40 @@ def test_what_is_written_is_on_a_volume() -> None:
         assert all(f"/{path.split('/')[1]}" in mounts for path in paths)
         names = {volume["name"] for volume in pod["volumes"]}
         assert names == {mount["name"] for mount in container["volumeMounts"]}
+
+
+def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Path) -> None:
+    """What compose starts, in folders that docs/deployment.md has filled; a client on two machines.
+
+    In place of containers are processes; of the port that is published, one of this machine.
+    """
+    write_letters(tmp_path)
+    port = free_port()
+    program = str(Path(sys.executable).parent / "fedtopics")
+
+    def service(name: str, folder: Path) -> Service:
+        words = [
+            re.sub(r"\$\{SERVER:-.*\}", f"localhost:{port}", w) for w in COMPOSE[name]["command"]
+        ]
+        return [program, *words], folder
+
+    server = tmp_path / "server"
+    shutil.copytree(tmp_path / "pki/server", server / "identity")
+    shutil.copy(tmp_path / "study.toml", server)
+    clients = []
+    for name in NAMES:
+        folder = tmp_path / name
+        shutil.copytree(tmp_path / "pki/clients" / name, folder / "identity")
+        rows = (tmp_path / f"{name}.csv").read_text().splitlines()[1:]
+        documents = (json.dumps({"text": row}) for row in rows)
+        (folder / "documents.jsonl").write_text("\n".join(documents))
+        (folder / "policy.toml").write_text("min_documents = 10\n")
+        clients.append(service("client", folder))
+    words, place = service("server", server)
+    assert COMPOSE["server"]["restart"] == "on-failure"
+    assert COMPOSE["server"]["ports"] == ["7557:7557"]
+    assert_survives(([*words, "--listen", f"127.0.0.1:{port}"], place), clients, server / "run")
+    assert (tmp_path / "north/run/theta.parquet").is_file()
 
 
 def test_the_clean_folder_gets_the_steps_of_the_first_stage() -> None:

@@ -205,6 +205,7 @@ def test_the_page_says_whose_embeddings_they_are(folder: Path) -> None:
     text = page(settings, rows(settings))
     assert "all-MiniLM-L6-v2, which is not trained" in text
     assert "the paper trains distilbert-base-nli-stsb-mean-tokens" in text
+    assert "*FSTC as in the paper* is a variant" in text
     assert "FSCCL have 10 rounds of 40 steps instead of 40 of 100" in text
     assert "A quick run" not in text
     assert page(Settings(folder, quick=True), []).count("A quick run") == 1

@@ -70,7 +70,8 @@ def weight(client: str, theme: str, day: int) -> float:
     """How much an office's letters of a day since 2024 began are about a theme."""
     if OWN.get(theme, client) != client:
         return 0.0
-    return (0.5 + HABITS[client].get(theme, 0.0)) * GROWTH.get(theme, 1.0) ** (day / 365)
+    grown: float = GROWTH.get(theme, 1.0) ** (day / 365)
+    return (0.5 + HABITS[client].get(theme, 0.0)) * grown
 
 
 def letters_run(folder: Path, part: float = 1.0) -> Path:

@@ -33,6 +33,7 @@ COMMANDS = {
     "dpia": "fedtopics.cli.papers:dpia",
     "continue": "fedtopics.cli.models:continue_",
     "compare": "fedtopics.cli.models:compare",
+    "terms": "fedtopics.cli.models:terms",
     "sweep": "fedtopics.cli.sweep:sweep",
     "server": "fedtopics.cli.federation:server",
     "client": "fedtopics.cli.federation:client",

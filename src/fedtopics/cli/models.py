@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -12,6 +12,8 @@ from fedtopics.cli.display import RoundProgress, print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.report import show_run
 from fedtopics.harmless import file_name
+
+SHOWN = 8  # words of a topic
 
 if TYPE_CHECKING:
     from fedtopics.methods.warm_start import Words
@@ -108,3 +110,36 @@ def _print(comparison: Comparison) -> None:
             say(f"\n{title}", "bold")
         for topic in topics:
             say(f"{topic.topic:>3} {topic.share:>6.1%}  {' '.join(topic.words)}")
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.argument("file", type=FOLDER)
+@click.option(
+    "--by",
+    type=click.Choice(["words", "meaning"]),
+    default="words",
+    show_default=True,
+    help="Words in common, or embeddings.",
+)
+@click.option("--top", type=click.IntRange(1), default=3, show_default=True, help="Terms a topic.")
+@options.as_json
+def terms(
+    model: Path, file: Path, by: Literal["words", "meaning"], top: int, as_json: bool
+) -> None:
+    """Match MODEL's topics with the terms of FILE, an ontology of one's own; nothing leaves.
+
+    FILE is TOML, a line a term with its synonyms, as J45 = ["asthma", "wheezing"], or a .csv with
+    the columns term and synonym.
+    """
+    from fedtopics.model.terms import read_terms
+    from fedtopics.model.topic_model import TopicModel
+
+    rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), top, by=by)
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        say(f"{row['topic']:>3}  {' '.join(row['words'][:SHOWN])}")
+        near = "  ".join(f"{name} {near:.2f}" for name, near in row["terms"])
+        say(f"     {near or 'no term has a word in common with it'}", "dim")

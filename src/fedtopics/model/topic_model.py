@@ -16,7 +16,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.files import open_private
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
-from fedtopics.model import card, exports, figures, merging, over_time, search
+from fedtopics.model import card, exports, figures, merging, over_time, search, terms
 from fedtopics.model.folder import checked_labels, checked_names, read_model, write_model
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
@@ -209,6 +209,7 @@ class TopicModel(Topics):
     __repr__ = card.summary
     _repr_html_ = card.table
     find_topics = search.find_topics
+    match_terms = terms.match_terms
     hierarchy = merging.hierarchy
     merge_topics = merging.merge_topics
     reduce_topics = merging.reduce_topics
