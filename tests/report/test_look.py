@@ -262,9 +262,11 @@ def test_a_suggested_name_says_so_until_somebody_has_looked(
     card = opened.topic(summary["topics"][0]["topic"])
     assert card.get_by_text("suggested").is_visible()
     assert opened.page.locator(".badge").count() == 1
+    assert opened.page.locator(".maybe").count() > len(summary["clients"])
+    assert "Names in italics are suggested" in opened.page.locator("#topics").inner_text()
     card.get_by_role("button", name="Rename").click()
     opened.page.keyboard.press("Enter")
-    assert opened.page.locator(".badge").count() == 0
+    assert opened.page.locator(".badge, .maybe").count() == 0
 
 
 def test_circles_do_not_cover_each_other(report: Reported, opening: Open) -> None:

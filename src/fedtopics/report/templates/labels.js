@@ -12,6 +12,8 @@
     card.dataset.name = name || card.dataset.words;
     for (const shown of document.querySelectorAll(`[data-name-of="${card.dataset.number}"]`))
       shown.textContent = card.dataset.name;
+    for (const shown of document.querySelectorAll(`.maybe[data-name-of="${card.dataset.number}"]`))
+      shown.className = "";
     card.querySelector(".badge")?.remove(); // somebody has looked at it
   };
   const keep = (card, name) => {
