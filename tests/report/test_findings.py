@@ -252,6 +252,7 @@ def test_ones_own_times(letters: Reported, typed: Typed, tmp_path: Path) -> None
     assert typed(*given, "--time", TEXTS[1])[0] == 0
     own = (tmp_path / "own.html").read_text(encoding="utf-8")
     assert 'id="change"' in own
+    assert "against 2024, in the documents of one client: “" in own
     assert typed(*given)[0] == 0
     assert 'id="change"' not in (tmp_path / "own.html").read_text(encoding="utf-8")
     for words, said in (

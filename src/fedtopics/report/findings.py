@@ -45,7 +45,8 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
     dict or None
         ``before`` and ``after``, what the two are called; ``topics``, by number, with the share
         ``before`` and ``after`` and the ``points``, pairs of when, from 0 to 1, and share;
-        ``first`` and ``last``, the names of these periods. None of fewer than two periods.
+        ``first`` and ``last``, the names of these periods; ``of``, how many clients' documents
+        these are. None of fewer than two periods.
     """
     periods = sorted({row["period"] for row in rows or ()})
     if len(periods) < 2:
@@ -68,6 +69,7 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
         for topic in sorted({row["topic"] for row in rows or ()})
     }
     named = {"before": _span(earlier), "after": _span(later)}
+    named["of"] = max(row["clients"] for row in rows or ())
     return named | {"first": _named(periods[0]), "last": _named(periods[-1]), "topics": topics}
 
 
@@ -114,7 +116,8 @@ def sentences(
     if len(documents) > 1:
         said.append(_clients(topics, documents, similarity, kind))
     if change is not None:
-        said.append(_changed({t["topic"]: t for t in topics}, change))
+        of_one = change["of"] == 1 < len(documents)
+        said.append(_changed({t["topic"]: t for t in topics}, change, of_one))
     else:
         said.append(_shared(topics, documents, kind))
     return [sentence for sentence in said if sentence]
@@ -159,7 +162,7 @@ def _listed(topics: Sequence[Topic]) -> str:
     return (", " if rest else " and ").join(_quoted(topic) for topic in topics[:2]) + rest
 
 
-def _changed(topics: Mapping[int, Topic], change: Change) -> str:
+def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
     order, shares = grown(change), change["topics"]
 
     def said(topic: int, how: str) -> str:
@@ -172,6 +175,7 @@ def _changed(topics: Mapping[int, Topic], change: Change) -> str:
     if shares[order[-1]]["before"] - shares[order[-1]]["after"] >= NOTABLE:
         found.append(said(order[-1], "shrank"))
     when = f"{change['after']} against {change['before']}"
+    when += ", in the documents of one client" if of_one else ""
     return f"{when}: {'; '.join(found)}." if found else f"{when}: nothing changed much."
 
 

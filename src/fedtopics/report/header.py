@@ -113,9 +113,9 @@ def _broken(run: RunFacts) -> Iterator[str]:
                 yield f"The policy of {client} does not allow {row['method']}."
 
 
-def held(run: RunFacts) -> str:
+def held(model: TopicModel, run: RunFacts) -> str:
     """Say which policy a client has; nothing where it is not the folder of one."""
     if run.place != "client" or not run.policies:
         return ""
     (policy,) = run.policies.values()
-    return policy.described(seen=False)
+    return policy.described(seen=model.info.get("masked") is False)

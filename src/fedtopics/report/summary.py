@@ -103,7 +103,7 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
     return {
         "own": next(iter(run.policies), "") if run.place == "client" else "",
         "facts": header.facts(model, run),
-        "policy": header.held(run),
+        "policy": header.held(model, run),
         "about": list(About(**run.study.get("about", {})).rows()),
         "rounds": _rounds(run),
         "absences": _absences(run, model),
