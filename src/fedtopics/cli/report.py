@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--labels",
     type=FOLDER,
-    help="Names of topics that the report's page saved; the model keeps them.",
+    help="File of names of topics, as the report's page saves it: the model's become these.",
 )
 def report(
     run: Path,
