@@ -191,3 +191,19 @@ def fstc(
     with ModelProgress(hidden=as_json) as display:
         found = reproduce(settings, display)
     finish(results, settings, found, as_json)
+
+
+@group.command("pages")
+@click.option("--write", is_flag=True, help="Write them anew.")
+def pages(write: bool) -> None:
+    """Make the pages in benchmarks/results again of the rows beside them; say which differ."""
+    from experiments.pages import KEPT, differing
+
+    found = [path.relative_to(KEPT).as_posix() for path in differing(write)]
+    say(
+        f"These differed from their rows: {', '.join(found)}."
+        if found
+        else "All are as their rows."
+    )
+    if found and not write:
+        raise SystemExit(1)

@@ -120,6 +120,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "terms.toml").write_text('A = ["word"]')
     (path / "policy.toml").write_text("max_epsilon = 8\n")
     (path / "peers.toml").write_text(PEERS)
+    (path / "single.toml").write_text(STUDY.partition("[clients.south]")[0])
     (path / "network.toml").write_text(STUDY.replace('"nmf"', '"gfedntm"'))
     return path
 
@@ -147,6 +148,9 @@ TYPED = [
     ["dpia", "run", "-o", "dpia.html"],
     ["continue", "run/model", "--study", "study.toml", "--rounds", "1"],
     ["compare", "run/model", "run/model"],
+    ["status", "run"],
+    ["run", "single.toml", "--out", "single"],
+    ["merge", "run", "east=single", "-o", "merged"],
     ["terms", "run/model", "terms.toml"],
     ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
     ["pki", "create", "--server", "localhost"],

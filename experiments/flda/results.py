@@ -113,11 +113,11 @@ def _of_data(data: DataSet, rows: Found) -> Iterator[str]:
         )
 
 
-def page(settings: Settings, found: Found) -> str:
-    """Return the tables and sentences in Markdown."""
+def page(settings: Settings, found: Found, content: Mapping[str, Any]) -> str:
+    """Return the tables and sentences in Markdown, of what `plain` returned."""
     documents = " or ".join(f"{settings.a_round(data):,}" for data in DATA_SETS)
     meaning = MEANING.format(documents=documents)
-    return report.page("F-LDA", meaning, plain(settings, found), tables(settings, found))
+    return report.page("F-LDA", meaning, content, tables(settings, found))
 
 
 def plain(settings: Settings, found: Found) -> dict[str, Any]:
@@ -127,7 +127,8 @@ def plain(settings: Settings, found: Found) -> dict[str, Any]:
 
 def write_results(settings: Settings, found: Found) -> list[Path]:
     """Write flda.md, flda.json and the figure; return their paths."""
-    written = report.write(settings.folder, "flda", page(settings, found), plain(settings, found))
+    content = plain(settings, found)
+    written = report.write(settings.folder, "flda", page(settings, found, content), content)
     return written + report.draw(
         settings.folder / "flda", "flda", partial(_draw, settings=settings)
     )

@@ -38,7 +38,8 @@ from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 
 CLIENTS = ("client1", "client2", "client3")
 N_ROUNDS = 3

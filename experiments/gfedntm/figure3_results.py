@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -206,9 +206,9 @@ def _gains(scores: Scores, case: Case, model: str) -> dict[str, float]:
     return found
 
 
-def page(settings: Settings, rows: Found) -> str:
-    """Return the tables and sentences in Markdown."""
-    return report.page("gFedNTM, figure 3", MEANING, plain(settings, rows), tables(settings, rows))
+def page(settings: Settings, rows: Found, content: Mapping[str, Any]) -> str:
+    """Return the tables and sentences in Markdown, of what `plain` returned."""
+    return report.page("gFedNTM, figure 3", MEANING, content, tables(settings, rows))
 
 
 def plain(settings: Settings, rows: Found) -> dict[str, Any]:
@@ -218,7 +218,8 @@ def plain(settings: Settings, rows: Found) -> dict[str, Any]:
 
 def write_results(settings: Settings, rows: Found) -> list[Path]:
     """Write figure3.md, figure3.json and the figure; return their paths."""
-    written = report.write(settings.folder, "figure3", page(settings, rows), plain(settings, rows))
+    content = plain(settings, rows)
+    written = report.write(settings.folder, "figure3", page(settings, rows, content), content)
     draw = partial(_draw, settings=settings, scores=Scores(rows))
     return written + report.draw(settings.folder / "figure3", "figure 3", draw)
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.commands import group
 from experiments.flda import runs as flda_runs
-from experiments.flda.results import alike_pair, page, sentences, tables
+from experiments.flda.results import alike_pair, page, plain, sentences, tables
 from experiments.flda.runs import DATA_SETS, MODELS, Settings, reproduce, slices, tasks
 from fedtopics import cli
 from fedtopics.errors import DataError
@@ -97,7 +97,7 @@ def test_one_topic_has_no_diversity() -> None:
     for row in collapsed:
         if row["model"] == "transitive-3":
             row |= {"diversity": float("nan"), "topics": 1.0, "m": 1.0}
-    text = page(SETTINGS, collapsed)
+    text = page(SETTINGS, collapsed, plain(SETTINGS, collapsed))
     assert "| federated: the paper, transitive, round 3 | 0.550 ± 0.050 | - | 1.0 ± 0.0 |" in text
     assert "M has 4.0, 4.0, 1.0 topics after rounds 1 to 3, and a client 3.0 of them" in text
 

@@ -202,13 +202,14 @@ def test_verdicts_on_what_is_varied(folder: Path) -> None:
 
 def test_the_page_says_whose_embeddings_they_are(folder: Path) -> None:
     settings = Settings(folder, seeds=1)
-    text = page(settings, rows(settings))
+    text = page(settings, found := rows(settings), plain(settings, found))
     assert "all-MiniLM-L6-v2, which is not trained" in text
     assert "the paper trains distilbert-base-nli-stsb-mean-tokens" in text
     assert "*FSTC as in the paper* is a variant" in text
     assert "FSCCL have 10 rounds of 40 steps instead of 40 of 100" in text
     assert "A quick run" not in text
-    assert page(Settings(folder, quick=True), []).count("A quick run") == 1
+    quick = Settings(folder, quick=True)
+    assert page(quick, [], plain(quick, [])).count("A quick run") == 1
 
 
 def test_only_what_is_there_is_written(folder: Path) -> None:

@@ -26,7 +26,10 @@ except ImportError:
         raise
     pytest.skip("playwright or axe-playwright-python is missing", allow_module_level=True)
 
-__all__ = ["BOTH", "PHONE", "WIDE", "Browser", "Open", "Opened", "expect", "launched", "opener"]
+__all__ = [
+    "BOTH", "PHONE", "QUICKLY", "WIDE", "Axe", "Browser", "Open", "Opened", "expect", "launched",
+    "opener",
+]  # fmt: skip
 
 # Chromium of a container: no sandbox, and nothing that it would do by itself.
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     type=FOLDER,
     help="File of one's own documents, for examples and repeated passages; not to be shared.",
 )
+@click.option("--with-text", is_flag=True, help="On their map they say how they begin.")
 @click.option("--text", help="Column of the text, of that file.")
 @click.option(
     "--time",
@@ -45,6 +47,7 @@ def report(
     out: Path | None,
     min_documents: int,
     with_documents: Path | None,
+    with_text: bool,
     text: str | None,
     time: str | None,
     labels: Path | None,
@@ -59,10 +62,13 @@ def report(
     name = "report.html" if with_documents is None else "report-with-documents.html"
     columns = Columns(text=text)
     documents = with_documents and Corpus.read(with_documents, columns)
+    if with_text and documents is None:
+        raise click.UsageError("--with-text goes with --with-documents FILE.")
     if labels is not None:
         keep_labels(run, labels)
+    own: dict[str, Any] = {"documents": documents, "with_text": with_text}
     dated = {"own": with_documents, "columns": columns, "time": time}
-    page = write(run, out or run / name, min_documents, documents, **dated)
+    page = write(run, out or run / name, dated, min_documents=min_documents, **own)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
         say("It has beginnings and passages of documents: do not share it.")
@@ -100,25 +106,23 @@ def keep_labels(run: Path, labels: Path) -> None:
         raise DataError(f"There is no file {labels} of names; the report's page saves one.")
     folder = model_folder(run)
     model = TopicModel.from_pretrained(folder)
-    named = dict.fromkeys(range(model.n_topics), "") | read_labels(labels, model.n_topics)
-    write_labels(model.with_labels(named), folder)
+    names, suggested = read_labels(labels, model.n_topics)
+    write_labels(replace(model, labels=names, suggested=suggested), folder)
 
 
 def write(
-    run: Path, page: Path | None = None, min_documents: int = 10, documents: object = None,
-    **dated: Any,
-) -> Path:  # fmt: skip
-    """Write the report of a run's folder; return its file. What is `dated` is of `over_time`."""
+    run: Path, page: Path | None = None, dated: dict[str, Any] | None = None, **how: Any
+) -> Path:
+    """Write the report of a run's folder; return its file.
+
+    `dated` is what `over_time` takes, `how` what `summarise` does.
+    """
     from fedtopics.model.topic_model import TopicModel
     from fedtopics.report import find_run, over_time, summarise, write_report
 
     with status("Writing the report"):
         folder, facts = find_run(run)
         model = TopicModel.from_pretrained(folder)
-        rows = over_time(model, facts, **dated)
-        how: dict[str, Any] = {
-            "min_documents": min_documents,
-            "documents": documents,
-            "over_time": rows,
-        }
-        return write_report(summarise(model, facts, **how), page or run / "report.html")
+        rows = over_time(model, facts, **dated or {})
+        summary = summarise(model, facts, over_time=rows, **how)
+        return write_report(summary, page or run / "report.html")

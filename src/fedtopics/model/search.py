@@ -16,7 +16,8 @@ from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.encoders import sentence_encoder
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import LISTS
 
 ENDINGS = {3: 1, 4: 4}  # most letters by which words differ that share so many, or more than 4
@@ -99,10 +100,21 @@ def columns_of(word: str, model: Topics) -> Iterator[int]:
         yield model.vocabulary.index[word]
         return
     for other, column in model.vocabulary.index.items():
-        short, long = sorted((word, other), key=len)
-        ending = ENDINGS.get(min(len(short), max(ENDINGS)), 0)
-        if long.startswith(short) and len(long) - len(short) <= ending:
+        if is_form(word, other):
             yield column
+
+
+def is_form(word: str, other: str) -> bool:
+    """Whether two words differ by an ending alone, or not at all.
+
+    Examples
+    --------
+    >>> is_form("forest", "forests"), is_form("fir", "firm"), is_form("fir", "first")
+    (True, True, False)
+    """
+    short, long = sorted((word, other), key=len)
+    ending = ENDINGS.get(min(len(short), max(ENDINGS)), 0)
+    return long.startswith(short) and len(long) - len(short) <= ending
 
 
 def nearness(

@@ -35,15 +35,13 @@ def match_terms(
     Parameters
     ----------
     terms : mapping of str to list of str
-        By the name of a term, words or texts for it: ``{"J45": ["asthma", "wheezing"]}``. The
-        nearest of them counts.
+        Words or texts by term, ``{"J45": ["asthma", "wheezing"]}``, of which the nearest counts.
     top_n : int
         How many terms of a topic, at most.
     by : {"words", "meaning"}
-        "words": the geometric mean of two shares: how much of a synonym's occurrences is in the
-        topic, and how often the topic has it beside its most frequent word; the mean over its
-        words, of which an unknown one counts as zero. "meaning": the cosine of the embeddings of
-        synonym and topic's ten words, which needs no word in common.
+        "words": the geometric mean of two shares: how much of a word is in the topic, and how often
+        the topic has it beside its most frequent one; the mean over a synonym's words, an unknown
+        one as zero. "meaning": the cosine of the embeddings of synonym and topic's ten words.
     embedding_model : str, optional
         Of "meaning": by default the model's, or that of studies.
 
@@ -62,25 +60,25 @@ def match_terms(
         raise StudyError(f"by={by!r} is unknown; choose from words, meaning.")
     if not terms or not all(terms.values()):
         raise StudyError("There is no term, or one without a synonym; give each a word at least.")
-    synonyms = [(name, synonym) for name, each in terms.items() for synonym in each]
-    texts = [synonym for _, synonym in synonyms]
-    near = _by_words(model, texts) if by == "words" else nearness(model, texts, embedding_model)
-    names = np.array([name for name, _ in synonyms], object)
-    best = np.stack([near[names == name].max(0) for name in terms])
-    known = list(terms)
+    near = _nearest(model, terms, by, embedding_model)
+
+    def first(number: int) -> list[tuple[str, float]]:
+        found = zip(terms, near[:, number].tolist(), strict=True)
+        return sorted((each for each in found if each[1] > 0), key=lambda each: -each[1])[:top_n]
+
+    labels = model.labels
     return [
-        {
-            "topic": number,
-            "label": model.labels.get(number, ""),
-            "words": words,
-            "terms": [
-                (known[row], float(best[row, number]))
-                for row in np.argsort(-best[:, number], kind="stable")[:top_n]
-                if best[row, number] > 0
-            ],
-        }
-        for number, words in enumerate(model.topics())
+        {"topic": k, "label": labels.get(k, ""), "words": words, "terms": first(k)}
+        for k, words in enumerate(model.topics())
     ]
+
+
+def _nearest(model: Topics, terms: Terms, by: str, encoder: str | None) -> NDArray[np.float64]:
+    """Return how near the nearest synonym of each term is to topics, (n_terms, n_topics)."""
+    texts = [synonym for each in terms.values() for synonym in each]
+    near = _by_words(model, texts) if by == "words" else nearness(model, texts, encoder)
+    ends = np.cumsum([len(each) for each in terms.values()])
+    return np.stack([rows.max(0) for rows in np.split(near, ends[:-1])])
 
 
 def _by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.float64]:

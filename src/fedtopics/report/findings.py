@@ -13,6 +13,7 @@ Topic = Mapping[str, Any]
 Change = dict[str, Any]
 ALONE = 0.9  # of a topic's documents, from which it is one client's alone
 NOTABLE = 0.005  # change of a share, from which it is one
+ALL = 1 << 30  # clients, where nobody knows how many
 FIRST = 5  # topics that are said to have so much together
 
 
@@ -68,8 +69,8 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
         }
         for topic in sorted({row["topic"] for row in rows or ()})
     }
-    named = {"before": _span(earlier), "after": _span(later)}
-    named["of"] = max(row["clients"] for row in rows or ())
+    named: Change = {"before": _span(earlier), "after": _span(later)}
+    named["of"] = max(row["clients"] or ALL for row in rows or ())
     return named | {"first": _named(periods[0]), "last": _named(periods[-1]), "topics": topics}
 
 

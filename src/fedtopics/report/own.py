@@ -1,4 +1,4 @@
-"""What a client's own report has of its documents: examples, and passages that many have.
+"""What a client's own report has of its documents: examples, a map, passages that many have.
 
 Such a report is not to be shared, and is written where the documents are alone.
 """
@@ -11,6 +11,7 @@ import numpy as np
 
 from fedtopics.federation.policy import Policy
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.report.document_map import block
 from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.repeats import LENGTH, MOST, find_repeats
@@ -20,12 +21,18 @@ PASSAGES = 20  # in the list of repeated ones
 LONGEST = 400  # characters that are shown of a document
 
 
-def of_documents(model: TopicModel, run: RunFacts, documents: Any) -> dict[str, Any]:
+def of_documents(
+    model: TopicModel, run: RunFacts, documents: Any, with_text: bool
+) -> dict[str, Any]:
     """Return the parts of a summary that are of single documents; None in each without any."""
     if documents is None:
-        return {"examples": None, "repeats": None}
+        return dict.fromkeys(("examples", "document_map", "repeats"))
     corpus = Corpus.of(documents)
-    return {"examples": _examples(model, corpus), "repeats": _repeats(model, run, corpus)}
+    return {
+        "examples": _examples(model, corpus),
+        "document_map": block(model, corpus, with_text),
+        "repeats": _repeats(model, run, corpus),
+    }
 
 
 def _examples(model: TopicModel, documents: Corpus) -> dict[int, list[dict[str, Any]]]:
@@ -33,17 +40,10 @@ def _examples(model: TopicModel, documents: Corpus) -> dict[int, list[dict[str, 
 
     A topic that is the largest of no document has none.
     """
-    corpus = model.embedded(documents)
-    main, theta = model.main_topics(corpus), model.transform(corpus)
-    texts = [text for batch in corpus.texts() for text in batch]
-    examples_by_topic = {}
-    for topic in range(model.n_topics):
-        rows = [int(row) for row in (-theta[:, topic]).argsort(kind="stable") if main[row] == topic]
-        examples_by_topic[topic] = [
-            {"share": float(theta[row, topic]), "text": _beginning(texts[row])}
-            for row in rows[:EXAMPLES]
-        ]
-    return examples_by_topic
+    examples: dict[int, list[dict[str, Any]]] = {topic: [] for topic in range(model.n_topics)}
+    for row in model.representative_documents(documents, n_documents=EXAMPLES):
+        examples[row["topic"]].append({"share": row["share"], "text": _beginning(row["text"])})
+    return examples
 
 
 def _repeats(model: TopicModel, run: RunFacts, documents: Corpus) -> dict[str, Any]:

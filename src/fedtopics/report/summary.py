@@ -17,7 +17,7 @@ from fedtopics.federation.about import About
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
-from fedtopics.model.card import counted_units, promise
+from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import findings, header
@@ -52,6 +52,7 @@ def summarise(
     *,
     min_documents: int | None = None,
     documents: Any = None,
+    with_text: bool = False,
     over_time: Sequence[Mapping[str, Any]] | None = None,
 ) -> Summary:
     """Return what a report says of a model and its run.
@@ -64,9 +65,12 @@ def summarise(
         A client's share of a topic is not shown where it stands for fewer documents; by default
         what the usual policy asks for in a reply.
     documents : whatever `Corpus.of` takes, optional
-        Of which examples and repeated passages are shown; such a report is not to be shared.
+        Of which examples, repeated passages and a map are shown; such a report is not to be shared.
+    with_text : bool
+        Whether documents on the map say how they begin.
     over_time : list of dict, optional
-        Rows of `TopicModel.topics_over_time`, of which what grew and what shrank are shown.
+        Rows of `TopicModel.topics_over_time`, of which what grew and what shrank are shown; by
+        default those that the federation has summed, if it has.
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
@@ -74,13 +78,15 @@ def summarise(
     kind = "cluster" if clusters else "topic"
     clients, similarity = _clients(model, rows), client_similarity(model)
     documents_of = {client["name"]: client["documents"] for client in clients}
+    if over_time is None and model.periods is not None:
+        over_time = [*model.periods.rows()]
     topics, change = _topics(model, rows, documents_of), findings.changes(over_time)
     units = counted_units(model)
     return {
         "kind": kind,
         "title": run.study.get("name") or run.name or "model",
         "found": findings.sentences(topics, documents_of, similarity, change, kind, units),
-        "sentences": _sentences(model, clusters),
+        "sentences": [merger(model)] if merger(model) else _sentences(model, clusters),
         "min_documents": least,
         "topics": topics,
         "change": change,
@@ -90,11 +96,12 @@ def summarise(
         "clients": clients,
         "similarity": similarity.tolist(),
         "clusters": _clusters(model) if clusters else None,
+        "over_time": over_time,
         "over_rounds": _over_rounds(model.info.get("history", [])),
         "scores": scores_of(model),
         "versions": _versions(),
         **_of_run(model, run),
-        **of_documents(model, run, documents),
+        **of_documents(model, run, documents, with_text),
     }
 
 

@@ -57,10 +57,12 @@
     }
   }
   save.addEventListener("click", () => {
-    const rows = cards.map(({ dataset }) => ({
-      topic: Number(dataset.number),
-      label: dataset.name === dataset.words ? "" : dataset.name,
-    }));
+    const rows = cards.map((card) => {
+      const { number, name, words: first } = card.dataset;
+      const label = name === first ? "" : name;
+      const suggested = card.querySelector(".badge") ? label : "";
+      return { topic: Number(number), label, suggested };
+    });
     const text = JSON.stringify(rows.sort((a, b) => a.topic - b.topic), null, 1);
     download(new Blob([text], { type: "application/json" }), "topics.json");
   });
