@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.federation.policy import Policy
+from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import find_run, over_time, summarise
 from fedtopics.report.findings import changes, owner, parts
@@ -52,6 +54,21 @@ def test_three_sentences_of_what_was_found() -> None:
         "No topic is one client's alone; north and west are the most alike.",
         "1 of 3 topics are common to all clients.",
     ]
+
+
+def test_suggested_names_are_marked_in_sentences() -> None:
+    found = summarise(made().with_suggested_labels())["found"]
+    assert "the largest is “__init__, flu, tea” (suggested), with 44%." in found[0]
+
+
+def test_a_federations_periods_are_what_grew() -> None:
+    sums = {TOGETHER: np.array([[20.0, 10, 10], [0, 0, 0], [10, 20, 10]])}
+    periods = Periods("year", ("2023-01-01", "2024-01-01", "2025-01-01"), sums)
+    summary = summarise(replace(made(), periods=periods))
+    assert summary["change"]["topics"][1] == {
+        "before": 0.25, "after": 0.5, "points": [(0.0, 0.25), (1.0, 0.5)],
+    }  # fmt: skip
+    assert "one client" not in summary["found"][2]
 
 
 def test_what_grew_takes_the_third_sentence() -> None:

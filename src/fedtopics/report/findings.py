@@ -125,7 +125,8 @@ def sentences(
 
 
 def _quoted(topic: Topic) -> str:
-    return f"“{name_of(topic)}”"
+    mark = " (suggested)" if topic["label"] and topic.get("suggested") else ""
+    return f"“{name_of(topic)}”{mark}"
 
 
 def _about(topics: Sequence[Topic], total: int, kind: str, units: str) -> str:

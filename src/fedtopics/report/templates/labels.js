@@ -13,7 +13,7 @@
     for (const shown of document.querySelectorAll(`[data-name-of="${card.dataset.number}"]`))
       shown.textContent = card.dataset.name;
     for (const shown of document.querySelectorAll(`.maybe[data-name-of="${card.dataset.number}"]`))
-      shown.className = "";
+      shown.classList.remove("maybe");
     card.querySelector(".badge")?.remove(); // somebody has looked at it
   };
   const keep = (card, name) => {
