@@ -81,27 +81,34 @@ def summarise(
     if over_time is None and model.periods is not None:
         over_time = [*model.periods.rows()]
     topics, change = _topics(model, rows, documents_of), findings.changes(over_time)
-    units = counted_units(model)
+    said = documents_of, similarity, change, kind, counted_units(model)
     return {
         "kind": kind,
         "title": run.study.get("name") or run.name or "model",
-        "found": findings.sentences(topics, documents_of, similarity, change, kind, units),
+        "found": findings.sentences(topics, *said),
         "sentences": [merger(model)] if merger(model) else _sentences(model, clusters),
         "min_documents": least,
         "topics": topics,
         "change": change,
+        "clients": clients,
+        "similarity": similarity.tolist(),
+        "over_time": over_time,
+        **_of_model(model),
+        **_of_run(model, run),
+        **of_documents(model, run, documents, with_text),
+    }
+
+
+def _of_model(model: TopicModel) -> Summary:
+    """Return the parts of a summary that are of the model alone."""
+    return {
         "tree": model.hierarchy(),
         "reading": _reading(model),
         "positions": figures.positions(model.beta).tolist(),
-        "clients": clients,
-        "similarity": similarity.tolist(),
-        "clusters": _clusters(model) if clusters else None,
-        "over_time": over_time,
         "over_rounds": _over_rounds(model.info.get("history", [])),
         "scores": scores_of(model),
+        "clusters": _clusters(model) if model.shows_clusters else None,
         "versions": _versions(),
-        **_of_run(model, run),
-        **of_documents(model, run, documents, with_text),
     }
 
 
