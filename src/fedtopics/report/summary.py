@@ -74,8 +74,7 @@ def summarise(
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
-    clusters, rows = model.shows_clusters, _rows(model, least)
-    kind = "cluster" if clusters else "topic"
+    kind, rows = "cluster" if model.shows_clusters else "topic", _rows(model, least)
     clients, similarity = _clients(model, rows), client_similarity(model)
     documents_of = {client["name"]: client["documents"] for client in clients}
     if over_time is None and model.periods is not None:
@@ -86,7 +85,6 @@ def summarise(
         "kind": kind,
         "title": run.study.get("name") or run.name or "model",
         "found": findings.sentences(topics, *said),
-        "sentences": [merger(model)] if merger(model) else _sentences(model, clusters),
         "min_documents": least,
         "topics": topics,
         "change": change,
@@ -102,6 +100,7 @@ def summarise(
 def _of_model(model: TopicModel) -> Summary:
     """Return the parts of a summary that are of the model alone."""
     return {
+        "sentences": [merger(model)] if merger(model) else _sentences(model),
         "tree": model.hierarchy(),
         "reading": _reading(model),
         "positions": figures.positions(model.beta).tolist(),
@@ -149,9 +148,9 @@ def client_similarity(model: TopicModel) -> NDArray[np.float64]:
     return np.asarray(np.clip(1 - distances, 0, 1))
 
 
-def _sentences(model: TopicModel, clusters: bool) -> list[str]:
+def _sentences(model: TopicModel) -> list[str]:
     total, n = sum(model.documents.values()), len(model.documents)
-    what = "clusters" if clusters else "topics"
+    what = "clusters" if model.shows_clusters else "topics"
     who = f"{n} clients" if n > 1 else "one client"
     if "privacy" in model.info:
         who = "all clients, counted with noise,"
