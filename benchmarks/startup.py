@@ -36,7 +36,10 @@ def main() -> None:
     commands = (
         ["topics", "unit"] if given.quick else [name for name in COMMANDS if name != "reproduce"]
     )
-    rows = {"python alone": ("-c", ""), "import torch": ("-c", "import torch")}
+    rows: dict[str, tuple[str, ...]] = {
+        "python alone": ("-c", ""),
+        "import torch": ("-c", "import torch"),
+    }
     rows |= {name: ("-m", "fedtopics", name, "--help") for name in commands}
     print("| | processor seconds |\n| --- | ---: |")
     for name, arguments in rows.items():
