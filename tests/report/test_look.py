@@ -265,8 +265,13 @@ def test_a_suggested_name_says_so_until_somebody_has_looked(
     assert opened.page.locator(".maybe").count() > len(summary["clients"])
     assert "Names in italics are suggested" in opened.page.locator("#topics").inner_text()
     card.get_by_role("button", name="Rename").click()
+    opened.page.locator("h1").click()  # to look at it and go away is no answer
+    assert opened.page.locator(".badge").count() == 1
+    card.get_by_role("button", name="Rename").click()
     opened.page.keyboard.press("Enter")
     assert opened.page.locator(".badge, .maybe").count() == 0
+    opened.page.reload()
+    assert opened.page.locator(".badge, .maybe").count() == 0, "the browser keeps that as well"
 
 
 def test_circles_do_not_cover_each_other(report: Reported, opening: Open) -> None:

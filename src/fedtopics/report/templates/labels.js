@@ -46,12 +46,13 @@
     field.addEventListener("keydown", ({ key }) => {
       if (key === "Enter" || key === "Escape") done(key === "Enter");
     });
-    field.addEventListener("blur", () => done(true));
+    const before = field.value;
+    field.addEventListener("blur", () => done(field.value !== before)); // who goes away confirms nothing
   };
   for (const card of cards) {
     card.querySelector(".rename").addEventListener("click", () => edit(card));
     const { number, name } = card.dataset;
-    if (number in names && names[number] !== name) {
+    if (number in names && (names[number] !== name || card.querySelector(".badge"))) {
       show(card, names[number]);
       save.hidden = false;
     }
