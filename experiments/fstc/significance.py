@@ -40,7 +40,7 @@ class UTest:
 
     @classmethod
     def of(cls, found: Found, data: str, score: str, one: str, other: str) -> UTest:
-        """UTest the scores of two methods in table 2 of a data set."""
+        """Test the scores of two methods in table 2 of a data set."""
         from scipy.stats import mannwhitneyu
 
         ours, theirs = (

@@ -167,15 +167,27 @@ def _encoders(found: Found) -> Table:
 
 
 def _tuning(found: Found) -> Table:
-    name = DATA_SETS[SMALLEST].title
+    rows = select(found, part="tuning")
     lines: dict[str, Wanted] = {TITLES["fsbert"]: {"name": "fsbert"}}
     lines |= {
         TITLES[name].replace("frozen", tuning): {"name": name, "tuning": tuning}
         for name in ("stc", "paper")
         for tuning in TUNINGS
     }
-    title = f"An encoder that is trained: {TUNED_DOCUMENTS} texts of {name}, few and small steps"
-    return _grid(title, found, "tuning", lines)
+    title = (
+        f"An encoder that is trained: {TUNED_DOCUMENTS} texts of {DATA_SETS[SMALLEST].title}, few "
+        "and small steps"
+    )
+    digits = {"acc": 2, "nmi": 2, "core_seconds": 0}
+    return Table(
+        title,
+        ("method", "ACC", "NMI", "seconds of a core"),
+        tuple(
+            (name, *(spread(scores(rows, score, **line), n) for score, n in digits.items()))
+            for name, line in lines.items()
+            if rows
+        ),
+    )
 
 
 def _methods(*names: str) -> dict[str, Wanted]:
