@@ -44,7 +44,8 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
   the texts that are clustered, all in one place; *of other texts*: of those of the other files in
   the folder. No language model and no label is in them.
 - *Fine-tuned*: two clients, {TUNED["max_rounds"]} rounds of {TUNED["local_steps"]} steps of
-  {TUNED["batch_size"]} texts, at the paper's learning rates.
+  {TUNED["batch_size"]} texts, the first half on the labels of the start, at the paper's learning
+  rates.
 """
 QUICK_MEANING = f"""\
 A quick run: {QUICK_DOCUMENTS} documents of each set, one seed, and far too few steps for a verdict.

@@ -64,8 +64,8 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
 
     def work(named: Named) -> dict[str, Any]:
         name, task = named
-        # The same training may be a row of several parts.
-        same = kept.find({"made_of": name["made_of"]})
+        # The same training may be a row of several parts; rows of old are not set beside new ones.
+        same = kept.find({"made_of": name["made_of"], "versions": versions(PACKAGES)})
         if same is not None and task.part != "picture":
             return {key: same[key] for key in SCORES if key in same}
         return _scored(settings, task, on_event)

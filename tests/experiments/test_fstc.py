@@ -23,6 +23,7 @@ from experiments.fstc.results import page, plain, sentences, tables, write_resul
 from experiments.fstc.runs import representation, reproduce
 from experiments.fstc.significance import UTest
 from experiments.fstc.tasks import Settings
+from experiments.report import versions
 from fedtopics import cli
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.simulation import train
@@ -396,9 +397,10 @@ def test_a_training_in_several_parts_is_done_once(
     pytest.importorskip("matplotlib")
     trained: list[Task] = []
 
-    def scored(settings: Settings, task: Task, on_event: Any) -> dict[str, float]:
+    def scored(settings: Settings, task: Task, on_event: Any) -> dict[str, Any]:
         trained.append(task)
-        return dict.fromkeys(fstc_runs.SCORES, float(len(trained)))
+        scores: dict[str, Any] = dict.fromkeys(fstc_runs.SCORES, float(len(trained)))
+        return scores | {"versions": versions(fstc_runs.PACKAGES)}
 
     monkeypatch.setattr(fstc_runs, "_scored", scored)
     out, events = folder / "out", []
