@@ -25,10 +25,11 @@ def sentences(found: Found) -> Iterator[str]:
     """Say what is best, what reaches the paper, what each step adds, and what is the encoder's."""
     for data in data_sets(found, "table2"):
         rows = select(found, part="table2", data=data.name)
-        missing = [title for name, title in TITLES.items() if not select(rows, name=name)]
-        if missing:
-            yield f"{data.title}: not run are {', '.join(missing)}."
-        else:
+        seeds = {title: len(select(rows, name=name)) for name, title in TITLES.items()}
+        most = max(seeds.values())
+        if fewer := [f"{title} ({n})" for title, n in seeds.items() if n < most]:
+            yield f"{data.title}: fewer than {most} seeds were run of {', '.join(fewer)}."
+        if all(seeds.values()):
             yield from _of_table2(found, data)
         yield _significant(found, data)
     for data in data_sets(found, "ablation"):

@@ -154,7 +154,7 @@ def test_what_was_not_run_is_said_and_is_a_dash(folder: Path) -> None:
     by_title = {row[0]: row[1:] for row in tables(settings, found)[0].rows}
     assert by_title["FSCCL (frozen)"] == ("0", "-", "-", "81.17 ± 0.11", "54.78 ± 0.18", *"---")
     said = list(sentences(settings, found))
-    assert said[0] == "AgNews: not run are FSCCL (frozen)."
+    assert said[0] == "AgNews: fewer than 2 seeds were run of FSCCL (frozen) (0)."
     assert not any("best in ACC is FBOW" in one for one in said[:3])
 
 
