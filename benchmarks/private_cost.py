@@ -35,7 +35,7 @@ from fedtopics.files import RowFile
 from fedtopics.methods.private.settings import PrivateSettings
 from fedtopics.pki import Identity
 from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 from quick import parser_of, results_of
 
 DRAWN, TEXTS = "drawn", "20ng"

@@ -26,7 +26,8 @@ from fedtopics.metrics import coherence_of, normalised_mutual_information, uniqu
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
-from fedtopics.text.vocabulary import TextRules, VocabularyLimits, agree, count_words, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import VocabularyLimits, agree, count_words, tokens
 from quick import HERE, made_up_clients, parser_of, results_of
 
 WORK = HERE.parent / ".bench"  # prepared documents: they are not ours to keep in the repository

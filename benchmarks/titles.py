@@ -27,7 +27,8 @@ from fedtopics import Columns, Corpus, Study, train
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 from quick import results_of
 
 SETS = {

@@ -97,14 +97,18 @@ def gfedntm_amwmd(
     "--out", type=FOLDER, help="Folder of the results.  [default: runs/gfedntm-figure3[-quick]]"
 )
 @click.option(
-    "--seeds", type=click.IntRange(1), default=3, show_default=True, help="Of K' = 10, eta = 0.01."
+    "--seeds", type=click.IntRange(1), default=10, show_default=True, help="Of LDA and NMF."
+)
+@click.option(
+    "--network-seeds", type=click.IntRange(1), default=3, show_default=True, help="Of networks."
 )
 @click.option("--quick", is_flag=True, help="See that it runs: few documents, few rounds.")
 @click.option("--model", "models", multiple=True, help="Train these only.  [default: all]")
 @as_json
 def gfedntm_figure3(
-    out: Path | None, seeds: int, quick: bool, models: tuple[str, ...], as_json: bool
-) -> None:
+    out: Path | None, seeds: int, network_seeds: int, quick: bool, models: tuple[str, ...],
+    as_json: bool,
+) -> None:  # fmt: skip
     """gFedNTM, figure 3: what federating brings, on synthetic documents of known topics.
 
     Trains models of five clients together, of all documents in one place, and of each client alone,
@@ -117,7 +121,7 @@ def gfedntm_figure3(
 
     if unknown := set(models) - set(RECIPES):
         raise StudyError(f"There is no model {min(unknown)!r}; known: {', '.join(RECIPES)}.")
-    settings = Settings(out, seeds, quick, models or tuple(RECIPES))
+    settings = Settings(out, seeds, quick, network_seeds, models or tuple(RECIPES))
     with ModelProgress(hidden=as_json) as display:
         rows = reproduce(settings, display)
     finish(figure3_results, settings, rows, as_json)
@@ -188,3 +192,19 @@ def fstc(
     with ModelProgress(hidden=as_json) as display:
         found = reproduce(settings, display)
     finish(results, settings, found, as_json)
+
+
+@group.command("pages")
+@click.option("--write", is_flag=True, help="Write them anew.")
+def pages(write: bool) -> None:
+    """Make the pages in benchmarks/results again of the rows beside them; say which differ."""
+    from experiments.pages import KEPT, differing
+
+    found = [path.relative_to(KEPT).as_posix() for path in differing(write)]
+    say(
+        f"These differed from their rows: {', '.join(found)}."
+        if found
+        else "All are as their rows."
+    )
+    if found and not write:
+        raise SystemExit(1)

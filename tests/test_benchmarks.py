@@ -44,9 +44,10 @@ def test_no_script_is_forgotten() -> None:
 
 def test_experiments() -> None:
     ran = {words[1] for words in all_quick.EXPERIMENTS.values() if words[0] == "experiments"}
-    assert ran == group.commands.keys()
-    for command in group.commands.values():
-        options = [option for each in command.params for option in each.opts]
+    experiments = group.commands.keys() - {"pages"}  # which trains nothing
+    assert ran == experiments
+    for name in experiments:
+        options = [option for each in group.commands[name].params for option in each.opts]
         assert "--quick" in options
 
 

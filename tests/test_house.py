@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 FILES = [path for path in sorted(HOUSE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 GROUND = {"errors.py", "extras.py", "files.py", "harmless.py", "threads.py"}
 AT_TOP = {"__init__.py", "__main__.py"} | GROUND
-MOST_ROOMS, MOST_LINES = 28, 44_000
+MOST_ROOMS, MOST_LINES = 28, 49_000
 LONGEST_FILE, LONGEST_FUNCTION, MOST_METHODS = 400, 50, 20
 
 

@@ -117,8 +117,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines.append(json.dumps(row) + "\n")
         (path / f"{name}.jsonl").write_text("".join(lines))
     (path / "study.toml").write_text(STUDY)
+    (path / "terms.toml").write_text('A = ["word"]')
     (path / "policy.toml").write_text("max_epsilon = 8\n")
     (path / "peers.toml").write_text(PEERS)
+    (path / "single.toml").write_text(STUDY.partition("[clients.south]")[0])
     (path / "network.toml").write_text(STUDY.replace('"nmf"', '"gfedntm"'))
     return path
 
@@ -146,6 +148,10 @@ TYPED = [
     ["dpia", "run", "-o", "dpia.html"],
     ["continue", "run/model", "--study", "study.toml", "--rounds", "1"],
     ["compare", "run/model", "run/model"],
+    ["status", "run"],
+    ["run", "single.toml", "--out", "single"],
+    ["merge", "run", "east=single", "-o", "merged"],
+    ["terms", "run/model", "terms.toml"],
     ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
     ["pki", "create", "--server", "localhost"],
     ["pki", "issue", "north", "--peer"],

@@ -39,7 +39,8 @@ from fedtopics.methods.secret import Secret
 from fedtopics.privacy import Budget, Noise, Privacy
 from fedtopics.secure.field import add
 from fedtopics.secure.fixed import FINE, Layout
-from fedtopics.text.vocabulary import TextRules, Vocabulary, VocabularyLimits
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from quick import parser_of, results_of

@@ -30,12 +30,16 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
 from fedtopics.methods.events import OnEvent
+from fedtopics.methods.flda.method import global_topics, optimal_topics
+from fedtopics.methods.flda.settings import FLDASettings
+from fedtopics.methods.flda.state import GlobalTopic, LocalTopics
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 
 CLIENTS = ("client1", "client2", "client3")
 N_ROUNDS = 3
@@ -89,22 +93,35 @@ class Model:
     literal: bool = False
 
 
-FLDA = {"name": "flda", "n_components": N_TOPICS, "coherence": "documents"}
+FLDA: dict[str, Any] = {"name": "flda", "n_components": N_TOPICS, "coherence": "documents"}
 REGULAR = FLDA | {"max_rounds": 1}
 ALONE = REGULAR | {"spare_topics": 0}
 GUIDED = ALONE | {"max_rounds": 2}
 STREAM = FLDA | {"documents_per_round": 0}  # filled in for the data set
-LITERAL = {"preset": "paper", "stop": "documents"}
+TRANSITIVE: dict[str, Any] = {"preset": "paper-transitive", "stop": "documents"}
+PAIRWISE: dict[str, Any] = {"preset": "paper-pairwise", "stop": "documents"}
 OTHERS: dict[str, Any] = {"n_components": N_TOPICS, "coherence": "documents"}
+
+
+def _literal(reading: str, method: dict[str, Any]) -> dict[str, Model]:
+    """Return the rows of a reading of the paper's algorithms, round by round."""
+    title = f"the paper, {reading}, round"
+    return {
+        f"{reading}-{n}": Model(
+            f"{title} {n}", "federated", n, (REGULAR if n == 1 else STREAM) | method, True
+        )
+        for n in range(1, N_ROUNDS + 1)
+    }
+
+
 MODELS = {
     "pooled": Model("regular LDA", "pooled", 1, ALONE),
     "pooled-guided": Model("guided LDA", "pooled", 1, GUIDED),
     "pooled-all": Model("regular LDA, documents of 3 rounds", "pooled", 3, ALONE),
     "alone": Model("regular LDA", "alone", 1, ALONE),
     "alone-guided": Model("guided LDA", "alone", 1, GUIDED),
-    "literal-1": Model("regular LDA, the paper's merging", "federated", 1, REGULAR | LITERAL, True),
-    "literal-2": Model("F-LDA, preset paper, round 2", "federated", 2, STREAM | LITERAL, True),
-    "literal-3": Model("F-LDA, preset paper, round 3", "federated", 3, STREAM | LITERAL, True),
+    **_literal("transitive", TRANSITIVE),
+    **_literal("pairwise", PAIRWISE),
     "federated": Model("regular LDA", "federated", 1, REGULAR),
     "federated-all": Model("regular LDA, documents of 3 rounds", "federated", 3, REGULAR),
     "flda-2": Model("F-LDA, round 2", "federated", 2, STREAM),
@@ -181,7 +198,8 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
 def _name(settings: Settings, data: DataSet, name: str, seed: int) -> dict[str, Any]:
     """Return what says which row it is, and what its model is made of."""
     method = settings.method(MODELS[name], data)
-    made_of = f"{__version__} {_study(method, seed).model_dump_json()} {settings.a_round(data)}"
+    study = _study(method, seed).model_dump_json(include={"seed", "method"})
+    made_of = f"{__version__} {study} {settings.a_round(data)}"
     return {"data": data.name, "model": name, "seed": seed, "made_of": digest(made_of)}
 
 
@@ -238,6 +256,9 @@ def _train(
         # A quick run's few documents have few words that ten share.
         model = train(study, clients, out=out, on_event=on_event, policies=_policies(clients))
         sent = what_left(out)
+        method = study.method
+        if isinstance(method, FLDASettings) and method.memory == 0 and len(clients) > 1:
+            sent |= score_merged(method, out, reference)
     by_weight = score(model, reference, Reading(1.0))
     shown = score(model, reference, model.reading)
     return {
@@ -249,6 +270,32 @@ def _train(
     }
 
 
+def score_merged(settings: FLDASettings, out: Path, reference: Corpus) -> dict[str, float]:
+    """Score all that a last round merged, the paper's M, and what of it is each client's, its M*.
+
+    As nothing is remembered, M is what was merged of the topics that clients sent last.
+    """
+    sent = json.loads(max(out.glob("topics-*.json")).read_text("utf-8"))
+    local = {name: LocalTopics(**each) for name, each in sent.items()}
+    gamma = float(settings.threshold or 0)
+    topics = [
+        GlobalTopic(number, words, [], 0.0)
+        for number, (words, _) in enumerate(global_topics(local, gamma, settings))
+    ]
+    own = [optimal_topics(each.topics, topics, gamma) for each in local.values()]
+    shown = [list(topic.words)[:SHOWN] for topic in topics]
+    c_v = coherence_of(shown, _words_of(reference), "c_v")
+    return {
+        "m": float(len(topics)),
+        "own": float(np.mean([len(ids) for ids in own])),
+        "own_c_v": float(np.mean([c_v[ids].mean() for ids in own if ids])),
+    }
+
+
+def _words_of(reference: Corpus) -> list[Any]:
+    return [document for batch in reference.batches() for document in batch]
+
+
 def _policies(clients: Mapping[str, Corpus]) -> dict[str, Policy]:
     return dict.fromkeys(clients, Policy())
 
@@ -256,7 +303,7 @@ def _policies(clients: Mapping[str, Corpus]) -> dict[str, Policy]:
 def score(model: TopicModel, reference: Corpus, reading: Reading) -> dict[str, float]:
     """Return c_v, diversity, the share of distinct words, and the number of topics."""
     topics = model.read(reading, SHOWN)
-    documents = [document for batch in reference.batches() for document in batch]
+    documents = _words_of(reference)
     index = model.vocabulary.index
     beta = np.zeros_like(model.beta)
     for number, words in enumerate(topics):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +63,10 @@ def sentences(settings: Settings, found: Found) -> Iterator[str]:
     return claims.sentences(found)
 
 
-def page(settings: Settings, found: Found) -> str:
-    """Return the tables and sentences in Markdown."""
+def page(settings: Settings, found: Found, content: Mapping[str, Any]) -> str:
+    """Return the tables and sentences in Markdown, of what `plain` returned."""
     meaning = (QUICK_MEANING if settings.quick else "") + MEANING
-    return report.page("FSTC", meaning, plain(settings, found), tables(settings, found))
+    return report.page("FSTC", meaning, content, tables(settings, found))
 
 
 def plain(settings: Settings, found: Found) -> dict[str, Any]:
@@ -77,5 +77,6 @@ def plain(settings: Settings, found: Found) -> dict[str, Any]:
 
 def write_results(settings: Settings, found: Found) -> list[Path]:
     """Write fstc.md, fstc.json and the figures of the parts that there are; return their paths."""
-    written = report.write(settings.folder, "fstc", page(settings, found), plain(settings, found))
+    content = plain(settings, found)
+    written = report.write(settings.folder, "fstc", page(settings, found, content), content)
     return written + write_figures(settings.folder, found)

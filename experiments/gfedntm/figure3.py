@@ -21,6 +21,7 @@ from experiments.gfedntm.figure3_runs import (
     Case,
     Recipe,
     Task,
+    alone,
     reference,
     run,
     study_of,
@@ -33,7 +34,7 @@ from fedtopics.methods.events import OnEvent
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B
-CLIENTS = tuple(f"client{number}" for number in range(5))
+ALPHAS = (0.1, 1.0)  # of the authors' configuration; of their text, 50 / K
 RECIPES = {
     "paper": Recipe("ProdLDA, the paper's settings", {"preset": "avitm"}),
     "prodlda": Recipe("ProdLDA", {}),
@@ -43,8 +44,9 @@ RECIPES = {
     ),
     "ntm": Recipe("NeuralLDA for mixtures", {"network": "neurallda", "preset": "mixtures"}),
     "lda": Recipe("LDA", {"name": "lda", "max_rounds": 100}),
+    "nmf": Recipe("NMF", {"name": "nmf"}),
 }
-SWEPT = ("lda", "ntm")  # models of the other settings than the first
+FAST = ("lda", "nmf")  # of these all seeds, in each setting; of networks fewer, which take minutes
 QUICK: dict[str, Any] = {"max_rounds": 40}
 
 
@@ -55,25 +57,38 @@ class Settings(ExperimentSettings):
     Parameters
     ----------
     out, seeds, quick
-        As in `ExperimentSettings`; the seeds are of the first setting, the others have one.
+        As in `ExperimentSettings`; the seeds are of what trains in seconds.
+    network_seeds : int
+        Of networks; with the second alpha there is one, but for the first setting.
     models : tuple of str
         Which to train now; by default all.
     """
 
     experiment: ClassVar[str] = "gfedntm-figure3"
 
-    seeds: int = 3
+    seeds: int = 10
+    network_seeds: int = 3
     models: tuple[str, ...] = field(default=tuple(RECIPES))
 
     @property
     def cases(self) -> list[Case]:
-        """The corpora: the first setting, then A, then B."""
-        first = Case(n_documents=100, n_validation=10) if self.quick else Case()
+        """The corpora: the first setting, A and B, each with the first alpha and then the other."""
         if self.quick:
+            first = Case(n_documents=100, n_validation=10)
             return [first, replace(first, shared=40)]
-        a = [replace(first, shared=shared) for shared in SHARED]
-        b = [replace(first, eta=eta) for eta in ETAS]
-        return list(dict.fromkeys([first, *a, *b]))
+        found = []
+        for alpha in ALPHAS:
+            first = Case(alpha=alpha)
+            found += [first, *(replace(first, shared=shared) for shared in SHARED)]
+            found += [replace(first, eta=eta) for eta in ETAS]
+        return list(dict.fromkeys(found))
+
+    def seeds_of(self, model: str, case: Case) -> range:
+        """Return the seeds of a model in a setting."""
+        if model in FAST:
+            return self.used_seeds
+        few = case.alpha != ALPHAS[0] and not case.is_first
+        return self.used_seeds[: 1 if few else self.network_seeds]
 
     def recipe(self, model: str) -> Recipe:
         """Return a model's recipe."""
@@ -82,18 +97,20 @@ class Settings(ExperimentSettings):
 
 
 def tasks(settings: Settings) -> Iterator[Task]:
-    """List the trainings, the most telling first."""
+    """List the trainings, the most telling first: the first corpus, then seed by seed."""
     first, *others = settings.cases
-    everywhere = ("federated", "centralised", *CLIENTS)
+
+    def of(cases: list[Case], seed: int) -> Iterator[Task]:
+        for case in cases:
+            for model in settings.models:
+                if seed in settings.seeds_of(model, case):
+                    scenarios = "federated", "centralised", *alone(case, seed)
+                    yield from (Task(case, model, scenario, seed) for scenario in scenarios)
+
     for seed in settings.used_seeds:
-        for model in settings.models:
-            for scenario in everywhere:
-                yield Task(first, model, scenario, seed)
-    for case in others:
-        for model in settings.models:
-            if model in SWEPT:
-                for scenario in ("federated", *CLIENTS):
-                    yield Task(case, model, scenario, 0)
+        yield from of([first], seed)
+    for seed in settings.used_seeds:
+        yield from of(others, seed)
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
@@ -117,7 +134,8 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     name = partial(_name, settings)
 
     def title(task: Task) -> str:
-        where = f"K' = {task.case.shared}, eta = {task.case.eta:g}"
+        case = task.case
+        where = f"K' = {case.shared}, eta = {case.eta:g}, alpha = {case.alpha:g}"
         return f"{task.model}, {where}, {task.scenario}, seed {task.seed}"
 
     def work(task: Task) -> dict[str, Any]:
@@ -131,8 +149,8 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
 def _references(settings: Settings, kept: RowFile) -> list[dict[str, Any]]:
     """Score what needs no training, for every corpus."""
     rows = []
-    for number, case in enumerate(settings.cases):
-        for seed in range(1) if number else settings.used_seeds:
+    for case in settings.cases:
+        for seed in settings.used_seeds:
             for name in REFERENCES:
                 wanted = _name(settings, Task(case, name, "", seed))
                 row = kept.find(wanted)
@@ -144,5 +162,6 @@ def _name(settings: Settings, task: Task) -> dict[str, Any]:
     """Return what says which task it is, and what its model is made of."""
     made_of = ""
     if task.model in RECIPES:
-        made_of = study_of(settings.recipe(task.model), task.seed).model_dump_json()
+        study = study_of(settings.recipe(task.model), task.seed)
+        made_of = study.model_dump_json(include={"seed", "method", "vocabulary"})
     return asdict(task) | {"made_of": digest(f"{__version__} {made_of}")}

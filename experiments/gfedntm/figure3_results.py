@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from experiments import report
-from experiments.gfedntm.figure3 import CLIENTS, ETAS, RECIPES, SHARED, SWEPT, Settings
-from experiments.gfedntm.figure3_runs import Case
+from experiments.gfedntm.figure3 import ALPHAS, ETAS, RECIPES, SHARED, Settings
+from experiments.gfedntm.figure3_runs import Case, alone
 from experiments.report import Found, Table, spread
 
 PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")
 PUBLISHED = {"centralised": (8.68, 2555), "alone": (7.57, 3067)}  # figure 3, K' = 10, eta = 0.01
 SCENARIOS = ("federated", "centralised", "alone")
+SCORES = (("tss", "TSS of 50", 2), ("dss", "DSS", 0), ("dss_refined", "DSS refined", 0))
 READINGS = (
     "softmax once",
     "softmax twice",
@@ -32,9 +33,9 @@ number of documents once, so that it grows with it; 0 is perfect. *refined*: the
 variational steps with the model's topics and its own prior of theta (LDA and oracle 1 / 50,
 NeuralLDA 0.1, the others as their recipe says), read out as the theta closest to the posterior in
 Hellinger's distance; without it, an encoder's theta or the posterior's mean. *alone*: each
-client's own model on the documents of all, mean over clients. *random*: topics and thetas drawn
-from the priors; *even*: all words, all topics alike; *oracle*: the true topics. Mean and deviation
-over seeds."""
+client's own model on the documents of all, mean over clients; but for the first setting of one
+client, another with each seed. *random*: topics and thetas drawn from the priors; *even*: all
+words, all topics alike; *oracle*: the true topics. Mean and deviation over seeds."""
 
 
 class Scores:
@@ -44,20 +45,21 @@ class Scores:
         self._rows = rows
 
     def of(self, case: Case, model: str, scenario: str, score: str) -> list[float]:
-        """Return a score of each seed, the mean over clients where each is alone."""
-        scenarios = CLIENTS if scenario == "alone" else (scenario,)
-        found: dict[int, list[float]] = {}
+        """Return a score of each seed, the mean over clients where they are alone."""
+        found: dict[int, dict[str, float]] = {}
         for row in self._rows:
-            if (row["model"], Case(**row["case"])) == (model, case) and (
-                row["scenario"] in scenarios and score in row
-            ):
-                found.setdefault(row["seed"], []).append(row[score])
-        complete = [values for values in found.values() if len(values) == len(scenarios)]
-        return [float(np.mean(values)) for values in complete]
+            if (row["model"], Case(**row["case"])) == (model, case) and score in row:
+                found.setdefault(row["seed"], {})[row["scenario"]] = row[score]
+        wanted = {seed: alone(case, seed) if scenario == "alone" else (scenario,) for seed in found}
+        return [
+            float(np.mean([found[seed][name] for name in names]))
+            for seed, names in sorted(wanted.items())
+            if found[seed].keys() >= {*names}
+        ]
 
     def readings(self, case: Case, scenario: str) -> dict[str, float]:
         """Return the paper's network's score under each reading, mean over clients and seeds."""
-        scenarios = CLIENTS if scenario == "alone" else (scenario,)
+        scenarios = alone(case, 0) if scenario == "alone" else (scenario,)
         found = [
             row["readings"]
             for row in self._rows
@@ -73,10 +75,10 @@ def tables(settings: Settings, rows: Found) -> list[Table]:
     scores, (first, *_) = Scores(rows), settings.cases
     found = [_first_table(scores, first), _readings_table(scores, first)]
     if not settings.quick:
-        a = [replace(first, shared=shared) for shared in SHARED]
-        b = [replace(first, eta=eta) for eta in ETAS]
-        found.append(_sweep("Setting A: shared topics, eta = 0.01", "K'", SHARED, a, scores))
-        found.append(_sweep("Setting B: eta, K' = 10", "eta", ETAS, b, scores))
+        for alpha in ALPHAS:
+            case = replace(first, alpha=alpha)
+            for score, title, digits in SCORES:
+                found.append(_sweep(f"{title}, alpha = {alpha:g}", case, score, digits, scores))
     return [table for table in found if table.rows]
 
 
@@ -116,56 +118,31 @@ def _readings_table(scores: Scores, case: Case) -> Table:
     return Table(title, ("scenario", *READINGS, "published"), tuple(lines))
 
 
-def _sweep(
-    title: str, name: str, values: Sequence[float], cases: Sequence[Case], scores: Scores
-) -> Table:
-    header = [name]
-    for model in SWEPT:
-        header += [f"{model} {scenario} {score}" for scenario in ("federated", "alone")
-                   for score in ("TSS", "DSS")]  # fmt: skip
-    lines = []
-    for value, case in zip(values, cases, strict=True):
-        cells = []
-        for model in SWEPT:
-            for scenario in ("federated", "alone"):
-                for score, digits in (("tss", 2), ("dss_refined", 0)):
-                    cells.append(spread(scores.of(case, model, scenario, score)[:1], digits))
-        lines.append((f"{value:g}", *cells, spread(scores.of(case, "random", "", "tss")[:1], 2)))
-    return Table(f"{title}; DSS refined, seed 0", (*header, "random TSS"), tuple(lines))
+def _sweep(title: str, first: Case, score: str, digits: int, scores: Scores) -> Table:
+    """Return a score of every model in settings A and B."""
+    swept = {
+        **{f"K' = {shared}": replace(first, shared=shared) for shared in SHARED},
+        **{f"eta = {eta:g}": replace(first, eta=eta) for eta in ETAS[1:]},
+    }
+    rows = [(recipe.title, scenario, model, scenario, score)
+            for model, recipe in RECIPES.items() for scenario in SCENARIOS]  # fmt: skip
+    reference = "random" if score == "tss" else "oracle"
+    rows.append((reference, "-", reference, "", score if score == "tss" else "dss"))
+    lines = [
+        (name, where, *(spread(scores.of(case, *of), digits) for case in swept.values()))
+        for name, where, *of in rows
+    ]
+    there = tuple(line for line in lines[:-1] if {*line[2:]} != {"-"})
+    return Table(title, ("model", "scenario", *swept), (*there, lines[-1]) if there else ())
 
 
 def sentences(settings: Settings, rows: Found) -> Iterator[str]:
     """Say which claims of the paper hold."""
-    scores, (first, *others) = Scores(rows), settings.cases
-    for model in SWEPT:
-        gaps = {
-            case: _gap(scores, case, model, "tss")
-            for case in [first, *others]
-            if scores.of(case, model, "federated", "tss") and scores.of(case, model, "alone", "tss")
-        }
-        title = RECIPES[model].title
-        better = sum(gap > 0 for gap in gaps.values())
-        dss = sum(_gap(scores, case, model, "dss_refined") < 0 for case in gaps)
-        yield (
-            f"Claim 1, a common model is better than models of clients alone ({title}): closer "
-            f"topics in {better} of {len(gaps)} settings, closer documents in {dss}."
-        )
-        a = [gaps[replace(first, shared=k)] for k in SHARED if replace(first, shared=k) in gaps]
-        if len(a) > 1:
-            falls = all(x > y for x, y in pairwise(a))
-            yield (
-                f"Claim 2, the gain shrinks with the number of shared topics ({title}): "
-                f"{'holds' if falls else 'does not hold throughout'}; TSS gains "
-                f"{', '.join(f'{gap:.1f}' for gap in a)}."
-            )
-        etas = [eta for eta in ETAS if replace(first, eta=eta) in gaps]
-        b = [gaps[replace(first, eta=eta)] for eta in etas]
-        if len(b) > 1:
-            by_eta = ", ".join(f"{gap:.1f} ({eta:g})" for gap, eta in zip(b, etas, strict=True))
-            yield (
-                f"Claim 3, the gain is less significant when eta varies ({title}): TSS gains by "
-                f"eta are {by_eta}."
-            )
+    scores, (first, *_) = Scores(rows), settings.cases
+    for model in RECIPES:
+        for alpha in (first.alpha,) if settings.quick else ALPHAS:
+            cases = [case for case in settings.cases if case.alpha == alpha]
+            yield from _of_model(scores, model, cases)
     found = scores.readings(first, "centralised")
     if found:
         even = float(np.mean(scores.of(first, "even", "", "tss")))
@@ -177,15 +154,61 @@ def sentences(settings: Settings, rows: Found) -> Iterator[str]:
         )
 
 
-def _gap(scores: Scores, case: Case, model: str, score: str) -> float:
-    """Return by how much the federated model's score is above that of clients alone; one seed."""
-    federated, alone = (scores.of(case, model, s, score)[0] for s in ("federated", "alone"))
-    return federated - alone
+def _of_model(scores: Scores, model: str, cases: Sequence[Case]) -> Iterator[str]:
+    """Say which claims hold of a model, by means over the seeds that both scenarios have."""
+    first = replace(cases[0], shared=Case.shared, eta=Case.eta)
+    gains = {case: gain for case in cases if (gain := _gains(scores, case, model))}
+    title = f"{RECIPES[model].title}, alpha = {first.alpha:g}"
+    if not gains:
+        return
+    better = {score: sum(gain[score] > 0 for gain in gains.values()) for score, *_ in SCORES}
+    yield (
+        f"Claim 1, a common model is better than models of clients alone ({title}): closer "
+        f"topics in {better['tss']} of {len(gains)} settings, closer documents in {better['dss']}, "
+        f"refined in {better['dss_refined']}."
+    )
+    a = [gains[case] for k in SHARED if (case := replace(first, shared=k)) in gains]
+    if len(a) > 1:
+        falls = all(x["tss"] > y["tss"] for x, y in pairwise(a))
+        yield (
+            f"Claim 2, the gain shrinks with the number of shared topics ({title}): "
+            f"{'holds' if falls else 'does not hold throughout'}; TSS gains "
+            f"{', '.join(format(gain['tss'], '.1f') for gain in a)}."
+        )
+    etas = [eta for eta in ETAS if replace(first, eta=eta) in gains]
+    if len(etas) > 1:
+        by_eta = ", ".join(f"{gains[replace(first, eta=eta)]['tss']:.1f} ({eta:g})" for eta in etas)
+        yield (
+            f"Claim 3, the gain is less significant when eta varies ({title}): TSS gains by "
+            f"eta are {by_eta}."
+        )
+    most = gains.get(replace(first, shared=max(SHARED)))
+    if most:
+        yield (
+            f"Claim 4, at K' = {max(SHARED)} documents are closer alone, inconclusively ({title}): "
+            f"{'holds' if most['dss'] < 0 else 'does not hold'}; DSS falls by {most['dss']:.0f} "
+            f"in common (deviation between seeds {most['spread']:.0f})."
+        )
 
 
-def page(settings: Settings, rows: Found) -> str:
-    """Return the tables and sentences in Markdown."""
-    return report.page("gFedNTM, figure 3", MEANING, plain(settings, rows), tables(settings, rows))
+def _gains(scores: Scores, case: Case, model: str) -> dict[str, float]:
+    """Return by how much the federated model is better than clients alone, by score."""
+    found = {}
+    for score, *_ in SCORES:
+        common, alone = (scores.of(case, model, which, score) for which in ("federated", "alone"))
+        differences = [x - y for x, y in zip(common, alone, strict=False)]
+        if not differences:
+            return {}
+        sign = 1 if score == "tss" else -1
+        found[score] = sign * float(np.mean(differences))
+        if score == "dss":
+            found["spread"] = float(np.std(differences))
+    return found
+
+
+def page(settings: Settings, rows: Found, content: Mapping[str, Any]) -> str:
+    """Return the tables and sentences in Markdown, of what `plain` returned."""
+    return report.page("gFedNTM, figure 3", MEANING, content, tables(settings, rows))
 
 
 def plain(settings: Settings, rows: Found) -> dict[str, Any]:
@@ -195,7 +218,8 @@ def plain(settings: Settings, rows: Found) -> dict[str, Any]:
 
 def write_results(settings: Settings, rows: Found) -> list[Path]:
     """Write figure3.md, figure3.json and the figure; return their paths."""
-    written = report.write(settings.folder, "figure3", page(settings, rows), plain(settings, rows))
+    content = plain(settings, rows)
+    written = report.write(settings.folder, "figure3", page(settings, rows, content), content)
     draw = partial(_draw, settings=settings, scores=Scores(rows))
     return written + report.draw(settings.folder / "figure3", "figure 3", draw)
 
@@ -223,11 +247,17 @@ def _draw(figure: Any, settings: Settings, scores: Scores) -> None:
 def _lines(
     axes: Any, cases: Sequence[Case], values: Sequence[float], scores: Scores, score: str
 ) -> None:
-    for colour, model in enumerate(SWEPT):
+    for colour, model in enumerate(RECIPES):
         for scenario, style in (("federated", "-o"), ("alone", "--s")):
-            found = [scores.of(case, model, scenario, score)[:1] or [np.nan] for case in cases]
+            found = [_mean(scores.of(case, model, scenario, score)) for case in cases]
+            if np.isnan(found).all():
+                continue
             label = f"{RECIPES[model].title}, {scenario}"
             axes.plot(values, found, style, color=f"C{colour}", label=label)
     reference, key = ("random", "tss") if score == "tss" else ("oracle", "dss")
-    found = [scores.of(case, reference, "", key)[:1] or [np.nan] for case in cases]
+    found = [_mean(scores.of(case, reference, "", key)) for case in cases]
     axes.plot(values, found, ":", color="0.4", label="random topics" if key == "tss" else "oracle")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")

@@ -23,6 +23,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
 N_TOPICS = 50
+CLIENTS = tuple(f"client{number}" for number in range(5))
 REFERENCES = ("random", "even", "oracle")
 
 
@@ -35,6 +36,11 @@ class Case:
     alpha: float = 0.1
     n_documents: int = 10_000
     n_validation: int = 1_000
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the setting that both series of the paper have."""
+        return (self.shared, self.eta) == (Case.shared, Case.eta)
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,11 @@ class Task:
     model: str
     scenario: str  # "federated", "centralised", or the client that is alone
     seed: int
+
+
+def alone(case: Case, seed: int) -> tuple[str, ...]:
+    """Return the clients that are alone: all in the first setting; else one, as all are alike."""
+    return CLIENTS if case.is_first else (CLIENTS[seed % len(CLIENTS)],)
 
 
 @lru_cache(maxsize=1)

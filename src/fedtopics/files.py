@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -117,6 +117,27 @@ def hold(folder: Path) -> IO[str]:
                 "folder with --out."
             ) from None
     return file
+
+
+def show_use(file: IO[Any]) -> None:
+    """Let other processes see that this one works with a file, until it is closed: `is_used`."""
+    if fcntl is not None:
+        with suppress(OSError):  # of a folder from elsewhere, say
+            fcntl.flock(file, fcntl.LOCK_SH)
+
+
+def is_used(path: Path) -> bool | None:
+    """Whether a process works with a file, as `show_use` says; None where nobody can know."""
+    if fcntl is None:
+        return None
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return None
+    return False
 
 
 @contextmanager

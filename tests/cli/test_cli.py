@@ -46,6 +46,12 @@ def test_from_study_to_theta(
     assert table["topic"][1:] == [None, None]
     assert [table[f"theta_{k}"][1] for k in range(3)] == pytest.approx([1 / 3] * 3)
 
+    (folder / "own.toml").write_text('own_stop_words = ["northa"]\n')
+    own = ["new.csv", "-o", "theta.parquet", "--rules", "own.toml"]
+    assert fedtopics(monkeypatch, "transform", "out/model", *own) == 0
+    assert pq.read_table("theta.parquet")["known_words"].to_pylist() == [1, 0, 0]
+    capsys.readouterr()
+
     assert fedtopics(monkeypatch, "ledger", "out", "--json") == 0
     ledger = json.loads(capsys.readouterr().out)
     assert set(ledger) == {"north", "south"}
@@ -172,7 +178,10 @@ def test_damaged_models_and_checkpoints(
         (["demo", "--clients", "1"], "Invalid value for '--clients'"),
         (["topics", "nowhere"], "There is no model in nowhere"),
         (["ledger", "nowhere"], "There is no ledger in nowhere"),
-        (["transform", "nowhere", "north.csv"], "Missing option '--out' / '-o'."),
+        (
+            ["transform", "nowhere", "north.csv"],
+            "Name what to write with --out, or what to show with --by.",
+        ),
     ],
 )
 def test_wrong_arguments(

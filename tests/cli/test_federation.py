@@ -116,7 +116,10 @@ def test_wrong_input(arguments: list[str], message: str, folder: Path, typed: Ty
         ([*SERVER, "--pki", "pki", "--listen", "203.0.113.9:7557"], "cannot listen on 203.0.113.9"),
         ([*CLIENT, *INSECURE, "--server", "10.0.0.7:1"], "alone, not with 10.0.0.7; leave it out"),
         ([*CLIENT, *INSECURE, "--server", "example.org"], "alone, not with example.org; leave it"),
-        ([*CLIENT, *INSECURE, "--dry-run", "--wait", "1"], "localhost:1 does not answer; find out why with: fed"),
+        (
+            [*CLIENT, *INSECURE, "--dry-run", "--wait", "1"],
+            "localhost:1 does not answer; find out why with: fed",
+        ),
         ([*CLIENT, *NORTH, "--server", "a:b"], "'a:b' is no address; write HOST:PORT"),
         (["doctor", *NORTH, "--server", "localhost:1"], "This client cannot take part yet; see"),
     ],
@@ -158,13 +161,13 @@ def test_help(command: str, typed: Typed) -> None:
     assert f" {command} [OPTIONS]" in out
     options = {
         "server": {"--pki", "--listen", "--out", "--resume", "--go-on", "--start", "--vocabulary",
-                   "--track", "--insecure", "--json"},
+                   "--track", "--metrics", "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
                    "--author", "--embedding-model", "--policy", "--out", "--round", "--follow",
-                   "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--wait",
-                   "--json"},
+                   "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--time",
+                   "--wait", "--metrics", "--json", "--rules"},
         "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
-                   "--policy", "--json"},
+                   "--policy", "--json", "--rules"},
     }  # fmt: skip
     assert (
         set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, re.MULTILINE)) - {"--help"}
@@ -339,6 +342,15 @@ def test_a_federation(
     for name in NAMES:
         assert pq.read_table(f"{name}/theta.parquet").num_rows == 41
 
+    stands = [json.loads(typed("status", place, "--json")[1]) for place in ("runs/study", "north")]
+    for found in stands:
+        assert (found["state"], found["running"], found["round"]) == ("finished", False, 6)
+        assert {name: c["rounds"] for name, c in found["clients"].items()} == dict.fromkeys(
+            NAMES, 6
+        )
+        assert len(found["topics"]) == 3
+    assert stands[0]["topics"] == stands[1]["topics"]
+
     code, out, _ = typed("topics", "runs/study/model", "--json", "--words", 3)
     assert code == 0
     assert {name for row in json.loads(out) for name in row["clients"]} == set(NAMES)
@@ -354,11 +366,21 @@ def test_a_federation(
     assert "There is a run in runs/study already; go on with --resume" in err
 
 
-@pytest.mark.parametrize(("loss", "shown"), [({"loss": 7.5}, ": loss 7.50"), ({}, "")])
+@pytest.mark.parametrize(("loss", "shown"), [({"loss": 7.5}, ", loss 7.50"), ({}, "")])
 def test_the_server_shows_rounds_with_and_without_a_loss(
     loss: dict[str, float], shown: str
 ) -> None:
     with members.console.capture() as captured, members.ServerNews() as news:
         news({"event": "training", "done": 0, "rounds": 1})
-        news({"event": "round", "round": 1, "clients": ["a"], "missing": {}, "seconds": 1.0} | loss)
+        news(
+            {
+                "event": "round",
+                "round": 1,
+                "clients": ["a"],
+                "missing": {},
+                "seconds": 1.0,
+                "documents": 3,
+            }
+            | loss
+        )
     assert captured.get() == f"round 1 of 1{shown}\n"

@@ -18,7 +18,8 @@ from fedtopics.cli.flda import group
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.command_line import fedtopics
 from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
 

@@ -245,7 +245,8 @@ def test_a_run_that_is_tracked(
     assert made[0][1][0][0] == Path("out/tensorboard")
     assert made[1][1][1]["tracking_uri"] == f"sqlite:///{folder}/out/mlflow/mlflow.db"
     kinds = [event["event"] for event in events_of("out")]
-    assert [one[2].kinds for _, one in made] == [[*kinds, "closed"]] * 2
+    for _, one in made:  # what clients alone are told is not in the run's folder
+        assert [kind for kind in one[2].kinds if kind != "languages"] == [*kinds, "closed"]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
     code, _, _ = typed(*CONTINUE, "--rounds", 1, "--track", "mlflow")
     assert code == 0
@@ -264,3 +265,30 @@ def test_a_tracker_that_is_not_installed(
         assert f"install it with: pip install 'fedtopics[{name}]'" in err
     assert not Path("runs").exists()
     assert typed("run", "study.toml", "--track", "paper")[0] == 2
+
+
+# Merging
+
+
+def test_merge(typed: Typed) -> None:
+    """Each client's own model: a study of that client alone."""
+    for name, other in (("north", "south"), ("south", "north")):
+        alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
+        Path("alone.toml").write_text(alone.replace("[method]", '[method]\nname = "nmf"'))
+        assert typed("run", "alone.toml", "--out", name)[0] == 0
+    code, out, _ = typed("merge", "north", "south/model", "-o", "both", "--topics", 4)
+    assert code == 0
+    assert "4 of 6 topics of 2 models are in both." in out
+    assert TopicModel.from_pretrained("both").documents.keys() == {"north", "south"}
+    assert typed("topics", "both")[0] == 0
+    assert typed("transform", "both", "north.csv", "-o", "theta.parquet")[0] == 0
+    assert typed("report", "both")[0] == 0
+    page = " ".join(Path("both/report.md").read_text().split())
+    assert "Merged from 2 models that were trained apart, by how similar their 6 topics" in page
+    code, _, err = typed("merge", "north", "south", "-o", "both")
+    assert (code, "There is a model in both already" in err) == (2, True)
+    code, _, err = typed("merge", "north", "north", "-o", "other")
+    assert (code, "Two models have a client 'north'" in err) == (2, True)
+    assert typed("merge", "north", "a=north", "-o", "other")[0] == 0
+    code, _, err = typed("merge", "north", "south", "-o", "x", "--topics", 2, "--threshold", 0.5)
+    assert (code, "exclude each other" in err) == (2, True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedtopics import cli, pki
-from fedtopics.cli import display, members
+from fedtopics.cli import display
 from tests.helpers.background import HOST, Background
 from tests.helpers.command_line import Typed
 from tests.helpers.peers import quickly
@@ -56,7 +56,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / f"{name}.toml").write_text(content)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(display, "console", display.Terminal(width=100))
-    monkeypatch.setattr(members, "QUIET", 0.0)
     return tmp_path
 
 

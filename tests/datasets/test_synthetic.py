@@ -9,7 +9,8 @@ from fedtopics.datasets import SyntheticClients, synthetic_lda
 from fedtopics.errors import DataError, StudyError
 from fedtopics.metrics import document_similarity, topic_similarity
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, count_words
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import count_words
 
 
 @pytest.fixture(scope="module")

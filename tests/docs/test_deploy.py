@@ -21,6 +21,7 @@ from deploy import build
 from fedtopics import cli
 from tests.helpers.services import NAMES, Service, assert_survives, free_port, write_letters
 
+METRICS = "9557"
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 STEPS = list(build.instructions((DEPLOY / "Dockerfile").read_text()))
@@ -78,6 +79,27 @@ def test_nobody_is_root_and_the_lock_is_kept() -> None:
         assert service["read_only"]
 
 
+def test_health_is_asked_where_it_is_served() -> None:
+    assert ("ARG", "EXTRAS=[neural,metrics]") in STEPS
+    assert METRICS in dict(STEPS)["EXPOSE"].split()
+    for service in COMPOSE.values():
+        command, asked = service["command"], service["healthcheck"]["test"]
+        assert command[command.index("--metrics") + 1] == METRICS, "this container's alone"
+        assert asked[:3] == ["CMD", "python", "-c"]
+        assert f"'http://127.0.0.1:{METRICS}/healthz'" in asked[3]
+        compile(asked[3], "healthcheck", "exec")
+    for _, container in pods():
+        arguments = container["args"]
+        assert arguments[arguments.index("--metrics") + 1] == f"0.0.0.0:{METRICS}"
+        assert {"containerPort": int(METRICS), "name": "metrics"} in container["ports"]
+        probes = {name: probe["httpGet"] for name, probe in container.items() if "Probe" in name}
+        assert probes == {
+            "readinessProbe": {"path": "/healthz/ready", "port": "metrics"},
+            "livenessProbe": {"path": "/healthz", "port": "metrics"},
+            "startupProbe": {"path": "/healthz", "port": "metrics"},
+        }
+
+
 def test_what_is_written_is_on_a_volume() -> None:
     """And what is read is mounted; the working folder of the image is that of compose's volume."""
     assert dict(STEPS)["WORKDIR"] == "/data"
@@ -95,7 +117,8 @@ def test_what_is_written_is_on_a_volume() -> None:
 def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Path) -> None:
     """What compose starts, in folders that docs/deployment.md has filled; a client on two machines.
 
-    In place of containers are processes; of the port that is published, one of this machine.
+    In place of containers are processes; of the port that is published, one of this machine, and
+    of that of metrics, which each container has for itself, any.
     """
     write_letters(tmp_path)
     port = free_port()
@@ -103,7 +126,8 @@ def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Pa
 
     def service(name: str, folder: Path) -> Service:
         words = [
-            re.sub(r"\$\{SERVER:-.*\}", f"localhost:{port}", w) for w in COMPOSE[name]["command"]
+            re.sub(r"\$\{SERVER:-.*\}", f"localhost:{port}", w).replace(METRICS, "0")
+            for w in COMPOSE[name]["command"]
         ]
         return [program, *words], folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from fedtopics import FLDA, LDA, Corpus, Policy, ShortTextClustering
 from fedtopics.errors import DataError, InputError, PolicyError, StudyError
 from tests.helpers.clients import ALL, BOATS, TEXTS, TREES
+from tests.helpers.texts_of_the_world import ENGLISH, GERMAN
 
 
 def small(**parameters: Any) -> LDA:
@@ -283,3 +285,20 @@ def test_what_is_said_of_clients_has_their_keys() -> None:
     assert found.labels_.keys() == found.sizes_.keys() == found.unclear_.keys() == {1, 2}
     assert sorted(found.labels_[1].tolist()) == found.labels_[1].tolist()
     assert found.sizes_[1].sum() == 40
+
+
+def test_languages_of_documents_as_they_come() -> None:
+    settings: dict[str, Any] = {"languages": "detect", "lemmas": True, "html": True}
+    model = small(**settings, max_document_share=1.0).fit([*GERMAN * 5, *ENGLISH * 5, ""])
+    assert {"baum", "wald", "tree", "forest"} <= {*model.vocabulary_}
+    assert not {"die", "the", "bäume", "trees", "div", "script"} & {*model.vocabulary_}
+    assert model.transform([*GERMAN, "", "<br>"]).shape == (6, 2)
+    assert clone(model)._study() == model._study()
+
+
+def test_a_warning_where_stop_words_are_of_another_language() -> None:
+    with pytest.warns(UserWarning, match=r"^documents of all are in German \(100%\); stop words"):
+        small(max_document_share=1.0).fit(GERMAN * 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small(max_document_share=1.0, languages="de").fit(GERMAN * 5)

@@ -13,9 +13,9 @@ import pytest
 from experiments.commands import group
 from experiments.gfedntm import figure3 as experiment
 from experiments.gfedntm import figure3_runs as runs
-from experiments.gfedntm.figure3 import CLIENTS, RECIPES, Settings
+from experiments.gfedntm.figure3 import RECIPES, Settings
 from experiments.gfedntm.figure3_results import READINGS, Scores, sentences, tables
-from experiments.gfedntm.figure3_runs import Case, Task, reference
+from experiments.gfedntm.figure3_runs import CLIENTS, Case, Task, reference
 from fedtopics.metrics import document_similarity, topic_similarity
 
 TINY = Case(n_documents=60, n_validation=4)
@@ -33,7 +33,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     recipes = {name: replace(RECIPES[name], method=given) for name, given in TINY_METHOD.items()}
     monkeypatch.setattr(experiment, "RECIPES", recipes)
     monkeypatch.setattr(Settings, "recipe", lambda _, model: recipes[model])
-    monkeypatch.setattr(experiment, "SWEPT", ("lda",))
     return tmp_path
 
 
@@ -51,7 +50,7 @@ def test_from_nothing_to_a_figure_and_again(
     arguments = ("gfedntm-figure3", "--quick", "--model", "paper", "--model", "lda")
     assert experiments(*arguments, "--out", "out") == 0
     said = capsys.readouterr().out
-    assert "1 of 20: paper, K' = 10, eta = 0.01, federated, seed 0" in said
+    assert "1 of 20: paper, K' = 10, eta = 0.01, alpha = 0.1, federated, seed 0" in said
     assert "Claim 1, a common model is better" in said
     page = (tiny / "out/figure3.md").read_text()
     assert "| published | centralised | 8.68 | 2,555 | - |" in page
@@ -133,9 +132,10 @@ def hand_made(gains: list[float]) -> tuple[Settings, list[Any]]:
 
 def test_verdicts() -> None:
     settings, rows = hand_made([9, 7, 5, 3, 1])
-    first, second, *_ = sentences(settings, rows)
-    assert "closer topics in 5 of 5 settings, closer documents in 5" in first
+    first, second, fourth = sentences(settings, rows)
+    assert "closer topics in 5 of 5 settings, closer documents in 5, refined in 5." in first
     assert "holds; TSS gains 9.0, 7.0, 5.0, 3.0, 1.0." in second
+    assert "(LDA, alpha = 0.1): does not hold; DSS falls by 100 in common" in fourth
     _, second, *_ = sentences(*hand_made([9, 7, 8, 3, 1]))
     assert "does not hold throughout" in second
 
@@ -151,8 +151,30 @@ def test_the_table_has_what_is_there() -> None:
     settings, rows = hand_made([9, 7, 5, 3, 1])
     readings = dict.fromkeys(READINGS, 8.75)
     rows.append(row(Case(), "paper", "centralised", 34.4, 2000, readings=readings))
-    first, read, a, _ = tables(settings, rows)
+    first, read, a, *_ = tables(settings, rows)
     assert ("LDA", "federated", "47.00", "100", "50") in first.rows
     assert ("ProdLDA, the paper's settings", "centralised", "34.40", "2,000", "1,000") in first.rows
     assert read.rows[0] == ("centralised", "8.75", "8.75", "8.75", "8.75", "8.68")
-    assert a.rows[0][:5] == ("5", "49.00", "50", "40.00", "100")
+    assert a.title == "TSS of 50, alpha = 0.1"
+    assert a.header[2:4] == ("K' = 5", "K' = 10")
+    assert ("LDA", "federated", "49.00", "47.00", "45.00", "43.00", "41.00") in [
+        row[:7] for row in a.rows
+    ]
+
+
+def test_documents_that_are_closer_alone_where_most_topics_are_shared() -> None:
+    settings, rows = hand_made([9, 7, 5, 3, 1])
+    for each in rows:
+        if each["case"]["shared"] == 40 and each["scenario"] == "federated":
+            each["dss"] = 230
+    *_, fourth = sentences(settings, rows)
+    assert "(LDA, alpha = 0.1): holds; DSS falls by -30 in common" in fourth
+
+
+def test_networks_have_fewer_seeds_and_every_setting_has_all_scenarios() -> None:
+    settings = Settings()
+    every = list(experiment.tasks(settings))
+    assert len(settings.cases) == 20
+    first, networks = 2 * 7 * (2 * 10 + 4 * 3), 4 * 3 * 9 * (3 + 1)
+    assert len(every) == len(set(every)) == first + 2 * 10 * 3 * 18 + networks
+    assert {task.case for task in every[: 7 * 32]} == {Case()}

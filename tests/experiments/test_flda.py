@@ -13,7 +13,7 @@ import pytest
 
 from experiments.commands import group
 from experiments.flda import runs as flda_runs
-from experiments.flda.results import alike_pair, page, sentences, tables
+from experiments.flda.results import alike_pair, page, plain, sentences, tables
 from experiments.flda.runs import DATA_SETS, MODELS, Settings, reproduce, slices, tasks
 from fedtopics import cli
 from fedtopics.errors import DataError
@@ -36,6 +36,9 @@ def rows(**c_v: float) -> list[dict[str, Any]]:
             "rounds": 3.0,
             "replies": 8.0,
             "bytes": 29_000.0,
+            "m": 12.0 if model.startswith("pairwise") else 4.0,
+            "own": 3.0,
+            "own_c_v": c_v.get(model.replace("-", "_"), 0.5),
         }
         for data in DATA_SETS
         for model in MODELS
@@ -81,18 +84,22 @@ def test_tables() -> None:
     assert by_title["pooled: regular LDA"][:4] == (
         "0.850 ± 0.050", "0.800 ± 0.000", "10.0 ± 0.0", "0.600 ± 0.000",
     )  # fmt: skip
-    assert by_title["pooled: regular LDA"][4:] == ("3", "-", "-"), "nothing leaves who is alone"
-    assert by_title["federated: F-LDA, round 3"][4:] == ("3", "8", "29")
+    assert by_title["pooled: regular LDA"][4:] == (*"---", "3", "-", "-"), (
+        "nothing leaves who is alone"
+    )
+    assert by_title["federated: F-LDA, round 3"][4:] == (*"---", "3", "8", "29")
+    merged = by_title["federated: the paper, pairwise, round 3"][4:7]
+    assert merged == ("12.0 ± 0.0", "3.0 ± 0.0", "0.500 ± 0.000")
 
 
 def test_one_topic_has_no_diversity() -> None:
     collapsed = rows()
     for row in collapsed:
-        if row["model"] == "literal-3":
-            row |= {"diversity": float("nan"), "topics": 1.0}
-    text = page(SETTINGS, collapsed)
-    assert "| federated: F-LDA, preset paper, round 3 | 0.550 ± 0.050 | - | 1.0 ± 0.0 |" in text
-    assert "10.0 of the clients' topics are left after a round and 1.0 after three." in text
+        if row["model"] == "transitive-3":
+            row |= {"diversity": float("nan"), "topics": 1.0, "m": 1.0}
+    text = page(SETTINGS, collapsed, plain(SETTINGS, collapsed))
+    assert "| federated: the paper, transitive, round 3 | 0.550 ± 0.050 | - | 1.0 ± 0.0 |" in text
+    assert "M has 4.0, 4.0, 1.0 topics after rounds 1 to 3, and a client 3.0 of them" in text
 
 
 def test_the_pair_that_is_most_alike() -> None:
@@ -111,8 +118,9 @@ def test_every_method_is_one() -> None:
     for data, name, seed in tasks(SETTINGS):
         study = flda_runs._study(SETTINGS.method(MODELS[name], data), seed)
         assert study.method.n_components == 10
-        if name == "literal-3":
-            assert study.method.linkage == "single"
+        if name in ("transitive-3", "pairwise-3"):
+            linkage = {"transitive-3": "single", "pairwise-3": "pairs"}[name]
+            assert study.method.linkage == linkage
             assert study.method.threshold == data.gamma
             assert study.method.documents_per_round == data.a_round
             assert study.method.max_rounds == 3
@@ -167,7 +175,7 @@ def test_a_small_run(
     by_model = {row["model"]: row for row in found["runs"] if row["data"] == TWEETS.name}
     assert by_model["pooled"]["c_v"] > 0.5, "themes that share no word are found"
     assert by_model["flda-3"]["rounds"] == 3
-    assert by_model["flda-3"]["bytes"] > by_model["literal-3"]["bytes"] > 0
+    assert by_model["flda-3"]["bytes"] > by_model["transitive-3"]["bytes"] > 0
     assert {path.name for path in out.iterdir()} == {
         "flda.md", "flda.json", "flda.png", "flda.svg", "runs.jsonl",
     }  # fmt: skip

@@ -262,12 +262,13 @@ def test_verdicts_on_what_is_varied(folder: Path) -> None:
 
 def test_the_page_says_whose_embeddings_they_are(folder: Path) -> None:
     settings = Settings(folder, seeds=1)
-    text = page(settings, rows(settings))
+    text = page(settings, found := rows(settings), plain(settings, found))
     assert "all-MiniLM-L6-v2, which is not trained" in text
     assert "the paper trains distilbert-base-nli-stsb-mean-tokens" in text
     assert "FSCCL have 10 rounds of 40 steps\n  instead of 40 of 100" in text
     assert "A quick run" not in text
-    assert page(Settings(folder, quick=True), []).count("A quick run") == 1
+    quick = Settings(folder, quick=True)
+    assert page(quick, [], plain(quick, [])).count("A quick run") == 1
 
 
 def test_only_what_is_there_is_written(folder: Path) -> None:
@@ -343,19 +344,6 @@ def test_word_vectors_are_of_the_same_texts_or_of_others(folder: Path) -> None:
     row = fstc_runs._scored(replace(settings, quick=True), task, lambda event: None)
     assert (task.name, row["acc"]) == ("fsbert", 100), "words tell themes apart"
     assert row["versions"]["fedtopics"]
-
-
-def test_the_kept_page_is_of_the_kept_rows() -> None:
-    """Each table and sentence of the page follows from the rows beside it."""
-    kept = Path(__file__).parents[2] / "benchmarks/results/fstc"
-    lines = (kept / "runs.jsonl").read_text("utf-8").splitlines()
-    found = [json.loads(line) for line in lines]
-    text = (kept / "fstc.md").read_text("utf-8")
-    settings = Settings(Path(), kept)
-    for table in tables(settings, found):
-        assert table.markdown().rstrip() in text, table.title
-    assert text.count("\n- ") >= len(said := list(sentences(settings, found)))
-    assert all(f"- {one}\n" in text for one in said)
 
 
 def test_other_sets_are_taken_if_they_are_there(folder: Path) -> None:

@@ -39,5 +39,5 @@ def test_a_quick_run_has_a_folder_and_a_seed(name: str) -> None:
 
 def test_without_files() -> None:
     settings = figure3.Settings()
-    assert settings.command == "python -m experiments gfedntm-figure3 --seeds 3"
+    assert settings.command == "python -m experiments gfedntm-figure3 --seeds 10"
     assert settings.folder == Path("runs/gfedntm-figure3")

@@ -69,3 +69,32 @@ def test_a_client_may_be_named_without_its_documents(tmp_path: Path) -> None:
 def test_a_study_without_clients_has_no_documents() -> None:
     with pytest.raises(StudyError, match=r"names no clients; add \[clients\.NAME\]"):
         Study().corpora()
+
+
+def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,text\nx,"<p>Die Wälder</p>"\ny,\n', encoding="utf-8")
+    (tmp_path / "own.toml").write_text('languages = "de"\nlemmas = true\n', encoding="utf-8")
+    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\nrules = "own.toml"\n')
+    corpus = study.clients["a"].read("a")
+    assert corpus.documents.to_pylist() == [["wald"], []]
+    assert corpus.raw is not None
+    assert corpus.raw.to_pylist() == ["<p>Die Wälder</p>", ""]
+    assert corpus.ids.to_pylist() == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ("lemmas = true", "needs languages"),
+        ("lemma = true", "there is no key 'lemma'"),
+        ("lemmas", "cannot be used: "),
+        ("", "No such file"),
+    ],
+)
+def test_rules_that_cannot_be_used(tmp_path: Path, rules: str, says: str) -> None:
+    (tmp_path / "a.csv").write_text("text\noak\n")
+    if rules:
+        (tmp_path / "own.toml").write_text(rules)
+    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\nrules = "own.toml"\n')
+    with pytest.raises(StudyError, match=rf"The rules .*own\.toml cannot be used: .*{says}|{says}"):
+        study.clients["a"].read("a")

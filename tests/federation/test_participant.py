@@ -110,7 +110,7 @@ def test_that_others_go_when_the_model_is_here_is_no_news(tmp_path: Path) -> Non
     part = Participation("north", subjects(SIZES)["north"], OPEN_POLICY, tmp_path, events.append)
     lost = Reconnecting("the connection to the server is lost", 1.0)
     part.notify(lost)
-    part.receive(made())
+    part.receive(made(), part.notify)
     part.notify(lost)
     assert [event["event"] for event in events] == ["reconnecting", "model"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.policy import Policy
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS
 
 

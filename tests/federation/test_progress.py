@@ -23,7 +23,8 @@ def ended(number: int, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    for name in ("monotonic", "time"):
+        monkeypatch.setattr(progress.time, name, lambda: now[0])
     return now
 
 
@@ -51,6 +52,18 @@ def test_time_left_is_of_this_process(clock: list[float]) -> None:
     assert str(seen) == "round 6 of 10, 8 s left"
 
 
+def test_time_left_of_a_file() -> None:
+    """Events have their times there; a resumed run is slower, and what went before is not of it."""
+    seen = Seen()
+    seen.take(TRAINING | {"time": 100.0})
+    seen.take(ended(1, time=200.0))
+    assert seen.left == 900
+    seen.take({"event": "training", "done": 1, "rounds": 10, "time": 5000.0})
+    assert seen.left is None
+    seen.take(ended(2, time=5030.0))
+    assert (seen.left, str(seen)) == (240, "round 2 of 10, 4 min left")
+
+
 def test_a_log_has_a_line_a_minute(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     lines, seen = Lines(), Seen()
     lines.close(seen)
@@ -62,7 +75,7 @@ def test_a_log_has_a_line_a_minute(clock: list[float], capsys: pytest.CaptureFix
     lines.close(seen)
     shown = capsys.readouterr().err.splitlines()
     assert [line.partition(",")[0] for line in shown] == [
-        "round 3 of 10", "round 6 of 10", "round 9 of 10", "round 9 of 10",
+        "round 3 of 10", "round 6 of 10", "round 9 of 10",
     ]  # fmt: skip
 
 

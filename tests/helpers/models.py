@@ -11,7 +11,8 @@ import numpy as np
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary
 
 WORDS = ("oak", "elm", "flu", "tea", "__init__")
 BETA = np.array([[4, 3, 1, 1, 1], [1, 1, 2, 2, 4], [2, 2, 2, 2, 2]]) / 10

@@ -20,7 +20,8 @@ from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods import registry
 from fedtopics.methods.lda import METHOD
 from fedtopics.networks import ProdLDA
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary
 
 WORDS = ("oak", "elm", "yawl", "brig")
 

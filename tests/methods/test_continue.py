@@ -29,7 +29,8 @@ from fedtopics.methods.warm_start import WarmStart, Words, fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NeuralLDA, Tensors, register
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, Vocabulary, VocabularyLimits
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
 from tests.helpers.federation import (
     DIMENSION,
     NETWORKS,

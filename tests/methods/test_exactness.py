@@ -47,6 +47,7 @@ from tests.helpers.ordinary import (
     difference,
     ordinary,
     record_minibatches,
+    united,
 )
 
 
@@ -116,6 +117,26 @@ def test_the_papers_normalisation_is_not_that_of_one_process(
     plan = study(norm="local", precision="float64")
     model = train(plan, subjects(SIZES), at_once=False)
     assert difference(model.weights, ordinary(model, plan, minibatches)) > 0.05
+
+
+def test_algorithm_1_of_the_paper(minibatches: dict[int, list[Batch]]) -> None:
+    """Each client's mean gradient by its own statistics, a mean of these by documents, a step."""
+    plan = study(
+        norm="local", optimizer="sgd", learning_rate=0.02, batch_split="fixed", precision="float64"
+    )
+    model = train(plan, subjects(SIZES), at_once=False)
+    network = ORDINARY["prodlda"](model.inference, plan.seed)
+    parameters = dict(network.named_parameters())
+    for number in sorted(minibatches):
+        losses = [network(*united([batch])) for batch in minibatches[number]]
+        sizes = [batch.counts.shape[0] for batch in minibatches[number]]
+        assert sizes == [64, 64, 60, 20, 64]
+        each = [torch.autograd.grad(loss, [*parameters.values()]) for loss in losses]
+        with torch.no_grad():
+            for weight, *gradients in zip(parameters.values(), *each, strict=True):
+                terms = (n * g for n, g in zip(sizes, gradients, strict=True))
+                weight -= 0.02 * sum(terms) / sum(sizes)
+    assert difference(model.weights, {n: w.detach() for n, w in parameters.items()}) < 1e-9
 
 
 @pytest.mark.parametrize("network", NETWORKS)

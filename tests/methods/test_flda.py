@@ -74,8 +74,9 @@ def same(one: TopicModel, other: TopicModel) -> bool:
 # The settings
 
 
-def test_the_papers_preset() -> None:
-    paper = Study.make(method={"name": "flda", "preset": "paper", "memory": 0.5}).method
+@pytest.mark.parametrize("name", ["paper", "paper-transitive"])
+def test_the_papers_preset(name: str) -> None:
+    paper = Study.make(method={"name": "flda", "preset": name, "memory": 0.5}).method
     assert (paper.linkage, paper.absent_words) == ("single", "ignored")
     assert (paper.keep_unmatched, paper.refill, paper.stop) == (False, False, "coherence")
     assert (paper.n_words, paper.spare_topics, paper.n_local) == (10, 0, 20)
@@ -84,6 +85,16 @@ def test_the_papers_preset() -> None:
     assert (usual.linkage, usual.keep_unmatched, usual.stop) == ("average", True, "documents")
     assert usual.n_words == 30
     assert usual.n_local > 20
+
+
+def test_the_papers_preset_read_pair_by_pair() -> None:
+    pairwise, transitive = (
+        Study.make(method={"name": "flda", "preset": f"paper-{reading}"}).method
+        for reading in ("pairwise", "transitive")
+    )
+    other = {"preset", "linkage", "keep_unmatched", "refill"}
+    assert pairwise.model_dump(exclude=other) == transitive.model_dump(exclude=other)
+    assert (pairwise.linkage, pairwise.keep_unmatched, pairwise.refill) == ("pairs", True, True)
 
 
 @pytest.mark.parametrize(

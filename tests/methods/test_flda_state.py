@@ -20,7 +20,8 @@ from fedtopics.methods.flda.state import (
 )
 from fedtopics.methods.flda.topic_lists import Place, pack_topics
 from fedtopics.methods.plan import Plan
-from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import VocabularyLimits
 
 FRUIT = {"apple": 0.6, "pear": 0.4}
 BERRY = {"apple": 0.4, "pear": 0.4, "plum": 0.2}

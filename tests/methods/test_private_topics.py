@@ -18,7 +18,8 @@ from fedtopics.methods.private.settings import SHARES, PrivateSettings
 from fedtopics.privacy import Budget, Privacy
 from fedtopics.privacy.accounting import mu_of
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, fingerprint
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.clusters import StoppedError, accuracy, labels_of, overheard, spread
 from tests.helpers.encoders import unit
 from tests.helpers.private_topics import (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedtopics.methods.flda.topic_lists import (
+    Linkage,
     Place,
     group_topics,
     mean_topic,
@@ -23,7 +24,7 @@ Topics = dict[str, list[dict[str, float]]]
 TOPICS = {name: sent_topics(3, 3)[name] for name in ("words", "index", "weights")}
 FRUIT = {"apple": 0.6, "pear": 0.4}
 ROADS = {"car": 0.7, "lorry": 0.3}
-LINKAGES: list[Literal["average", "single"]] = ["average", "single"]
+LINKAGES: list[Linkage] = ["average", "single"]
 
 
 def turned(degrees: float) -> dict[str, float]:
@@ -35,7 +36,7 @@ def turned(degrees: float) -> dict[str, float]:
 def groups(
     local: Topics,
     threshold: float = 0.5,
-    linkage: Literal["average", "single"] = "average",
+    linkage: Linkage = "average",
     together: Sequence[Sequence[Place]] = (),
 ) -> list[list[Place]]:
     return group_topics(local, threshold, linkage, together)
@@ -252,3 +253,19 @@ def test_the_largest_words_come_first_and_ties_by_the_alphabet() -> None:
     assert list(mean_topic(topics, "zero")) == ["d", "b", "a", "c"]
     assert list(mean_topic(topics, "ignored")) == ["d", "b", "c", "a"]
     assert list(mean_topic(topics[:1], "zero")) == ["d", "b", "c", "a"]
+
+
+def test_pair_by_pair_a_topic_is_in_as_many_groups_as_it_has_partners() -> None:
+    local = {"a": [turned(0), turned(90)], "b": [turned(20)], "c": [turned(-20), turned(40)]}
+    found = groups(local, float(np.cos(np.radians(25))), "pairs")
+    pairs = [[("a", 0), ("b", 0)], [("a", 0), ("c", 0)], [("b", 0), ("c", 1)]]
+    assert found == [*pairs[:2], [("a", 1)], pairs[2]]
+    assert groups({"a": [turned(0), turned(5)]}, 0.5, "pairs") == [[("a", 0)], [("a", 1)]], (
+        "of one client"
+    )
+
+
+def test_pair_by_pair_what_belongs_together_is_in_no_other_group() -> None:
+    local = {"a": [turned(0)], "b": [turned(10)], "c": [turned(20)]}
+    together = [[("a", 0), ("c", 0)]]
+    assert groups(local, 0.5, "pairs", together) == [[("a", 0), ("c", 0)], [("b", 0)]]

@@ -20,7 +20,8 @@ from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
 from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, USUAL, Reading, choose
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, fingerprint, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import fingerprint, tokens
 from tests.helpers.federation import embedded, study, subjects, tokens_of
 
 SIZES = {"east": 60, "north": 40, "south": 25}

@@ -15,7 +15,8 @@ from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import compare
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.federation import study, subjects
 
 

@@ -36,6 +36,7 @@ def test_topic_info() -> None:
     assert made().get_topic_info(2)[0] == {
         "topic": 1,
         "label": "",
+        "suggested": "",
         "share": 0.4375,
         "count": 18,  # of 17.5 documents
         "name": "1___init___flu_tea_oak",

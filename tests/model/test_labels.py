@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedtopics import LDA
 from fedtopics.errors import ModelError, StudyError
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.model.card import card
+from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.vocabulary import Vocabulary
+from tests.helpers.clients import ALL
+from tests.helpers.command_line import typist
 from tests.helpers.models import made
 
 
@@ -151,3 +161,108 @@ def test_labels_that_cannot_be(labels: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         made().with_labels(labels)
     assert made().with_labels({1: 100 * "x"}).labels[1] == 100 * "x"
+
+
+# What rules suggest
+
+
+def test_labels_are_first_words_that_are_no_forms_of_each_other() -> None:
+    words = ("forest", "forests", "oak", "elm", "oak tree", "fir")
+    beta = np.array([[6, 5, 4, 3, 2, 1], [1, 1, 1, 2, 3, 9]]) / np.array([[21], [17]])
+    vocabulary = Vocabulary(words, np.full(6, 9), np.full(6, 10))
+    model = made(
+        vocabulary=vocabulary, inference=VariationalLDA(6, LDAPrior(n_components=2)), labels={},
+        weights={"pseudo_counts": beta.T}, word_sums=beta * 90, coherence={},
+        shares={"north": np.array([0.5, 0.5])}, documents={"north": 30},
+    )  # fmt: skip
+    assert model.suggest_labels() == {0: "Oak tree, forest, elm", 1: "Oak tree, fir, elm"}
+
+
+def test_suggestions_are_marked_until_somebody_confirms_them(saved: Path, tmp_path: Path) -> None:
+    model = made(labels={0: "Trees"}, coherence={}).with_suggested_labels()
+    assert model.labels == {0: "Trees", 1: "__init__, flu, tea", 2: "Oak, elm, flu"}
+    assert model.suggested == {1, 2}
+    rows = {row["topic"]: row for row in model.get_topic_info()}
+    assert [rows[k]["suggested"] for k in range(3)] == ["", "__init__, flu, tea", "Oak, elm, flu"]
+    assert [*model.to_pandas()["CustomName"]] == [
+        "__init__, flu, tea (suggested)", "Trees", "Oak, elm, flu (suggested)",
+    ]  # fmt: skip
+    for text in (card(model), as_markdown(model.get_topic_info()), as_csv([*rows.values()])):
+        assert text.count("(suggested)") == 2
+        assert "Oak, elm, flu (suggested)" in text
+    assert "Trees (suggested)" not in model._repr_html_()
+
+    folder = model.save_pretrained(tmp_path / "marked")
+    back = TopicModel.from_pretrained(folder)
+    assert (back.labels, back.suggested) == (model.labels, {1, 2})
+    changed = rows_of(folder)
+    changed[0]["label"] = "Python"  # somebody has edited this one,
+    del changed[2]["suggested"]  # and confirmed that one
+    write(folder, changed)
+    back = TopicModel.from_pretrained(folder)
+    assert back.labels == {0: "Trees", 1: "Python", 2: "Oak, elm, flu"}
+    assert back.suggested == frozenset()
+    assert back.suggest_labels() == {}
+    assert model.with_labels({2: "Shrubs"}).suggested == {1}
+    assert model.with_labels({2: ""}).suggest_labels() == {
+        1: "__init__, flu, tea",
+        2: "Oak, elm, flu",
+    }
+
+
+def test_topics_that_are_merged_keep_what_people_said() -> None:
+    model = made(labels={0: "Trees"}).with_suggested_labels()
+    merged = model.merge_topics([0, 2])
+    assert (merged.labels, merged.suggested) == ({}, frozenset())
+    assert model.merge_topics([1, 2]).labels == {0: "Trees"}
+
+
+# Of the boats', twelve have one phrase and four another; all have their words near each other.
+PHRASED = [
+    *(f"{text}! The port authority. Port, harbour" for text in ALL[:12]),
+    *(f"{text}: harbour; master mason" for text in ALL[12:16]),
+    *ALL[16:],
+]
+
+
+@pytest.fixture(scope="module")
+def estimator() -> LDA:
+    return LDA(2, max_rounds=20, min_document_frequency=4).fit(PHRASED)
+
+
+def test_labels_have_phrases_of_ones_own_documents(estimator: LDA) -> None:
+    """Such as enough documents have, and mostly those that have their words."""
+    model = estimator.model_
+    boats = int(model.main_topics(PHRASED)[0])
+    first = model.topics(8)[boats]
+    model = replace(model, reading=replace(model.reading, first=()))
+    words = model.suggest_labels()
+    assert words[boats] == ", ".join(first[:3]).capitalize()
+    labels = model.suggest_labels(PHRASED)
+    assert labels[boats] == f"Port authority, {first[0]}, {first[1]}"
+    assert labels[1 - boats] == words[1 - boats]
+    assert model.suggest_labels(PHRASED, min_documents=13) == words
+    assert "master mason" not in model.suggest_labels(PHRASED, min_documents=1)[boats]  # not first
+
+
+def test_phrases_are_of_lists_of_words_as_well(estimator: LDA) -> None:
+    lists = [re.findall(r"\w+", text.lower()) for text in PHRASED]
+    own = copy(estimator)
+    boats = int(own.model_.main_topics(PHRASED)[0])
+    found = own.suggest_labels(lists)
+    assert found[boats].startswith("Authority port harbour, ")  # no full stop is between them
+    assert f"{found[boats]} (suggested)" in own.get_topic_info()["CustomName"].tolist()
+
+
+def test_at_the_command_line(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = typist(monkeypatch, capsys)
+    assert "(suggested)" not in typed("topics", saved)[1]
+    said = typed("topics", saved, "--suggest")[1]
+    assert "Oak, elm, flu (suggested): oak elm flu tea __init__" in said
+    assert typed("topics", saved)[1] == said
+    assert (saved / "README.md").read_text("utf-8").count("(suggested)") == 3
+    assert typed("topics", saved, "--with-documents", "own.csv")[2].endswith(
+        "--with-documents goes with --suggest.\n"
+    )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from fedtopics import LDA, TopicModel
 from fedtopics.errors import DataError, StudyError
+from fedtopics.model.over_time import grouped_by_class, grouped_by_time
 from tests.helpers.clients import ALL, TEXTS
 
 EAST = timezone(timedelta(hours=9))
@@ -116,8 +120,7 @@ def test_classes(model: TopicModel) -> None:
     [
         ([1] * 79, "80 documents and 79 times or classes"),
         (["oak"] * 80, "cannot be read as times"),
-        ([*["2025-01-01"] * 79, None], "cannot be read as times"),
-        ([*[1.0] * 79, float("nan")], "cannot be read as times"),
+        ([*[1.0] * 79, float("inf")], "cannot be read as times"),
         ([*["2025-01-01"] * 79, "secret text"], "cannot be read as times"),
     ],
 )
@@ -137,6 +140,45 @@ def test_what_does_not_go_together(model: TopicModel) -> None:
         model.topics_over_time(ALL, [1] * 80, by="hour")  # type: ignore[arg-type]
     with pytest.raises(StudyError, match="nr_bins=0 cannot be used"):
         model.topics_over_time(ALL, [1] * 80, nr_bins=0)
+
+
+@pytest.mark.parametrize(
+    "none", [None, "", " ", float("nan"), pd.NaT, pd.NA, np.datetime64("NaT")], ids=repr
+)
+def test_documents_without_a_value_are_counted(model: TopicModel, none: Any) -> None:
+    times: list[Any] = [*["2025-01-01"] * 40, *["2025-02-01"] * 37, none, none, none]
+    found = grouped_by_time(model, ALL, np.array(times, object))
+    assert [(row["period"], row["documents"]) for row in found.rows[::2]] == [
+        (date(2025, 1, 1), 40), (date(2025, 2, 1), 37)
+    ]  # fmt: skip
+    assert (found.without, found.few, found.unknown) == (3, 0, 0)
+    by_class = grouped_by_class(model, ALL, times, min_documents=38)
+    assert [row["class"] for row in by_class.rows] == ["2025-01-01"] * 2
+    assert (by_class.without, by_class.few) == (3, 37)
+
+
+def test_what_the_model_sees_nothing_of_is_counted(model: TopicModel) -> None:
+    found = grouped_by_class(model, [*ALL, "zebra", "gnu"], [*["a"] * 80, "a", None])
+    assert [row["documents"] for row in found.rows] == [80, 80]
+    assert (found.without, found.few, found.unknown) == (1, 0, 1)
+    nothing = grouped_by_time(model, ALL, [None] * 80, nr_bins=3)
+    assert (nothing.rows, nothing.without) == ([], 80)
+
+
+def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
+    table = pd.DataFrame({"text": ALL, "office": ["a"] * 40 + ["b"] * 40, "year": [1999] * 80})
+    expected = model.topics_per_class(ALL, table["office"])
+    assert model.topics_per_class(table, "office") == expected
+    assert model.topics_per_class(pa.table(table), "office") == expected
+    table.to_csv(tmp_path / "all.csv", index=False)
+    assert model.topics_per_class(tmp_path / "all.csv", "office") == expected
+    assert periods(model.topics_over_time(table, "year")) == [1999]
+    clients = {"north": table[:40], "south": table[40:]}
+    assert model.topics_per_class(clients, "office") == [row | {"clients": 1} for row in expected]
+    with pytest.raises(DataError, match="no column 'town' in the documents; it has: text, office"):
+        model.topics_per_class(table, "town")
+    with pytest.raises(DataError, match="'office' is to be a column of the documents, which are"):
+        model.topics_per_class(ALL, "office")
 
 
 def test_a_chart(model: TopicModel) -> None:

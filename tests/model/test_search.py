@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import StudyError
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 from tests.helpers.models import BETA, made
 
 SHARE = np.array([0.375, 0.4375, 0.1875])

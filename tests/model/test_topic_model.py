@@ -22,6 +22,7 @@ from fedtopics.model.folder import FORMAT
 from fedtopics.model.shown_words import READINGS, Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.rules import TextRules
 from tests.helpers.models import edit_config
 
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
@@ -411,3 +412,12 @@ def test_a_word_of_one_document_is_in_no_file(tmp_path: Path) -> None:
     assert {"model.safetensors", "vocabulary.json", "topics.json", "README.md"} <= names
     assert [path for path in files if CANARY.encode() in path.read_bytes().lower()] == []
     assert [path for path in files if b"oak" in path.read_bytes()] != []  # the search finds words
+
+
+def test_a_model_of_before_reads_texts_as_then(saved: Path) -> None:
+    text = json.loads((saved / "config.json").read_text())["text"]
+    before = {key: value for key, value in text.items() if key in ("lowercase", "stop_words")}
+    edit(saved / "config.json", text=before)
+    back = TopicModel.from_pretrained(saved)
+    assert (back.text.html, back.text.addresses, back.text.languages) == (False, "keep", ())
+    assert back.text.analyser()("<p>oak</p>") == TextRules(html=False).analyser()("p oak p")

@@ -18,7 +18,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 from tests.helpers.command_line import Typed
 from tests.helpers.federation import subjects, tokens_of
 from tests.helpers.grpc_federation import Outcome, federated

@@ -825,6 +825,17 @@ def test_a_report_with_documents(typed: Typed) -> None:
     assert any(text in page for text in texts)
     assert "Not to be shared." in page
     assert not any(text in Path("out/report.html").read_text() for text in texts)
+    assert page.count("<circle") == len(texts)
+    assert not any(
+        text in each for text in texts for each in re.findall("<title>.*?</title>", page)
+    )
+    typed("report", "out", "--with-documents", "north.csv", "--with-text")
+    page = Path("out/report-with-documents.html").read_text()
+    assert sum(text in each for text in texts for each in re.findall("<title>.*?</title>", page))
+    assert "<circle" not in Path("out/report.html").read_text()
+    assert typed("report", "out", "--with-text")[2] == (
+        "fedtopics: --with-text goes with --with-documents FILE.\n"
+    )
     code, _, err = typed("report", "out", "--with-documents", "north.csv", "--text", "abstract")
     assert (code, err.count("\n")) == (2, 1)
     assert "no column 'abstract'" in err

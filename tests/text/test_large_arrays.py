@@ -9,7 +9,8 @@ from scipy import sparse
 from fedtopics.text import large_arrays
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.large_arrays import GrowingArray, set_aside
-from fedtopics.text.vocabulary import TextRules, count_words
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import count_words
 
 MAPS = Path("/proc/self/maps")
 

@@ -12,7 +12,8 @@ import pytest
 
 from fedtopics.text.corpus import BATCH, Corpus
 from fedtopics.text.repeats import Repeats, find_repeats
-from fedtopics.text.vocabulary import TextRules, count_words
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import count_words
 
 WORDS = [f"w{i}" for i in range(30)]
 KNOWN = {word: column for column, word in enumerate(WORDS)}

@@ -15,8 +15,8 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.study import Study
 from fedtopics.methods.aggregation import Named, RunningSum
 from fedtopics.text.corpus import BATCH, Corpus
+from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import (
-    TextRules,
     Vocabulary,
     VocabularyLimits,
     WordCounts,

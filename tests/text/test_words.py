@@ -8,7 +8,8 @@ import pytest
 
 from fedtopics.errors import StudyError
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, Vocabulary, count_words
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary, count_words
 from fedtopics.text.words import is_word, normal
 from tests.helpers.hostile import HOSTILE_WORDS, NO_WORDS
 

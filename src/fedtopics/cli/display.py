@@ -13,8 +13,9 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.federation.progress import Bar, Seen
+from fedtopics.federation.progress import Bar, Display, Lines, Seen
 from fedtopics.harmless import as_json, for_terminal
+from fedtopics.methods.sentences import sentence_on_texts
 
 # Commands import what needs torch when they run: --help answers at once.
 if TYPE_CHECKING:
@@ -104,10 +105,11 @@ def embedding_status(text: str) -> Iterator[Callable[[int, int], None]]:
 
 
 class RoundProgress:
-    """Show rounds, loss, documents per second and time left, on a terminal."""
+    """Show rounds, loss, documents per second and time left; in a log, a line a minute."""
 
     def __enter__(self) -> RoundProgress:
-        self._bar, self._seen = Bar(console), Seen()
+        self._seen = Seen()
+        self._bar: Display = Bar(console) if console.is_terminal else Lines(say)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,13 +122,12 @@ class RoundProgress:
         if kind == "vocabulary":
             unseen = f"{event['without_known_word']:,} of them without an agreed word"
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
-        elif kind == "embedding":
-            if not console.is_terminal and event["done"] == event["documents"]:
-                say(f"{self._seen.what}: {event['documents']:,} documents")
         elif kind == "round" and "topics" in event:
             say(topic_news(event))
         elif kind in ("chosen", "claimed", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
+        elif text := sentence_on_texts(event):
+            say(text)
 
 
 def sentence(event: Mapping[str, Any]) -> str:
@@ -138,7 +139,8 @@ def sentence(event: Mapping[str, Any]) -> str:
         kind = "claimed too many"
     if kind == "suspected" and event["left_out"]:
         kind = "suspected and left out"
-    return _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
+    said = _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
+    return said or sentence_on_texts(event)
 
 
 def _listed(value: Any) -> Any:
@@ -176,12 +178,14 @@ def topic_lines(
     model: TopicModel, words: int, lambda_: float | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yield the lines that show topics, each with its style."""
+    from fedtopics.model.labels import shown_label
+
     yield (
         "topic, its share of all documents, its words; below, its share of each client's documents",
         "",
     )
     for row in model.get_topic_info(words, lambda_):
-        label = f"{row['label']}: " if row["label"] else ""
+        label = f"{shown_label(row)}: " if row["label"] else ""
         yield f"{row['topic']:>5} {row['share']:>6.1%}  {label}{' '.join(row['words'])}", ""
         shares = sorted(row["clients"].items(), key=lambda item: -item[1])
         yield " " * 14 + "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim"

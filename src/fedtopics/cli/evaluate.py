@@ -32,7 +32,7 @@ from fedtopics.errors import DataError
 def evaluate(
     model: Path,
     data: Path,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     embedding_model: str | None,
     lambda_: float | None,
     by: Literal["windows", "documents"],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -45,6 +45,7 @@ server_option = click.option(
 @click.option("--start", "started", type=FOLDER, metavar="MODEL", help="Begin with a model.")
 @options.vocabulary
 @options.track
+@options.metrics
 @insecure_option
 @json_lines
 def server(
@@ -57,6 +58,7 @@ def server(
     started: Path | None,
     vocabulary: Words | None,
     track: tuple[str, ...],
+    metrics: options.Place | None,
     insecure: bool,
     as_json: bool,
 ) -> None:
@@ -83,18 +85,17 @@ def server(
     words = vocabulary or usual_words(start, plan.method, plan.text)
     folder = out or Path("runs") / file_name(plan.name)
     news = ServerNews()
-    with news, options.tracked(track, folder, print_event if as_json else news) as on_event:
+    shown = print_event if as_json else news
+    with (
+        news,
+        options.measured(metrics, shown) as told,
+        options.tracked(track, folder, told) as on_event,
+    ):
         model = serve(
-            plan,
-            identity,
-            listen,
-            folder,
-            resume=resume or (go_on and has_run(folder)),
-            on_event=on_event,
-            on_listen=None if as_json else news.watch,
-            start=start,
+            plan, identity, listen, folder, resume=resume or (go_on and has_run(folder)),
+            on_event=on_event, on_listen=None if as_json else news.watch, start=start,
             vocabulary=words,
-        )
+        )  # fmt: skip
     show_run(model, folder, quiet=as_json)
 
 
@@ -139,7 +140,7 @@ def doctor(
     address: str,
     identity: Path,
     data: Path | None,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     policy: Path | None,
     as_json: bool,
 ) -> None:
@@ -179,15 +180,23 @@ def _exposed(study: Study) -> Exposure:
 
 
 def _dry_run(
-    address: str, identity: Path, data: Path, columns: dict[str, str | None], policy: Path | None
-) -> Callable[[], None]:
+    address: str, identity: Path, data: Path, columns: dict[str, Any], policy: Path | None
+) -> Callable[[], str]:
     """Read documents and policy; return what holds a server's study against them."""
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.client import GrpcParticipation
+    from fedtopics.methods.sentences import sentence_on_texts
 
     rules = Policy() if policy is None else Policy.read(policy)
     corpus = Corpus.read(data, Columns(**columns))
-    return lambda: GrpcParticipation(address, identity, corpus, rules, None, dry_run=True).run()
+    told: list[str] = []
+
+    def look() -> str:
+        tell = lambda event: told.append(sentence_on_texts(event))  # noqa: E731
+        GrpcParticipation(address, identity, corpus, rules, None, "", tell, dry_run=True).run()
+        return "; ".join(filter(None, told))
+
+    return look
 
 
 def _server_identity(authority: Path) -> Identity:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedtopics.cli import options
 from fedtopics.cli.display import (
     RoundProgress,
-    embedding_status,
     json_text,
     print_json,
     print_ledger,
@@ -26,6 +25,9 @@ from fedtopics.cli.report import show_run
 from fedtopics.errors import RunError
 from fedtopics.harmless import file_name
 from fedtopics.methods.registry import METHODS, find_method
+
+if TYPE_CHECKING:
+    from fedtopics.model.topic_model import TopicModel
 
 # What the demo can train. A network that starts from sums needs a fraction of the rounds.
 DEMONSTRATED: dict[str, dict[str, Any]] = {
@@ -129,6 +131,11 @@ FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
     help="By default as the name of FILE ends, else a table.",
 )
 @click.option("--out", "-o", type=FOLDER, metavar="FILE", help="Write there instead.")
+@click.option("--suggest", is_flag=True, help="Suggest labels first, and keep them in MODEL.")
+@click.option(
+    "--with-documents", type=FOLDER, help="Of --suggest: own documents, for phrases of theirs."
+)
+@click.option("--text", help="Column of the text, of that file.")
 @options.as_json
 def topics(
     model: Path,
@@ -136,59 +143,42 @@ def topics(
     lambda_: float | None,
     format_: str | None,
     out: Path | None,
+    suggest: bool,
+    with_documents: Path | None,
+    text: str | None,
     as_json: bool,
 ) -> None:
     """Print a model's topics, largest first, with each client's share of them.
 
     Labels of topics are in MODEL/topics.json, which is there to be edited. --json is --format json.
+    Labels that rules suggest are marked so until somebody changes or confirms them.
     """
     from fedtopics.model.exports import as_csv, as_markdown
     from fedtopics.model.topic_model import TopicModel
 
+    if with_documents and not suggest:
+        raise click.UsageError("--with-documents goes with --suggest.")
     if as_json and format_ not in (None, "json"):
         raise click.UsageError(f"--json and --format {format_} exclude each other.")
     loaded = TopicModel.from_pretrained(model)
+    if suggest:
+        loaded = _suggested(loaded, model, with_documents, text)
     by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
     chosen = "json" if as_json else format_ or by_name
     if chosen == "table" and out is None:
         return print_topics(loaded, words, lambda_)
     if chosen == "table":
-        text = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
+        shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
     elif chosen == "json":
-        text = json_text(loaded.get_topic_info(words, lambda_))
+        shown = json_text(loaded.get_topic_info(words, lambda_))
     else:
         write = as_csv if chosen == "csv" else as_markdown
-        text = write(loaded.get_topic_info(words, lambda_))
+        shown = write(loaded.get_topic_info(words, lambda_))
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(shown, nl=False)
     else:
-        out.write_text(text, encoding="utf-8")
+        out.write_text(shown, encoding="utf-8")
         say(f"{loaded.n_topics} topics are in {out}.")
-
-
-@click.command()
-@click.argument("model", type=FOLDER)
-@click.argument("file", type=FOLDER)
-@click.option("--out", "-o", type=FOLDER, required=True, help="Parquet file to write.")
-@options.columns("text", "tokens", "embedding")
-@options.embedding_model
-def transform(
-    model: Path, file: Path, out: Path, columns: dict[str, str | None], embedding_model: str | None
-) -> None:
-    """Find the topics of documents: a row a document, in their order, empty ones included.
-
-    FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
-    """
-    from fedtopics import Columns, Corpus, TopicModel
-
-    loaded = TopicModel.from_pretrained(model)
-    corpus = Corpus.read(file, Columns(**columns))
-    with embedding_status("Finding topics") as on_progress:
-        unknown = loaded.write_theta(loaded.embedded(corpus, embedding_model, on_progress), out)
-    say(
-        f"{len(corpus):,} documents to {out}; {unknown:,} have nothing that the "
-        f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."
-    )
 
 
 @click.command()
@@ -231,6 +221,19 @@ def ledger(run: Path, as_json: bool) -> None:
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
         say(f"{function}: {LEAVES.get(function) or find_method(method).leaves(function)}")
+
+
+def _suggested(
+    model: TopicModel, folder: Path, documents: Path | None, text: str | None
+) -> TopicModel:
+    """Return the model with labels that are suggested; keep these in its folder."""
+    from fedtopics import Columns, Corpus
+    from fedtopics.model.folder import write_labels
+
+    corpus = documents and Corpus.read(documents, Columns(text=text))
+    model = model.with_suggested_labels(corpus)
+    write_labels(model, folder)
+    return model
 
 
 def _unused(folder: Path) -> Path:

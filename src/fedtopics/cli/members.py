@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +11,16 @@ from rich.text import Text
 
 from fedtopics.cli.display import console, say, sentence, status, topic_news
 from fedtopics.cli.privacy import show_exposure
+from fedtopics.federation.progress import Lines, Seen
+from fedtopics.methods.sentences import sentence_on_texts
 
 if TYPE_CHECKING:
     from fedtopics.engines.links import Member
     from fedtopics.engines.node import Node
 
-QUIET = 5.0  # seconds between two lines about rounds where there is no terminal
-
 # Of a client
 _PROGRESS = {
-    "call": "round {round}",
     "arrived": "round {round:,}: {documents:,} documents",
-    "embedding": "embeddings of {done:,} of {documents:,} documents",
 }
 _NEWS = {
     "roster": "the keys of all masks, to be compared by telephone: {digest}",
@@ -46,10 +43,9 @@ class ServerNews:
     def __init__(self) -> None:
         self._node: Node | None = None
         self._round: dict[str, Any] = {}
-        self._rounds = 0
+        self._seen, self._lines = Seen(), Lines(say)
         self._counted: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
-        self._last_line = 0.0
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
 
     def __enter__(self) -> ServerNews:
@@ -57,6 +53,8 @@ class ServerNews:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        if not console.is_terminal:
+            self._lines.close(self._seen)
 
     def watch(self, node: Node) -> None:
         self._node = node
@@ -65,12 +63,11 @@ class ServerNews:
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
+        self._seen.take(event)
         if kind == "round":
             self._round = event
             self._counted.update(event["clients"])
             self._show_round(event)
-        elif kind == "training":
-            self._rounds = event["rounds"]
         elif text := sentence(event):
             say(text)
         if kind == "listening" and "unsigned" in event:
@@ -84,22 +81,15 @@ class ServerNews:
         if "topics" in event:
             say(topic_news(event))
             return
-        last = event["round"] == self._rounds
-        if not console.is_terminal and (last or time.monotonic() - self._last_line > QUIET):
-            self._last_line = time.monotonic()
-            loss = f": loss {event['loss']:.2f}" if "loss" in event else ""
-            say(f"round {event['round']:,} of {self._rounds:,}{loss}")
+        if not console.is_terminal:
+            self._lines.show(self._seen)
 
     def _table(self) -> Table:
         event = self._round
         progress = "waiting for the clients"
         if event:
             traffic = event["bytes_sent"] + event["bytes_received"]
-            loss = f"loss {event['loss']:.2f}   " if "loss" in event else ""
-            progress = (
-                f"round {event['round']:,} of {self._rounds:,}   {loss}"
-                f"{event['seconds']:.2f} s   {traffic / 1e6:.1f} MB"
-            )
+            progress = f"{self._seen}   {event['seconds']:.2f} s, {traffic / 1e6:.1f} MB a round"
         table = Table("client", "state", title=progress, title_justify="left")
         table.add_column("rounds", justify="right")
         for member in [] if self._node is None else list(self._node.members.values()):
@@ -116,6 +106,7 @@ class ClientNews:
     def __init__(self, name: str) -> None:
         self._name = name
         self._status = status(f"{name}: connecting")
+        self._seen, self._lines = Seen(), Lines(lambda line: say(f"{name}: {line}"))
 
     def __enter__(self) -> ClientNews:
         if console.is_terminal:
@@ -124,9 +115,15 @@ class ClientNews:
 
     def __exit__(self, *_: object) -> None:
         self._status.stop()
+        if not console.is_terminal:
+            self._lines.close(self._seen)
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
+        if self._seen.take(event):
+            self._status.update(Text(f"{self._name}: {self._seen}"))
+            if not console.is_terminal:
+                self._lines.show(self._seen)
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}
         if kind == "allowed":
@@ -183,7 +180,7 @@ class PeerNews(ServerNews):
 
 def client_sentence(event: dict[str, Any]) -> str:
     """Say what an event of a client's part tells in one sentence, "" of others."""
-    return _NEWS.get(event["event"], "").format_map(event)
+    return _NEWS.get(event["event"], "").format_map(event) or sentence_on_texts(event)
 
 
 def show_offer(event: dict[str, Any], what: str) -> None:

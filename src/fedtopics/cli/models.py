@@ -1,17 +1,20 @@
-"""Commands that make a model live on: train it further, hold it against another."""
+"""Commands that make a model live on: train it further, hold it against another, merge several."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import RoundProgress, print_json, say
+from fedtopics.cli.display import RoundProgress, print_json, print_topics, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.report import show_run
+from fedtopics.errors import ModelError
 from fedtopics.harmless import file_name
+
+SHOWN = 8  # words of a topic
 
 if TYPE_CHECKING:
     from fedtopics.methods.warm_start import Words
@@ -61,11 +64,7 @@ def continue_(
 @click.argument("model_a", type=FOLDER)
 @click.argument("model_b", type=FOLDER)
 @options.words
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Cosine from which topics are the same.  [default: found from the models]",
-)
+@options.threshold
 @options.as_json
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
@@ -84,6 +83,39 @@ def compare(
         print_json(comparison.plain())
     else:
         _print(comparison)
+
+
+@click.command()
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.option("--out", "-o", type=FOLDER, required=True, help="Folder of the merged model.")
+@click.option(
+    "--topics",
+    "n_topics",
+    type=click.IntRange(1),
+    help="Put the nearest together until so many are left.  [default: as many as differ]",
+)
+@options.threshold
+def merge(
+    models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
+) -> None:
+    """Merge models that were trained apart, without a study: topics that are alike become one.
+
+    Each MODEL is a folder, or NAME=FOLDER to name the client of a model that has one. No document
+    is needed, and none is read. The result finds topics by words. docs/models.md has scores of it
+    beside those of a federation.
+    """
+    from fedtopics.methods.merged_models import merge_models, read_models
+
+    if n_topics is not None and threshold is not None:
+        raise click.UsageError("--topics and --threshold exclude each other.")
+    if (out / "config.json").exists():
+        raise ModelError(f"There is a model in {out} already; name another folder.")
+    parts = read_models(models)
+    merged = merge_models(parts, n_topics, threshold)
+    merged.save_pretrained(out)
+    print_topics(merged, 10)
+    before = sum(part.n_topics for part in parts)
+    say(f"\n{merged.n_topics} of {before} topics of {len(parts)} models are in {out}.")
 
 
 def _print(comparison: Comparison) -> None:
@@ -108,3 +140,36 @@ def _print(comparison: Comparison) -> None:
             say(f"\n{title}", "bold")
         for topic in topics:
             say(f"{topic.topic:>3} {topic.share:>6.1%}  {' '.join(topic.words)}")
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.argument("file", type=FOLDER)
+@click.option(
+    "--by",
+    type=click.Choice(["words", "meaning"]),
+    default="words",
+    show_default=True,
+    help="Words in common, or embeddings.",
+)
+@click.option("--top", type=click.IntRange(1), default=3, show_default=True, help="Terms a topic.")
+@options.as_json
+def terms(
+    model: Path, file: Path, by: Literal["words", "meaning"], top: int, as_json: bool
+) -> None:
+    """Match MODEL's topics with the terms of FILE, an ontology of one's own; nothing leaves.
+
+    FILE is TOML, a line a term with its synonyms, as J45 = ["asthma", "wheezing"], or a .csv with
+    the columns term and synonym.
+    """
+    from fedtopics.model.terms import read_terms
+    from fedtopics.model.topic_model import TopicModel
+
+    rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), top, by=by)
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        say(f"{row['topic']:>3}  {' '.join(row['words'][:SHOWN])}")
+        near = "  ".join(f"{name} {near:.2f}" for name, near in row["terms"])
+        say(f"     {near or 'no term has a word in common with it'}", "dim")

@@ -13,8 +13,10 @@ import click
 
 if TYPE_CHECKING:
     from fedtopics.methods.events import OnEvent
+    from fedtopics.text.rules import TextRules
 
 FOLDER = click.Path(path_type=Path)
+Place = tuple[str, int]
 
 COLUMNS = {
     "text": "Column of the text.",
@@ -23,6 +25,7 @@ COLUMNS = {
     "label": "Column of labels: adds purity, accuracy and NMI of the largest topics.",
     "embedding": "Column of embeddings, where they are needed.",
     "author": "Column of whose each document is, for studies with a bound for authors.",
+    "time": "Column of when each was written, for studies that sum topics by period.",
     "round": "Column of rounds or times, for studies that use them.",
 }
 
@@ -48,6 +51,11 @@ vocabulary = click.option(
     help="The model's own words, or such as clients agree on anew.  [default: keep, if the study "
     "has its method and rules of text]",
 )
+threshold = click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Cosine from which topics are the same.  [default: found from the models]",
+)
 track = click.option(
     "--track",
     multiple=True,
@@ -56,19 +64,67 @@ track = click.option(
 )
 
 
-def columns(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option for each column of the documents; the command gets them as `columns`."""
+def _place(ctx: click.Context, option: click.Parameter, given: str | None) -> Place | None:
+    host, _, port = (given or "").rpartition(":")
+    if given is None:
+        return None
+    if not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter(f"{given!r} is neither PORT nor HOST:PORT.")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+metrics = click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    callback=_place,
+    help="Serve metrics for Prometheus and a health check there; on this machine alone without "
+    "HOST.",
+)
+
+
+def columns(
+    *names: str, rules: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option for each column of the documents, and for rules by which these become words.
+
+    The command gets them as `columns`.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def called(**arguments: Any) -> None:
-            command(columns={name: arguments.pop(name) for name in names}, **arguments)
+            columns = {name: arguments.pop(name) for name in names}
+            if rules:
+                columns["rules"] = _read(arguments.pop("rules"))
+            command(columns=columns, **arguments)
 
+        if rules:
+            help_ = "Own rules for texts: TOML with keys of a study's [text]."
+            click.option("--rules", type=FOLDER, help=help_)(called)
         for name in reversed(names):
             click.option(f"--{name}", help=COLUMNS[name])(called)
         return called
 
     return decorate
+
+
+def _read(rules: Path | None) -> TextRules | None:
+    from fedtopics.federation.client_data import read_rules
+
+    return None if rules is None else read_rules(rules)
+
+
+@contextmanager
+def measured(place: Place | None, shown: OnEvent) -> Iterator[OnEvent]:
+    """Give a callback for a run's display and for metrics, if there is a place to serve them."""
+    if place is None:
+        yield shown
+        return
+    from fedtopics.federation.metrics import Metrics
+    from fedtopics.federation.tracking import tell_all
+
+    with Metrics().served(*place) as metrics:
+        yield tell_all(metrics, shown)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedtopics.cli.members import ClientNews, PeerNews
     from fedtopics.federation.client import GrpcParticipation
     from fedtopics.federation.peer import PeerParticipation
+    from fedtopics.methods.events import OnEvent
 
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 insecure_option = click.option(
@@ -27,7 +28,7 @@ insecure_option = click.option(
 _OPTIONS = (
     click.option("--identity", type=FOLDER, help="Folder with this client's certificate."),
     click.option("--data", type=FOLDER, required=True, help="The documents, which stay here."),
-    options.columns("text", "tokens", "id", "embedding", "author", "round"),
+    options.columns("text", "tokens", "id", "embedding", "author", "time", "round"),
     options.embedding_model,
     options.policy,
     click.option(
@@ -45,6 +46,7 @@ _OPTIONS = (
         help="Draw minibatches and noise from the study's seed, which all know, not from a secret: "
         "for tests and demonstrations alone.",
     ),
+    options.metrics,
     json_lines,
 )  # fmt: skip
 
@@ -55,7 +57,7 @@ class Given:
 
     identity: Path | None
     data: Path
-    columns: dict[str, str | None]
+    columns: dict[str, Any]
     embedding_model: str | None
     policy: Path | None
     out: Path | None
@@ -65,6 +67,7 @@ class Given:
     name: str | None
     insecure: bool
     secret_from_seed: bool
+    metrics: options.Place | None
     as_json: bool
 
     @property
@@ -84,15 +87,21 @@ class Given:
         make: Callable[..., GrpcParticipation | PeerParticipation],
     ) -> Path:
         """Read policy and documents, take part by what `make` makes of them; return its folder."""
+        name = self.client_name
+        news = news_of(name)
+        with news, options.measured(self.metrics, print_event if self.as_json else news) as tell:
+            return self._take_part(name, tell, make)
+
+    def _take_part(
+        self, name: str, tell: OnEvent, make: Callable[..., GrpcParticipation | PeerParticipation]
+    ) -> Path:
         from fedtopics import Columns, Corpus, Policy, TopicModel
         from fedtopics.methods.events import Unreadable
         from fedtopics.text.arrivals import Follow
 
-        name = self.client_name
         policy = Policy.read(self.policy) if self.policy else Policy()
         kinds = {key: column for key, column in self.columns.items() if key != "round"}
-        columns, news = Columns(rounds=self.columns["round"], **kinds), news_of(name)
-        tell: Callable[[dict[str, Any]], None] = print_event if self.as_json else news
+        columns = Columns(rounds=self.columns["round"], **kinds)
         growing = Follow(self.data, columns, lambda reason: tell(Unreadable(reason).plain()))
         corpus = growing() if self.follow else Corpus.read(self.data, columns)
         part = make(
@@ -101,11 +110,10 @@ class Given:
             growing=growing if self.follow else None, secret_from_seed=self.secret_from_seed,
             start=None if self.started is None else TopicModel.from_pretrained(self.started),
         )  # fmt: skip
-        with news:
-            if not self.as_json:
-                empty = f"{corpus.n_empty:,} of them empty"
-                say(f"{name}: {len(corpus):,} documents, {empty}; they stay.")
-            part.run()
+        if not self.as_json:
+            empty = f"{corpus.n_empty:,} of them empty"
+            say(f"{name}: {len(corpus):,} documents, {empty}; they stay.")
+        part.run()
         return part.out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -62,13 +62,13 @@ def budget(policy: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("study", type=FOLDER)
 @click.option("--data", type=FOLDER, help="This client's documents, to weigh what would leave.")
-@options.columns("text", "tokens", "embedding", "author")
+@options.columns("text", "tokens", "embedding", "author", "time")
 @options.embedding_model
 @options.as_json
 def privacy(
     study: Path,
     data: Path | None,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     embedding_model: str | None,
     as_json: bool,
 ) -> None:
@@ -133,7 +133,7 @@ def audit(
     data: Path,
     shadows: int,
     out: Path | None,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Attack a study with one's own documents: say what its model, and all that leaves, tell.

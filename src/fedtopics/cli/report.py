@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,9 +30,15 @@ if TYPE_CHECKING:
     type=FOLDER,
     help="File of one's own documents, for examples and repeated passages; not to be shared.",
 )
+@click.option("--with-text", is_flag=True, help="On their map they say how they begin.")
 @click.option("--text", help="Column of the text, of that file.")
 def report(
-    run: Path, out: Path | None, min_documents: int, with_documents: Path | None, text: str | None
+    run: Path,
+    out: Path | None,
+    min_documents: int,
+    with_documents: Path | None,
+    with_text: bool,
+    text: str | None,
 ) -> None:
     """Write what people look at: topics, clients, training and what left, in one HTML file.
 
@@ -43,7 +49,9 @@ def report(
 
     name = "report.html" if with_documents is None else "report-with-documents.html"
     documents = with_documents and Corpus.read(with_documents, Columns(text=text))
-    page = write(run, out or run / name, min_documents, documents)
+    if with_text and documents is None:
+        raise click.UsageError("--with-text goes with --with-documents FILE.")
+    page = write(run, out or run / name, min_documents, documents, with_text)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
         say("It has beginnings and passages of documents: do not share it.")
@@ -73,8 +81,9 @@ def write_beside(run: Path, quiet: bool = False) -> None:
 
 
 def write(
-    run: Path, page: Path | None = None, min_documents: int = 10, documents: object = None
-) -> Path:
+    run: Path, page: Path | None = None, min_documents: int = 10, documents: object = None,
+    with_text: bool = False,
+) -> Path:  # fmt: skip
     """Write the report of a run's folder; return its file."""
     from fedtopics.model.topic_model import TopicModel
     from fedtopics.report import find_run, summarise, write_report
@@ -82,5 +91,6 @@ def write(
     with status("Writing the report"):
         folder, facts = find_run(run)
         model = TopicModel.from_pretrained(folder)
-        summary = summarise(model, facts, min_documents=min_documents, documents=documents)
+        own: dict[str, Any] = {"documents": documents, "with_text": with_text}
+        summary = summarise(model, facts, min_documents=min_documents, **own)
         return write_report(summary, page or run / "report.html")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,11 +24,13 @@ from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
 from fedtopics.methods.events import OnEvent
+from fedtopics.methods.sentences import sentence_on_texts
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.folder import checked_names
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import LISTS
 
 ALONE = "all"  # the one client of `fit`
@@ -281,6 +284,8 @@ class TopicEstimator(
 
             def on_event(event: dict[str, Any]) -> None:
                 show(event)
+                if event["event"] in ("languages", "one form") and event["advice"]:
+                    warnings.warn(sentence_on_texts(event), stacklevel=6)
                 if self.callback is not None:
                     self.callback(event)
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from fedtopics.estimators.fitted import FittedTopics
+from fedtopics.model.document_map import DocumentMap
 from fedtopics.model.exports import data_frame
+from fedtopics.model.over_time import (
+    Grouped,
+    grouped_by_class,
+    grouped_by_time,
+    rows_of_study,
+    values_of,
+)
+from fedtopics.model.representative import BEST
 
 
 class ChangedTopics(FittedTopics):
@@ -27,9 +36,7 @@ class ChangedTopics(FittedTopics):
 
         Distance is the mutual information that is lost: see `TopicModel.hierarchy`.
         """
-        model = self._fitted()
-        rows = model.hierarchy()
-        names = {row["topic"]: row["name"] for row in model.get_topic_info()}
+        rows, names = self._fitted().hierarchy(), self._names()
         names |= {row["parent"]: row["name"] for row in rows}
         return data_frame(
             {
@@ -45,37 +52,82 @@ class ChangedTopics(FittedTopics):
             for row in rows
         )
 
-    def topics_over_time(self, documents: Any, timestamps: Any, **how: Any) -> Any:
+    def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
 
-        What it takes is as of `TopicModel.topics_over_time`.
+        What it takes is as of `TopicModel.topics_over_time`; without documents it is what the study
+        has summed.
 
         Returns
         -------
         pandas.DataFrame
             Topic; Words, five of them; Frequency, the topic's share of the period's documents, in
             documents; Timestamp, when the period begins; Name; Share; Documents, Clients: how many
-            the period has.
+            the period has. Its ``attrs`` say how many documents are in no row: those "without" a
+            value, those of groups with too "few", those of which the model sees nothing
+            ("unknown").
         """
-        rows = self._fitted().topics_over_time(self._corpora(documents), timestamps, **how)
-        return self._told("Timestamp", "period", rows)
+        if documents is None:
+            rows = rows_of_study(self._fitted())
+            return self._told("Timestamp", "period", Grouped(rows, 0, 0, 0))
+        times = values_of(documents, timestamps)
+        found = grouped_by_time(self._fitted(), self._corpora(documents), times, **how)
+        return self._told("Timestamp", "period", found)
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
         """Return a DataFrame as of `topics_over_time`, with the Class of documents."""
-        rows = self._fitted().topics_per_class(self._corpora(documents), classes, **how)
-        return self._told("Class", "class", rows)
+        classes = values_of(documents, classes)
+        found = grouped_by_class(self._fitted(), self._corpora(documents), classes, **how)
+        return self._told("Class", "class", found)
+
+    def representative_documents(
+        self, documents: Any, topic: int | None = None, n_documents: int = BEST
+    ) -> Any:
+        """Return a DataFrame of one's own documents that are most of each topic, or of one.
+
+        They are given again: neither model nor estimator keeps documents, and nothing leaves. See
+        `TopicModel.representative_documents`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Topic; Name; Document, its row; Client, where there are several; Share; Text.
+        """
+        model = self._fitted()
+        rows = model.representative_documents(self._corpora(documents), topic, n_documents)
+        names = self._names()
+        clients = [row["client"] for row in rows]
+        columns = {
+            "Topic": [row["topic"] for row in rows],
+            "Name": [names[row["topic"]] for row in rows],
+            "Document": [row["document"] for row in rows],
+            **({"Client": clients} if isinstance(documents, Mapping) else {}),
+            "Share": [row["share"] for row in rows],
+            "Text": [row["text"] for row in rows],
+        }
+        return data_frame(columns)
+
+    def document_map(self, documents: Any, **how: Any) -> DocumentMap:
+        """Return a map of one's own documents, which a notebook shows.
+
+        ``to_pandas()`` has it as a DataFrame, ``save("map.html")`` writes it as a page. What it
+        takes is as of `TopicModel.document_map`.
+        """
+        return self._fitted().document_map(self._corpus(documents), **how)
 
     def _corpora(self, documents: Any) -> Any:
         if isinstance(documents, Mapping):
             return {key: self._corpus(each) for key, each in documents.items()}
         return self._corpus(documents)
 
-    def _told(self, title: str, group: str, rows: Iterable[Mapping[str, Any]]) -> Any:
+    def _names(self) -> dict[int, str]:
+        return {row["topic"]: row["name"] for row in self._fitted().get_topic_info()}
+
+    def _told(self, title: str, group: str, found: Grouped) -> Any:
         """Return a DataFrame of what is said of topics in groups of documents."""
-        model = self._fitted()
-        names = {row["topic"]: row["name"] for row in model.get_topic_info()}
-        words = [", ".join(topic) for topic in model.topics(5)]
-        return data_frame(
+        names = self._names()
+        words = [", ".join(topic) for topic in self._fitted().topics(5)]
+        frame = data_frame(
             {
                 "Topic": row["topic"],
                 "Words": words[row["topic"]],
@@ -86,5 +138,7 @@ class ChangedTopics(FittedTopics):
                 "Documents": row["documents"],
                 "Clients": row["clients"],
             }
-            for row in rows
+            for row in found.rows
         )
+        frame.attrs |= {"without": found.without, "few": found.few, "unknown": found.unknown}
+        return frame

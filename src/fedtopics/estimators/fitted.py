@@ -86,6 +86,15 @@ class FittedTopics:
         """Call topics by names of your own, "" for none: see `TopicModel.with_labels`."""
         self.model_ = self._fitted().with_labels(labels)
 
+    def suggest_labels(self, documents: Any = None, **how: Any) -> dict[int, str]:
+        """Call topics that nobody has named as rules suggest, in place; return these labels.
+
+        They are marked as suggested wherever they are shown: see `TopicModel.suggest_labels`.
+        """
+        corpus = None if documents is None else self._corpus(documents)
+        self.model_ = self._fitted().with_suggested_labels(corpus, **how)
+        return {topic: self.model_.labels[topic] for topic in sorted(self.model_.suggested)}
+
     def score(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> float:
         """Return how well topics predict documents, in nats a word; more is better.
 

@@ -23,8 +23,9 @@ class FLDA(SeededEstimator, GrowingEstimator):
 
     Parameters are those of `TopicEstimator`. Among the settings are ``documents_per_round``
     (without it a round takes all documents, unless they say of which round they are),
-    ``strength``, ``threshold``, and ``seed_topics`` as `GuidedLDA` takes them. The preset "paper"
-    takes the algorithms word by word; `start` guides the first round.
+    ``strength``, ``threshold``, and ``seed_topics`` as `GuidedLDA` takes them. The presets
+    "paper-transitive" and "paper-pairwise" take the algorithms word by word, in two readings;
+    `start` guides the first round.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.pki.names import CLIENT_NAME
 from fedtopics.text.columns import find_column
-from fedtopics.text.corpus import Corpus
+from fedtopics.text.corpus import Corpus, is_table
 from fedtopics.text.files import read_table
 
 CLIENT_NAMES = ("client", "clients")  # columns that say whose row it is
@@ -39,7 +39,7 @@ class Clients:
 
         DataError if there is no such column, or a row is nobody's.
         """
-        if column is not None or _is_table(given):
+        if column is not None or is_table(given):
             given = _split(given, column)
         given = by_client(given)
         names = _names([*given])
@@ -99,11 +99,8 @@ def corpus_of(
 
 def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
     """Return texts as lists of words, with the texts beside them."""
-    kind = pa.large_list(pa.large_string())
     try:
-        chunks = [
-            pa.array([_words(analyse(text)) for text in batch], kind) for batch in corpus.texts()
-        ]
+        return corpus.split_by(lambda text: _words(analyse(text)))
     except InputError:
         raise
     except Exception as error:  # of somebody else's function: any kind, and it may quote the text
@@ -111,8 +108,6 @@ def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
             f"The tokenizer or analyzer ends in {type(error).__name__} on a document; it takes a "
             "text and returns its words, a list of str."
         ) from None
-    raw = corpus.documents if corpus.raw is None else corpus.raw
-    return replace(corpus, documents=pa.chunked_array(chunks, kind), raw=raw)
 
 
 def _words(found: Iterable[object]) -> list[str]:
@@ -121,17 +116,11 @@ def _words(found: Iterable[object]) -> list[str]:
     return [*map(str, found)]
 
 
-def _is_table(given: Any) -> bool:
-    return isinstance(given, pa.Table) or (
-        hasattr(given, "columns") and hasattr(given, "__arrow_c_stream__")
-    )
-
-
 def _split(given: Any, column: str | None) -> dict[Hashable, Corpus]:
     """Return the rows of each client, in the order of their first ones."""
     if isinstance(given, (str, Path)):
         given = read_table(Path(given))
-    if not _is_table(given):
+    if not is_table(given):
         raise DataError(
             "A column of clients is one of a table: give a DataFrame, an Arrow table or the path "
             "of a file."

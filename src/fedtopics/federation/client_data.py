@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.about import Line
+from fedtopics.federation.study_file import explain
 from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.rules import TextRules
 
 
 class ClientData(BaseModel):
@@ -33,6 +36,9 @@ class ClientData(BaseModel):
     author: str | None = Field(
         None, description='column of whose each document is, for privacy.unit = "author"'
     )
+    time: str | None = Field(
+        None, description="column of when each document was written, for method.over_time"
+    )
     round: str | None = Field(
         None, description="column of numbers of rounds, or of times, for methods that take new data"
     )
@@ -42,6 +48,11 @@ class ClientData(BaseModel):
     address: str | None = Field(
         None, description="HOST:PORT where others reach it, in a study without a server"
     )
+    rules: Path | None = Field(
+        None,
+        description="this client's own rules for texts, where they differ on purpose: a TOML file "
+        "with keys of [text]; its documents are lists of words then",
+    )
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
     def read(self, name: str) -> Corpus:
@@ -50,11 +61,21 @@ class ClientData(BaseModel):
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to it.'
             )
-        names = self.model_dump(include={"text", "tokens", "id", "label", "embedding", "author"})
+        columns = {"text", "tokens", "id", "label", "embedding", "author", "time"}
+        names = self.model_dump(include=columns)
         try:
-            return Corpus.read(self.data, Columns(**names, rounds=self.round))
+            rules = None if self.rules is None else read_rules(self.rules)
+            return Corpus.read(self.data, Columns(**names, rounds=self.round, rules=rules))
         except DataError as error:
             raise DataError(f"Client {name!r}: {error}") from None
+
+
+def read_rules(path: Path) -> TextRules:
+    """Read a client's own rules for texts; StudyError if the file cannot be used."""
+    try:
+        return TextRules(**tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        raise StudyError(f"The rules {path} cannot be used: {explain(error)}") from None
 
 
 def check_different(clients: Mapping[str, ClientData]) -> None:
@@ -72,7 +93,7 @@ def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> d
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> None:
     """Make the paths in a client's table absolute; in a study they are relative to its file."""
-    for key in {"data", "policy"} & table.keys():
+    for key in {"data", "policy", "rules"} & table.keys():
         table[key] = folder / str(table[key])
     model = folder / str(table.get("embedding_model", ""))
     if "embedding_model" in table and model.is_dir():  # else it is a name

@@ -47,11 +47,12 @@ class Finding:
 
 
 def examine(
-    address: str, folder: str | Path, look: Callable[[], None] | None = None
+    address: str, folder: str | Path, look: Callable[[], str] | None = None
 ) -> Iterator[Finding]:
     """Check certificate, name, reachability, TLS, versions and clock; stop where it breaks.
 
-    At the end `look` is called, if it is given: a dry run, which raises what is in the way.
+    At the end `look` is called, if it is given: a dry run, which raises what is in the way, and
+    returns what there is to tell of the documents.
     """
     try:
         identity = Identity.load(folder, "client")
@@ -72,11 +73,13 @@ def examine(
             return
     if look is not None:
         try:
-            look()
+            told = look()
         except FedTopicsError as error:
             yield Finding("policy", False, str(error), lasting=True)
         else:
             yield Finding("policy", True, "it allows the study on these documents")
+            if told:
+                yield Finding("languages", True, told)
 
 
 def connection(address: str, folder: str | Path) -> Iterator[Finding]:

@@ -39,10 +39,12 @@ from fedtopics.methods.events import (
     Reconnecting,
 )
 from fedtopics.methods.events import Offer as Offered
+from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private.units import authors
 from fedtopics.methods.registry import versions
 from fedtopics.methods.secret import Secret
+from fedtopics.methods.texts import look_at_texts
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
@@ -206,7 +208,7 @@ class Participation:
                     begun = True
                 clients = gathered(study, exchange, run)
                 model = study.server_half(start).train(clients, run)
-                return self.receive(finished(study, start, model))
+                return self.receive(finished(study, start, model), run.event)
             except CaughtUpError:
                 node.go_on_from(None)
             except OSError as error:
@@ -303,7 +305,11 @@ class Participation:
         documents = policy.min_documents if grows else said
         clients = min(len(study.clients), method.clients_per_round or len(study.clients))
         authors(corpus, study.privacy)
+        if not grows:
+            check_times(corpus, method.over_time)
         method.check(study.text)
+        if languages := look_at_texts(self.name, corpus, study.text):
+            self.notify(languages)
         asked = method.method_name, method.max_rounds, documents, study.text, clients
         policy.check_study(self.name, *asked)
         needed = method.embedding_of(corpus)
@@ -340,8 +346,8 @@ class Participation:
             )
         return self.out
 
-    def receive(self, model: TopicModel) -> None:
-        """Write the model, and the topics of this client's own documents."""
+    def receive(self, model: TopicModel, notify: Callable[[Event], None]) -> None:
+        """Write the model, and the topics of this client's own documents; tell that it did."""
         folder = self.out / "model"
         model.save_pretrained(folder)
         self.corpus = self._growing() if self._growing else self.corpus
@@ -349,7 +355,7 @@ class Participation:
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
         if self._ledger is not None:
             self._ledger.kept(self.out, *(f"model/{n}" for n in UNEDITED), "theta.parquet")
-        self.notify(ModelReceived(str(folder), len(self.corpus), unknown))
+        notify(ModelReceived(str(folder), len(self.corpus), unknown))
         self._ended = True
 
     def diagnose(self) -> str:

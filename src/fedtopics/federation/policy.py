@@ -13,7 +13,7 @@ from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.study_file import explain
 from fedtopics.privacy.account import Account
 from fedtopics.privacy.settings import Privacy
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 
 SEEN_DOCUMENTS = 256

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MEMORY = 0.95  # of the speed that is shown, how much is that of the rounds before
-OFTEN, SELDOM = 0.25, 60.0  # seconds between two changes of a cell, and between two lines
+MINUTE = 60.0
+OFTEN, SELDOM = 0.25, MINUTE  # seconds between two changes of a cell, and between two lines
 
 
 @dataclass
@@ -28,44 +30,73 @@ class Seen:
     total: int | None = None
     loss: float = math.nan
     speed: float = 0.0  # documents a second
-    _began: float = field(default_factory=time.monotonic)
+    pace: float = math.nan  # seconds for one of what is counted, since it began
+    _began: float = field(default_factory=time.time)
     _before: int = 0  # done when it began
 
     def take(self, event: Mapping[str, Any]) -> bool:
-        """Take an event in; return whether it says how far the run is."""
-        kind = event["event"]
+        """Take an event in, now or of a file; return whether it says how far the run is."""
+        kind, now = event["event"], event.get("time", time.time())
         if kind == "training":
-            self._count("round", event["done"], event["rounds"])
+            self.what = ""  # of an earlier process, which took another time
+            self._count("round", event["done"], event["rounds"], now)
         elif kind == "embedding":
             client = event.get("client", "")
-            self._count(f"embedding {client}".strip(), event["done"], event["documents"])
+            self._count(f"embedding {client}".strip(), event["done"], event["documents"], now)
         elif kind == "round":
-            self.done, self.loss = event["round"], event.get("loss", math.nan)
-            speed = event["documents"] / max(event["seconds"], 1e-9)
+            self._count("round", event["round"], self.total, now)
+            self.loss = event.get("loss", math.nan)
+            speed = event.get("documents", 0) / max(event["seconds"], 1e-9)
             self.speed = MEMORY * (self.speed or speed) + (1 - MEMORY) * speed
         else:
             return False
         return True
 
-    def _count(self, what: str, done: int, total: int) -> None:
+    def _count(self, what: str, done: int, total: int | None, now: float) -> None:
         if what != self.what:
-            self._began, self._before = time.monotonic(), done
+            self._began, self._before, self.pace = now, done, math.nan
         self.what, self.done, self.total = what, done, total
+        if self.done > self._before:
+            self.pace = max(now - self._began, 0.0) / (self.done - self._before)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until all is done, if nothing ends it before; None where nobody knows."""
+        if not self.total or math.isnan(self.pace) or self.done >= self.total:
+            return None
+        return self.pace * (self.total - self.done)
 
     def __str__(self) -> str:
         parts = [f"{self.what} {self.done:,} of {self.total or 0:,}"]
         if not math.isnan(self.loss):
             parts.append(f"loss {self.loss:.2f}")
-        if self.total and self._before < self.done < self.total:
-            pace = (time.monotonic() - self._began) / (self.done - self._before)
-            parts.append(f"{pace * (self.total - self.done):,.0f} s left")
+        if self.left is not None:
+            parts.append(f"{duration(self.left)} left")
         return ", ".join(parts)
 
 
-class _Display(Protocol):
-    def show(self, seen: Seen) -> None: ...
+def duration(seconds: float) -> str:
+    """Say how long something takes, for people.
 
-    def close(self, seen: Seen) -> None: ...
+    Examples
+    --------
+    >>> duration(14.2), duration(600), duration(9000)
+    ('14 s', '10 min', '2 h 30 min')
+    """
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / MINUTE), 60)
+    return f"{hours:,} h {minutes} min" if hours > 1 else f"{60 * hours + minutes} min"
+
+
+class Display(Protocol):
+    """What shows how far a run is."""
+
+    def show(self, seen: Seen) -> None:
+        """Show it, unless it was shown a moment ago."""
+
+    def close(self, seen: Seen) -> None:
+        """Show how far it came."""
 
 
 class Progress:
@@ -76,7 +107,7 @@ class Progress:
 
         console = Console(stderr=True)
         self._seen = Seen()
-        self._display: _Display = (
+        self._display: Display = (
             Cell() if console.is_jupyter else Bar(console) if console.is_terminal else Lines()
         )
         return self
@@ -156,16 +187,19 @@ class Cell:
 class Lines:
     """A line a minute, where nothing that is shown can change: logs, pipes."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] | None = None) -> None:
+        self._say = say or partial(print, file=sys.stderr, flush=True)
         self._shown = time.monotonic()
+        self._said = ""
 
     def show(self, seen: Seen) -> None:
-        """Print a line if the last one is a minute old."""
-        if time.monotonic() - self._shown >= SELDOM:
+        """Print a line if the last one is a minute old, or all is done."""
+        if time.monotonic() - self._shown >= SELDOM or seen.done == seen.total:
             self.close(seen)
 
     def close(self, seen: Seen) -> None:
         """Print how far it came."""
         self._shown = time.monotonic()
-        if seen.what:
-            print(seen, file=sys.stderr, flush=True)
+        if seen.what and self._said != str(seen):
+            self._said = str(seen)
+            self._say(self._said)

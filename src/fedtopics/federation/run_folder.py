@@ -23,7 +23,13 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import ModelError, RunError, StudyError
 from fedtopics.federation.study import Study
-from fedtopics.files import cut_half_line, make_folder, open_private, write_durably
+from fedtopics.files import (
+    cut_half_line,
+    make_folder,
+    open_private,
+    show_use,
+    write_durably,
+)
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import (
     CheckpointFailed,
@@ -39,6 +45,8 @@ from fedtopics.methods.events import (
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 
+EVENTS = "events.jsonl"
+BEFORE = "before.jsonl"  # the events of what is no run yet, as training has not begun
 DIGEST = "sha256"  # in what is kept
 KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
@@ -55,7 +63,7 @@ def began_unmasked(folder: Path | None, study: str) -> str:
 
 def has_run(folder: Path) -> bool:
     """Whether a folder holds a run: half a line of events is what a full disk left of none."""
-    events = folder / "events.jsonl"
+    events = folder / EVENTS
     if not events.exists():
         return False
     with events.open("rb") as file:
@@ -93,7 +101,7 @@ class RunFolder:
     def _open(self, folder: Path) -> None:
         if folder.exists() and not folder.is_dir():
             raise RunError(f"{folder} is a file; name a folder for the run.")
-        events = folder / "events.jsonl"
+        events = folder / EVENTS
         if self._resume and not has_run(folder):
             raise RunError(f"There is no run in {folder} to resume; leave out --resume.")
         if has_run(folder) and not self._resume:
@@ -103,12 +111,17 @@ class RunFolder:
         make_folder(folder / "checkpoints")
         if not self._resume:
             events.unlink(missing_ok=True)
+            self._write_to(folder / BEFORE, "wb")
             self.event(Started(self._study))
             return
         started = self._check_study(events)
         cut_half_line(events)
-        self._events = open_private(events, "ab", buffering=0)
+        self._write_to(events)
         self.event(Resumed(self._study, started))
+
+    def _write_to(self, path: Path, mode: str = "ab") -> None:
+        self._events = open_private(path, mode, buffering=0)
+        show_use(self._events)
 
     def _check_study(self, events: Path) -> float:
         """Refuse a run of another study; return when it began."""
@@ -168,8 +181,12 @@ class RunFolder:
 
     def open_events(self) -> None:
         """Let the folder hold a run."""
-        if self.folder is not None and self._events is None:
-            self._events = open_private(self.folder / "events.jsonl", "ab", buffering=0)
+        events = Path(self.folder or "") / EVENTS
+        with self._lock:
+            if self._events is not None and not events.exists():
+                self._events.close()  # some systems rename no open file
+                events.with_name(BEFORE).replace(events)
+                self._write_to(events)
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: every so many, or after a minute."""

@@ -23,10 +23,12 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.promises import told_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
-from fedtopics.methods.events import Embedding, Event, Finished, OnEvent
+from fedtopics.methods.events import Embedding, Event, Finished, Languages, OnEvent
+from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site
 from fedtopics.methods.robust import Robust
 from fedtopics.methods.secret import Secret
+from fedtopics.methods.texts import look_at_texts
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
@@ -114,12 +116,15 @@ class _Simulation:
             waits = study.registration.takes_new_documents
             documents = policy.min_documents if waits else len(corpus)
             policy.check_study(name, method.method_name, method.max_rounds, documents)
+        languages = [self._look_at_texts(*item) for item in self.documents.items()]
         half = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
         with ExitStack() as files:
             files.callback(run.close)
             run.describe(study, start)
+            for found in filter(None, languages):
+                self._notify(found)
             ledgers = {name: self._ledger(name, folder) for name in self.documents}
             for ledger in ledgers.values():
                 files.callback(ledger.close)
@@ -147,6 +152,7 @@ class _Simulation:
 
         embedding_model = self.study.clients[name].embedding_model
         try:
+            check_times(self.documents[name], self.study.method.over_time)
             corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
@@ -157,6 +163,12 @@ class _Simulation:
             secret=Secret.from_seed(self.study.seed, name), masked=self.study.masked,
         )  # fmt: skip
         return Door(name, self.study.client_half(site), policy, ledger)
+
+    def _look_at_texts(self, name: str, corpus: Corpus) -> Languages | None:
+        try:
+            return look_at_texts(name, corpus, self.study.text)
+        except DataError as error:
+            raise DataError(f"Client {name!r}: {error}") from None
 
     def _notify(self, event: Event) -> None:
         if self.on_event is not None:

@@ -39,7 +39,8 @@ from fedtopics.secure.groups import GROUPED
 from fedtopics.secure.said import FEWEST
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
-from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import VocabularyLimits
 
 
 def _settings_of(value: Any) -> Any:

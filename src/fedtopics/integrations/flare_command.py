@@ -70,7 +70,7 @@ def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
 @group.command()
 @click.argument("folder", type=FOLDER)
 @click.option("--data", type=FOLDER, help="At a client's site: the documents, which stay there.")
-@options.columns("text", "tokens", "id", "round", "embedding", "author")
+@options.columns("text", "tokens", "id", "round", "embedding", "author", "time", rules=False)
 @options.embedding_model
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")

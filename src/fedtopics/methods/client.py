@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Generic, TypeVar
+from functools import cached_property, partial
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,12 @@ from scipy import sparse
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.aggregation import Named
 from fedtopics.methods.groups import SEEN, Groups, Guard
+from fedtopics.methods.over_time import OverTime, own_sums
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.replies import LONGEST
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.texts import find_one_form
 from fedtopics.model.coherence import count_pairs
 from fedtopics.privacy import Noise
 from fedtopics.text.corpus import Corpus
@@ -63,7 +65,53 @@ def drawn_anew(noise: bool) -> Callable[[Function], Function]:
     return say
 
 
-class TopicClient(ABC, Generic[Settings]):
+class PeriodClient(ABC, Generic[Settings]):
+    """What a client computes where a study sums topics by period."""
+
+    settings: Settings
+    guard: Guard
+    usable: Documents
+    _corpus: Corpus
+
+    @leaves(
+        "For each period with enough documents, the sum of their topics' shares, zeros for the "
+        "rest; the number of all documents. Where sums are masked, before that: how many documents "
+        "each period has."
+    )
+    def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
+        """Sum theta over the documents of each period; see `methods.over_time`."""
+        self.check(vocabulary)
+        over_time = cast("OverTime", self.settings.over_time)
+        places, n_topics = over_time.places(self._corpus), self.n_topics(**model)
+        of_each = partial(self.thetas, **model)
+        shape = len(over_time.begins), n_topics
+        reply = own_sums(self.guard, places, of_each, groups, model, shape)
+        return reply | {"documents": len(self.usable)}
+
+    @leaves(
+        "For each period with enough of the client's documents, the sum of their topics' shares, "
+        "zeros for the rest; the number of all documents. The model says them of each client: all "
+        "participants see them.",
+        seen_by_all=True,
+    )
+    def period_shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
+        """Sum theta over the documents of each period, which all see."""
+        return self.period_sums(vocabulary, **model)
+
+    @abstractmethod
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        """Infer theta of all usable documents, in batches, by the trained model."""
+
+    @abstractmethod
+    def n_topics(self, **model: Any) -> int:
+        """Return the number of topics of the trained model."""
+
+    @abstractmethod
+    def check(self, vocabulary: str) -> None:
+        """Refuse a call for another vocabulary than the agreed one."""
+
+
+class TopicClient(PeriodClient[Settings]):
     """A client's documents, and what its program computes of them in any method.
 
     It complies with the site's policy itself, besides the client's door. What it draws it draws
@@ -114,16 +162,15 @@ class TopicClient(ABC, Generic[Settings]):
         calls = dict.fromkeys(("shares", "word_sums"), "once, at the end")
         if settings.coherence != "nothing":
             calls["pairs"] = f"{'twice' if settings.chooses_words else 'once'}, at the end"
+        if settings.over_time is not None:
+            by_client = settings.over_time.by_client
+            calls["period_shares" if by_client else "period_sums"] = "once, at the end"
         return calls
 
     @staticmethod
     @abstractmethod
     def rounds(settings: Any) -> dict[str, str]:
         """Return how often a study with these settings calls which function before its end."""
-
-    @abstractmethod
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Infer theta of all usable documents, in batches, by the trained model."""
 
     def n_topics(self, **model: Any) -> int:
         """Return the number of topics of the trained model."""
@@ -186,6 +233,8 @@ class TopicClient(ABC, Generic[Settings]):
         bag = cap(self, self._corpus, self._columns, self.count(self._columns))
         self.bag = set_aside(bag.astype(np.float32))
         self.__dict__.pop("_counts", None)  # as large as the bag, and not needed any more
+        if one_form := find_one_form(self.name, words, self.bag, self._text):
+            self.site.notify(one_form)
         self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.client import ALL, CHOOSING, SCORED
+from fedtopics.methods.over_time import OverTime
 from fedtopics.methods.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.coherence import federated_coherence, federated_npmi
+from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.model.shown_words import SHOWN, USUAL
 from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topic_model import TopicModel
@@ -26,6 +28,8 @@ def describe(
     make: Callable[..., TopicModel], start: WarmStart | None = None,
 ) -> TopicModel:  # fmt: skip
     """Sum the topics' shares and words over the clients, and choose how topics are read.
+
+    Topics are summed by period as well, if the settings ask for it.
 
     `model` is the trained model as the clients' functions take it, and `make` makes the TopicModel
     of it with vocabulary, shares, documents and word_sums. If the documents are new ones, those of
@@ -44,7 +48,27 @@ def describe(
         word_sums=agreement.clients.round(0, word_sums)[0]["sums"],
     )
     made = made if start is None else start.added_to(made)
+    periods = sum_periods(agreement, settings.over_time, n_topics, model)
+    made = replace(made, periods=periods)
     return choose_words(agreement, settings, made)
+
+
+def sum_periods(
+    agreement: Agreement, over_time: OverTime | None, n_topics: int, model: Mapping[str, Any]
+) -> Periods | None:
+    """Sum the topics of all clients' documents by period, if the study asks for it."""
+    if over_time is None:
+        return None
+    begins = tuple(map(str, over_time.begins))
+    template: Template = {"sums": sums(len(begins), n_topics, each=1)}
+    if over_time.by_client:
+        replies = agreement.call("period_shares", template, **model)
+        found = {name: reply["sums"] for name, reply in replies.items()}
+        return Periods(over_time.period, begins, found)
+    counted: Template = {"counts": sums(len(begins) + 1, each=1)}
+    work = partial(agreement.sum_groups, "period_sums", template, counted, **model)
+    total = agreement.clients.round(0, work)[0]["sums"]
+    return Periods(over_time.period, begins, {TOGETHER: total})
 
 
 def count_pairs(

@@ -12,7 +12,8 @@ from fedtopics.methods.secret import Secret
 from fedtopics.privacy import Privacy
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, VocabularyLimits
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import VocabularyLimits
 
 if TYPE_CHECKING:
     from fedtopics.methods.warm_start import WarmStart

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedtopics.extras import Registry
 
 if TYPE_CHECKING:  # the command line names the methods without what they load
+    from numpy.typing import NDArray
+
     from fedtopics.inference import Inference
     from fedtopics.methods.client import TopicClient
     from fedtopics.methods.settings import TopicSettings
@@ -41,6 +43,15 @@ class Method:
     takes_new_documents: bool = False  # of clients, while it runs
     private: bool = False  # whether it can keep a study's [privacy]
     inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
+
+    @property
+    def topics_of(self) -> Callable[[Any, int, Mapping[str, NDArray[Any]]], Any] | None:
+        """What reads the topics out of a saved state, for who follows a run; None if nothing can.
+
+        A static method of the program takes settings, the number of agreed words, and what its
+        `save` returned. It returns what is in proportion to p(word | topic), (n_topics, n_words).
+        """
+        return getattr(self.server, "topics_of", None)
 
     def exchanges(self, settings: TopicSettings) -> list[Exchange]:
         """Return what a study with these settings asks of a client."""

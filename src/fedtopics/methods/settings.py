@@ -9,12 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.base import Draw
+from fedtopics.methods.over_time import OverTime
 from fedtopics.methods.stop_rules import SETTINGS_OF_METHODS, STOP_RULES
 from fedtopics.model.coherence import Within
 from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 
 FIRST_TOPICS = (
     'first topics: "random", what is beside words that stand for one topic alone ("anchors"; an '
@@ -72,7 +73,11 @@ class TopicSettings(BaseModel):
         description='where the topics\' words count as occurring together: "windows" of text, '
         '"documents" (where the order of words is lost), or "nothing": no coherence, no counts',
     )
-
+    over_time: OverTime | None = Field(
+        None,
+        description="a table with period, begin and end, by which topics are summed at the end, "
+        "of the clients' column of times; by_client tells all each client's sums",
+    )
     stop_when: dict[str, float] = Field(
         {}, description="further rules that end the training, by name with their number"
     )

@@ -16,7 +16,7 @@ from fedtopics.methods.settings import TopicSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import Origin
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 
 Words = Literal["keep", "agree"]
 """Whether a model keeps its vocabulary, or clients agree on another one."""
@@ -134,7 +134,7 @@ class WarmStart:
     def credited(self, model: TopicModel) -> TopicModel:
         """Return the new model with its origin in its info, and what people call topics, clients.
 
-        Labels stay with topics.
+        Labels stay with topics, but for those that nobody has confirmed.
         """
         if self.model is None:
             return model
@@ -145,8 +145,9 @@ class WarmStart:
         before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
         if "ids" in model.info and self.continued is None:
             return model
+        given = {k: n for k, n in self.model.labels.items() if k not in self.model.suggested}
         place = {id_: number for number, id_ in enumerate(after)}
-        names = {place.get(before[number]): name for number, name in self.model.labels.items()}
+        names = {place.get(before[number]): name for number, name in given.items()}
         return model.with_labels({k: name for k, name in names.items() if k is not None})
 
     def check_method(self, method: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedtopics.extras import VERSION
 from fedtopics.harmless import for_html, for_markdown, visible
+from fedtopics.model.labels import shown_label
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
 
@@ -32,7 +33,12 @@ def card(model: Topics) -> str:
         "# Clusters of documents" if model.shows_clusters else "# Topic model",
         "",
         *_masks(model),
-        f"- Method: {told['method']}{network}, {told['rounds']} rounds, seed {told['seed']}",
+        *(
+            _merged(model)
+            or [
+                f"- Method: {told['method']}{network}, {told['rounds']} rounds, seed {told['seed']}"
+            ]
+        ),
         f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
         f"- {counted}: {total}",
         *_unclear(model),
@@ -50,7 +56,7 @@ def card(model: Topics) -> str:
         f"| {what} | {'label | ' if labelled else ''}share | words |",
         f"| --- | {'--- | ' if labelled else ''}--- | --- |",
         *(
-            f"| {row['topic']} | {for_markdown(row['label']) + ' | ' if labelled else ''}"
+            f"| {row['topic']} | {for_markdown(shown_label(row)) + ' | ' if labelled else ''}"
             f"{row['share']:.1%} | {for_markdown(', '.join(row['words']))} |"
             for row in rows
         ),
@@ -64,6 +70,27 @@ def _masks(model: Topics) -> list[str]:
         return []
     beside = f"; of each client all saw: {for_markdown(', '.join(clear))}" if clear else ""
     return [f"- {MASKS[masked]}{beside}"]
+
+
+def _merged(model: Topics) -> list[str]:
+    """Say which models it is made of, if it was merged."""
+    lines = [
+        f"  - {for_markdown(', '.join(part['clients']))}: {part['topics']} topics of "
+        f"{for_markdown(part['method'])}, model {for_markdown(part['model'])}"
+        for part in model.info.get("merged", [])
+    ]
+    return [f"- {merger(model)}", *lines] if lines else []
+
+
+def merger(model: Topics) -> str:
+    """Say how a model was merged, or nothing."""
+    if not (parts := model.info.get("merged")):
+        return ""
+    return (
+        f"Merged from {len(parts)} models that were trained apart, by how similar their "
+        f"{sum(part['topics'] for part in parts)} topics are, without a document: each told its "
+        "words, and their sums by topic. Topics are found by words alone."
+    )
 
 
 def _unclear(model: Topics) -> list[str]:
@@ -116,7 +143,7 @@ def table(model: Topics) -> str:
     head = "".join(f"<th>{name}</th>" for name in ("topic", "label", "share", "words"))
     wraps = 'style="overflow-wrap: anywhere"'  # however long a word is
     body = "".join(
-        f"<tr><td>{row['topic']}</td><td {wraps}>{for_html(row['label'])}</td>"
+        f"<tr><td>{row['topic']}</td><td {wraps}>{for_html(shown_label(row))}</td>"
         f"<td>{row['share']:.1%}</td><td {wraps}>{for_html(', '.join(row['words']))}</td></tr>"
         for row in model.get_topic_info()
     )

@@ -16,7 +16,8 @@ from fedtopics.metrics import (
     score_pairs,
 )
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 
 Within = Literal["windows", "documents", "nothing"]
 Ask = Callable[..., dict[str, Any]]

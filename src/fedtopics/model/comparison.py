@@ -98,7 +98,7 @@ def compare(
     >>> both.new[0].words[0], both.gone[0].words[0]
     ('rice', 'yawl')
     """
-    topics_a, topics_b = _topics(a), _topics(b)
+    topics_a, topics_b = word_weights(a), word_weights(b)
     if threshold is None:
         threshold = usual_threshold({"a": topics_a, "b": topics_b})
     elif not 0 < threshold <= 1:
@@ -117,7 +117,8 @@ def compare(
     )
 
 
-def _topics(model: TopicModel) -> list[Topic]:
+def word_weights(model: TopicModel) -> list[Topic]:
+    """Return the probability of each word in each topic, for models of different words."""
     words = model.vocabulary.words
     return [dict(zip(words, row, strict=True)) for row in model.beta.tolist()]
 

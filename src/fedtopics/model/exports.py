@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import require
 from fedtopics.harmless import for_csv, for_markdown, for_scripts
+from fedtopics.model.labels import shown_label
+from fedtopics.model.representative import representatives
 from fedtopics.model.topics import Finder, Topics
 from fedtopics.text.corpus import Corpus
 
-BEST = 3  # documents of a topic that stand for it
 TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text, missing where there is none
 SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
 
@@ -41,7 +42,7 @@ def to_pandas(model: Topics, n_words: int = 10, lambda_: float | None = None) ->
         coherence Coherence_MEASURE, if the words are those it is of; for each client Share_CLIENT.
     """
     rows = model.get_topic_info(n_words, lambda_)
-    labels = [row["label"] or None for row in rows]
+    labels = [shown_label(row) or None for row in rows]
     columns: dict[str, Any] = {
         "Topic": [row["topic"] for row in rows],
         "Count": [row["count"] for row in rows],
@@ -100,9 +101,9 @@ def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
     corpus = Corpus.of(documents)
     theta, seen = model.theta_and_seen(corpus)
     main, largest = np.where(seen, theta.argmax(1), -1), np.where(seen, theta.max(1), np.nan)
-    rows = {row["topic"]: row for row in model.get_topic_info(n_words)}
-    of_topics = (np.flatnonzero(main == topic) for topic in rows)
-    best = [which[np.argsort(-largest[which], kind="stable")[:BEST]] for which in of_topics]
+    info = model.get_topic_info(n_words)
+    rows = {row["topic"]: row | {"label": shown_label(row)} for row in info}
+    best = np.concatenate(representatives(theta, seen))
 
     def told(key: str, text: Callable[[Any], str | None] = lambda value: value) -> Any:
         by_topic = {topic: text(row[key]) for topic, row in rows.items()}
@@ -116,7 +117,7 @@ def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
         "Representation": [rows[topic]["words"] if topic >= 0 else None for topic in main],
         "Top_n_words": told("words", " - ".join),
         "Probability": largest,
-        "Representative_document": np.isin(np.arange(len(main)), np.concatenate(best)),
+        "Representative_document": np.isin(np.arange(len(main)), best),
     }
     return data_frame(columns, index=documents.index if hasattr(documents, "iloc") else None)
 
@@ -213,7 +214,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         scores = [row["coherence"].get(name, math.nan) for name in measures]
         writer.writerow(
-            [row["topic"], for_csv(row["label"]), row["share"], row["count"]]
+            [row["topic"], for_csv(shown_label(row)), row["share"], row["count"]]
             + [for_csv(" ".join(row["words"]))]
             + ["" if math.isnan(score) else score for score in scores]
             + [row["clients"][name] for name in clients]  # None is written as nothing
@@ -238,7 +239,11 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         scores = [row["coherence"][name] for name in measures]
         lines.append(
-            [str(row["topic"]), for_markdown(row["label"]), for_markdown(" ".join(row["words"]))]
+            [
+                str(row["topic"]),
+                for_markdown(shown_label(row)),
+                for_markdown(" ".join(row["words"])),
+            ]
             + [f"{row['share']:.1%}", f"{row['count']:,}"]
             + ["-" if math.isnan(score) else f"{score:.3f}" for score in scores]
             + [f"{row['clients'][name]:.1%}" for name in clients]

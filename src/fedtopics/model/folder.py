@@ -15,7 +15,7 @@ from typing import Annotated, Any, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter
+from pydantic import Field, FiniteFloat, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from typing_extensions import TypedDict
@@ -28,16 +28,31 @@ from fedtopics.inference import Inference, Weights
 from fedtopics.inference.base import Layout
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
+from fedtopics.model.labels import LONGEST_LABEL
+from fedtopics.model.over_time import Unit
+from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Count, PastRound, Topics, TrainingInfo
 from fedtopics.pki.names import check_client_name
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import BEFORE, TextRules
+from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.text.words import normal
 
 FORMAT = 3
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # of its files
-LONGEST_LABEL = 100  # characters, as of a word
+UNFIT = (
+    "The numbers in {} are not those of the model that its config.json describes; copy the whole "
+    "folder again."
+)
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
+
+
+class _Periods(TypedDict):
+    """Topics by period, in a config."""
+
+    unit: Unit
+    begins: list[str]
+    sums: dict[str, list[list[FiniteFloat]]]
 
 
 class _Config(TypedDict):
@@ -55,6 +70,7 @@ class _Config(TypedDict):
     client_names: NotRequired[dict[str, str]]
     coherence: dict[str, list[float]]
     info: TrainingInfo
+    periods: NotRequired[_Periods]
 
 
 _CONFIG, _HISTORY = TypeAdapter(_Config), TypeAdapter(list[PastRound])
@@ -91,11 +107,17 @@ def write_model(model: Topics, folder: Path) -> None:
         "client_names": dict(model.client_names),
         "coherence": {name: score.tolist() for name, score in model.coherence.items()},
         "info": dict(model.info),
+        **({} if model.periods is None else {"periods": model.periods.plain()}),
     }
     words = model.vocabulary.plain()
     write_durably(folder / "model.safetensors", data)
     _write(folder / "config.json", {**config, "digest": _digest(config, words)})
     _write(folder / "vocabulary.json", words)
+    write_labels(model, folder)
+
+
+def write_labels(model: Topics, folder: Path) -> None:
+    """Write the files of a model that people read and edit, labels among them."""
     _write(folder / "topics.json", model.get_topic_info())
     write_durably(folder / "README.md", card(model).encode())
 
@@ -131,12 +153,13 @@ def read_model(folder: Path) -> dict[str, Any]:
             f"The model in {folder} is damaged or incomplete; copy it again."
         ) from None
     n_topics = fields["inference"].settings.n_components
-    return fields | {"labels": read_labels(folder / "topics.json", n_topics)}
+    labels, suggested = read_labels(folder / "topics.json", n_topics)
+    return fields | {"labels": labels, "suggested": suggested}
 
 
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
-    info = _CONFIG.validate_python(config, strict=True)["info"]
-    _HISTORY.validate_python(info.get("history", []), strict=True)
+    _CONFIG.validate_python(config, strict=True)
+    _HISTORY.validate_python(config["info"].get("history", []), strict=True)
     try:
         _check_texts(config)
         names = checked_names(config.get("client_names", {}), config["documents"])
@@ -152,10 +175,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         raise ValueError
     arrays = _read_arrays(folder / "model.safetensors", config["sha256"])
     word_sums = arrays["words"]["sums"]
-    unfit = ModelError(
-        f"The numbers in {folder} are not those of the model that its config.json describes; copy "
-        "the whole folder again."
-    )
+    unfit = ModelError(UNFIT.format(folder))
     if word_sums.shape != (config["settings"]["n_components"], len(vocabulary)):
         raise unfit
     try:
@@ -172,7 +192,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
             if owner.startswith("shared/")
         },
         "vocabulary": vocabulary,
-        "text": TextRules(**config["text"]),
+        "text": TextRules(**BEFORE | config["text"]),
         "shares": {name: np.array(share) for name, share in config["shares"].items()},
         "documents": config["documents"],
         "client_names": names,
@@ -180,6 +200,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         "reading": Reading(**config["reading"]),
         "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
         "info": config["info"],
+        "periods": Periods.of(config.get("periods"), len(word_sums), config["documents"]),
     }
     if not _fit(**fields):
         raise unfit
@@ -207,12 +228,15 @@ def _fit(
     return beta.shape == word_sums.shape and bool(np.isfinite(beta).all())
 
 
-def read_labels(path: Path, n_topics: int) -> dict[int, str]:
-    """Return the labels in a ``topics.json``, which people edit; none if there is no such file."""
+def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[int]]:
+    """Return the labels in a ``topics.json``, which people edit; none if there is no such file.
+
+    With them, of which topics they are as they were suggested.
+    """
     try:
         rows = json.loads(path.read_text(encoding="utf-8-sig"))  # editors may write the mark
     except FileNotFoundError:
-        return {}
+        return {}, frozenset()
     except json.JSONDecodeError as error:
         raise ModelError(
             f"{path} is no JSON from line {error.lineno} on; mend it, or delete it, which loses "
@@ -226,6 +250,7 @@ def read_labels(path: Path, n_topics: int) -> dict[int, str]:
             "labels of topics and nothing else."
         )
     labels: dict[int, str] = {}
+    suggested: set[int] = set()
     for place, row in enumerate(rows, 1):
         topic = row.get("topic")
         if not _is_topic(topic, n_topics):
@@ -239,7 +264,9 @@ def read_labels(path: Path, n_topics: int) -> dict[int, str]:
             labels[topic] = _label(row.get("label", ""), topic)
         except StudyError as error:
             raise ModelError(f"{path} cannot be used: {error}") from None
-    return _tidy(labels)
+        if labels[topic] and row.get("suggested") == labels[topic]:
+            suggested.add(topic)
+    return _tidy(labels), frozenset(suggested)
 
 
 def checked_labels(labels: Mapping[Any, Any], n_topics: int) -> dict[int, str]:

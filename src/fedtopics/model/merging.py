@@ -151,16 +151,19 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     # Where topics were merged before, the parts are there, of the topics before that.
     weights = model.weights if isinstance(model.inference, Merged) else {**model.weights, **parts}
     members = [np.flatnonzero(places == place) for place in range(len(kept))]
-    labels = [{model.labels.get(int(topic), "") for topic in topics} for topics in members]
+    given = {k: name for k, name in model.labels.items() if k not in model.suggested}
+    labels = [{given.get(int(topic), "") for topic in topics} for topics in members]
     return replace(
         model,
         inference=inference,
         weights=weights,
         shares={name: sums(share) for name, share in model.shares.items()},
         word_sums=sums(model.word_sums),
+        periods=model.periods and model.periods.of_topics(sums),
         reading=replace(model.reading, first=()),
         coherence={},
         labels={k: name for k, (name, *others) in enumerate(labels) if name and not others},
+        suggested=frozenset(),
         info=_info(model, places, sums),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.model.topics import Finder
-from fedtopics.text.corpus import Corpus
+from fedtopics.text.corpus import Corpus, column_of
 
 Unit = Literal["year", "quarter", "month", "week", "day"]
 MIN_DOCUMENTS = 10  # of a client in a period, as of a reply in the usual policy
@@ -18,10 +19,20 @@ CODES = {"year": "Y", "month": "M", "day": "D"}  # of numpy's dates
 THURSDAY = 3  # 1970 began with one; a week begins with Monday
 
 
+@dataclass(frozen=True)
+class Grouped:
+    """Topics of groups of documents, and how many documents are in no row."""
+
+    rows: list[dict[str, Any]]
+    without: int  # documents without a value
+    few: int  # of groups in which their client has too few
+    unknown: int  # of which the model sees nothing
+
+
 def topics_over_time(
     model: Finder,
-    documents: Any,
-    timestamps: Any,
+    documents: Any = None,
+    timestamps: Any = None,
     *,
     by: Unit | None = None,
     nr_bins: int | None = None,
@@ -31,9 +42,12 @@ def topics_over_time(
 
     Parameters
     ----------
-    documents : whatever `Corpus.of` takes, or a mapping of client to that
-    timestamps : sequence, or a mapping of client to sequences
-        Dates, times, or texts as 2026-03-01; or numbers, such as years. Each document has one.
+    documents : whatever `Corpus.of` takes, or a mapping of client to that, optional
+        Without any, rows are those that the study has summed over all clients, if it has
+        ``over_time``.
+    timestamps : str, sequence, or a mapping of client to sequences
+        Dates, times, or texts as 2026-03-01; or numbers, such as years. Or the name of their column
+        in a table or a file of documents. A document without one is in no period.
     by : {"year", "quarter", "month", "week", "day"}, optional
         Period of dates; by default a month.
     nr_bins : int, optional
@@ -48,18 +62,10 @@ def topics_over_time(
         ``period``, when it begins; ``topic``; its ``share`` of the period's documents, and the
         ``count`` of documents that this is; number of all its ``documents`` and of ``clients``.
     """
-    if by not in (None, *get_args(Unit)) or (nr_bins is not None and nr_bins < 1):
-        raise StudyError(
-            f"by={by!r}, nr_bins={nr_bins!r} cannot be used; choose by from "
-            f"{', '.join(get_args(Unit))}, or one or more nr_bins."
-        )
-    corpora, given = _by_client(documents, timestamps)
-    times = {client: _times(given[client]) for client in corpora}
-    if len({each.dtype.kind == "M" for each in times.values()}) > 1:
-        raise DataError("Some clients' timestamps are dates and some are numbers; give all alike.")
-    edges = None if nr_bins is None else _edges([*times.values()], nr_bins)
-    begins = {client: _begins(each, by, edges) for client, each in times.items()}
-    return _summed(model, corpora, begins, "period", min_documents)
+    if documents is None:
+        return rows_of_study(model)
+    how: dict[str, Any] = {"by": by, "nr_bins": nr_bins, "min_documents": min_documents}
+    return grouped_by_time(model, documents, timestamps, **how).rows
 
 
 def topics_per_class(
@@ -70,17 +76,67 @@ def topics_per_class(
     Parameters and rows are those of `topics_over_time`; ``class`` is what `classes` has of a
     document, such as its department, where that has the ``period``.
     """
+    return grouped_by_class(model, documents, classes, min_documents=min_documents).rows
+
+
+def rows_of_study(model: Finder) -> list[dict[str, Any]]:
+    """Return what a study has summed by period; StudyError if it has not."""
+    if model.periods is None:
+        raise StudyError(
+            "The study summed no topics by period; give documents and their times, or set "
+            "over_time in its [method]."
+        )
+    return [*model.periods.rows()]
+
+
+def grouped_by_time(
+    model: Finder, documents: Any, timestamps: Any, *, by: Unit | None = None,
+    nr_bins: int | None = None, min_documents: int = MIN_DOCUMENTS,
+) -> Grouped:  # fmt: skip
+    """Return the rows of `topics_over_time`, and how many documents are in none."""
+    if by not in (None, *get_args(Unit)) or (nr_bins is not None and nr_bins < 1):
+        raise StudyError(
+            f"by={by!r}, nr_bins={nr_bins!r} cannot be used; choose by from "
+            f"{', '.join(get_args(Unit))}, or one or more nr_bins."
+        )
+    corpora, given = _by_client(documents, timestamps)
+    times = {client: times_of(values[~missing(values)]) for client, values in given.items()}
+    timed = [each for each in times.values() if len(each)]
+    if len({each.dtype.kind == "M" for each in timed}) > 1:
+        raise DataError("Some clients' timestamps are dates and some are numbers; give all alike.")
+    edges = None if nr_bins is None or not timed else _edges(timed, nr_bins)
+    begins = {client: begin_of(each, by, edges) for client, each in times.items()}
+    return _summed(model, corpora, given, begins, "period", min_documents)
+
+
+def grouped_by_class(
+    model: Finder, documents: Any, classes: Any, *, min_documents: int = MIN_DOCUMENTS
+) -> Grouped:
+    """Return the rows of `topics_per_class`, and how many documents are in none."""
     corpora, given = _by_client(documents, classes)
-    names = {client: np.array([*map(str, each)]) for client, each in given.items()}
-    return _summed(model, corpora, names, "class", min_documents)
+    names = {
+        client: np.array([*map(str, values[~missing(values)])], np.str_)
+        for client, values in given.items()
+    }
+    return _summed(model, corpora, given, names, "class", min_documents)
+
+
+def values_of(documents: Any, values: Any) -> Any:
+    """Return what there is of each document: of a name, its column in the documents' tables."""
+    if not isinstance(values, str):
+        return values
+    if isinstance(documents, Mapping):
+        return {client: column_of(each, values) for client, each in documents.items()}
+    return column_of(documents, values)
 
 
 def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any, NDArray[Any]]]:
     """Return documents and what there is of each, by client."""
+    values = values_of(documents, values)
     if not isinstance(documents, Mapping):
         documents, values = {"": documents}, {"": values}
     corpora = {client: Corpus.of(each) for client, each in documents.items()}
-    arrays = {client: np.asarray(values.get(client, ())) for client in corpora}
+    arrays = {client: _array(values.get(client, ())) for client in corpora}
     for client, corpus in corpora.items():
         if arrays[client].shape != (len(corpus),):
             raise DataError(
@@ -90,24 +146,56 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
     return corpora, arrays
 
 
+def _array(values: Any) -> NDArray[Any]:
+    array = np.asarray(values)
+    # Of texts and a NaN numpy makes the text "nan".
+    return np.array([*values], object) if array.dtype.kind == "U" else array
+
+
+def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which documents have no value: none, NaN, or an empty text."""
+    if values.dtype.kind not in "OU":
+        return np.asarray(values != values)  # NaN, and NaT
+    return np.array([_is_none(value) for value in values], bool)
+
+
+def _is_none(value: Any) -> bool:
+    if value is None or type(value).__name__ == "NAType":  # pandas'
+        return True
+    return not value.strip() if isinstance(value, str) else bool(value != value)
+
+
 def _summed(
     model: Finder,
     corpora: Mapping[Any, Corpus],
+    given: Mapping[Any, NDArray[Any]],
     groups: Mapping[Any, NDArray[Any]],
     name: str,
     min_documents: int,
-) -> list[dict[str, Any]]:
-    """Return a row a group of documents and topic, of the groups that clients have a part in."""
+) -> Grouped:
+    """Return a row a group of documents and topic, of the groups that clients have a part in.
+
+    The groups are of those documents for which something is given.
+    """
     thetas: dict[Any, list[NDArray[np.float32]]] = {}  # by group, of each client with a part
+    without = few = unknown = 0
     for client, corpus in corpora.items():
-        for group, theta in _by_group(model, corpus, groups[client]).items():
-            if len(theta) >= min_documents:
-                thetas.setdefault(group, []).append(theta)
-    return [
+        there = ~missing(given[client])
+        theta, seen = model.theta_and_seen(corpus)
+        theta, seen = theta[there], seen[there]
+        without, unknown = without + int((~there).sum()), unknown + int((~seen).sum())
+        for group in np.unique(groups[client]):
+            part = theta[seen & (groups[client] == group)]
+            if len(part) >= max(min_documents, 1):
+                thetas.setdefault(group, []).append(part)
+            else:
+                few += len(part)
+    rows = [
         {name: group.item()} | row
         for group, of_clients in sorted(thetas.items())
         for row in _rows(of_clients)
     ]
+    return Grouped(rows, without, few, unknown)
 
 
 def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
@@ -119,7 +207,7 @@ def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
         yield {"topic": topic, "share": share, "count": count} | whole
 
 
-def _times(values: NDArray[Any]) -> NDArray[Any]:
+def times_of(values: NDArray[Any]) -> NDArray[Any]:
     """Return times as numpy's, or numbers; refuse those that are none."""
     if values.dtype == object:  # of whatever time zone, days are those where it was written
         zoned = (getattr(value, "tzinfo", None) for value in values)
@@ -129,16 +217,17 @@ def _times(values: NDArray[Any]) -> NDArray[Any]:
         times = values if values.dtype.kind in "iufM" else values.astype("datetime64[us]")
     except (TypeError, ValueError):
         times = np.array(["NaT"], "datetime64[us]")
-    missing = np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times)
-    if missing.any():
+    if (np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times)).any():
         raise DataError(
             "Some timestamps cannot be read as times; give dates, times, texts as 2026-03-01, or "
-            "numbers, one for each document."
+            "numbers, or nothing where there is none."
         )
     return times
 
 
-def _begins(times: NDArray[Any], by: Unit | None, edges: NDArray[Any] | None) -> NDArray[Any]:
+def begin_of(
+    times: NDArray[Any], by: Unit | None, edges: NDArray[Any] | None = None
+) -> NDArray[Any]:
     """Return when the period of each time begins."""
     if edges is not None:
         place = np.searchsorted(edges, times, "right") - 1
@@ -162,11 +251,3 @@ def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
         first, last = np.array([least, most]).astype("datetime64[us]").astype(np.int64).tolist()
         return np.linspace(first, last, bins + 1).astype(np.int64).astype("datetime64[us]")
     return np.linspace(float(least), float(most), bins + 1)
-
-
-def _by_group(
-    model: Finder, corpus: Corpus, groups: NDArray[Any]
-) -> dict[Any, NDArray[np.float32]]:
-    """Return theta of each group's documents of which the model sees something."""
-    theta, seen = model.theta_and_seen(corpus)
-    return {group: theta[seen & (groups == group)] for group in np.unique(groups)}

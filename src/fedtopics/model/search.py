@@ -16,7 +16,8 @@ from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.encoders import sentence_encoder
-from fedtopics.text.vocabulary import TextRules, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import LISTS
 
 ENDINGS = {3: 1, 4: 4}  # most letters by which words differ that share so many, or more than 4
@@ -58,46 +59,70 @@ def find_topics(
     """
     if by not in ("words", "meaning"):
         raise StudyError(f"by={by!r} is unknown; choose from words, meaning.")
-    near = _by_words(model, query) if by == "words" else _by_meaning(model, query, embedding_model)
+    texts = [query if isinstance(query, str) else " ".join(query)]
+    near = _by_words(model, query) if by == "words" else nearness(model, texts, embedding_model)[0]
     order = np.argsort(-near, kind="stable")[:top_n]
     return order.tolist(), near[order].tolist()
 
 
 def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
-    # Words of a list were split by somebody's own function, which is not here.
-    plain = isinstance(query, str) and model.text.token_pattern == LISTS
-    [words] = next(tokens(Corpus.of([query]), TextRules() if plain else model.text))
-    known = [columns for word in words if (columns := list(_columns(word, model)))]
+    words = words_of(model, query)
+    known = [columns for word in words if (columns := list(columns_of(word, model)))]
     if not known:
         raise StudyError(
             "The model knows no word of what is looked for; take words of its vocabulary, or look "
             'by="meaning".'
         )
-    joint = model.word_sums.copy()
-    unseen = ~joint.any(0)  # words that documents of every client have too rarely
-    joint[:, unseen] = model.share[:, None] * model.beta[:, unseen]
-    joint /= joint.sum(0)
-    return np.asarray(np.mean([joint[:, columns].mean(1) for columns in known], axis=0))
+    counts = occurrences(model)
+    shares = counts / counts.sum(0)
+    return np.asarray(np.mean([shares[:, columns].mean(1) for columns in known], axis=0))
 
 
-def _columns(word: str, model: Topics) -> Iterator[int]:
+def words_of(model: Topics, query: str | Sequence[str]) -> Sequence[str]:
+    """Split a text as the model's documents were; words of a list are split already."""
+    plain = isinstance(query, str) and model.text.token_pattern == LISTS
+    [words] = next(tokens(Corpus.of([query]), TextRules() if plain else model.text))
+    return words
+
+
+def occurrences(model: Topics) -> NDArray[np.float64]:
+    """Return how often words occur in topics, (n_topics, n_words)."""
+    counts = model.word_sums.astype(np.float64)
+    unseen = ~counts.any(0)  # words that documents of every client have too rarely
+    expected = model.share[:, None] * model.beta[:, unseen]
+    counts[:, unseen] = expected * max(counts.sum(), 1)
+    return counts
+
+
+def columns_of(word: str, model: Topics) -> Iterator[int]:
     """Yield the column of a word, or those of words that differ from it by an ending."""
     if word in model.vocabulary.index:
         yield model.vocabulary.index[word]
         return
     for other, column in model.vocabulary.index.items():
-        short, long = sorted((word, other), key=len)
-        ending = ENDINGS.get(min(len(short), max(ENDINGS)), 0)
-        if long.startswith(short) and len(long) - len(short) <= ending:
+        if is_form(word, other):
             yield column
 
 
-def _by_meaning(
-    model: Topics, query: str | Sequence[str], embedding_model: str | None
+def is_form(word: str, other: str) -> bool:
+    """Whether two words differ by an ending alone, or not at all.
+
+    Examples
+    --------
+    >>> is_form("forest", "forests"), is_form("fir", "firm"), is_form("fir", "first")
+    (True, True, False)
+    """
+    short, long = sorted((word, other), key=len)
+    ending = ENDINGS.get(min(len(short), max(ENDINGS)), 0)
+    return long.startswith(short) and len(long) - len(short) <= ending
+
+
+def nearness(
+    model: Topics, texts: Sequence[str], embedding_model: str | None
 ) -> NDArray[np.float64]:
+    """Return the cosines of texts and of topics' ten words, shape (n_texts, n_topics)."""
     usual = getattr(model.inference.settings, "embedding", None) or EmbeddingSettings()
     encode = sentence_encoder(embedding_model or usual.model)
-    text = query if isinstance(query, str) else " ".join(query)
-    vectors = np.asarray(encode([text, *map(" ".join, model.topics())]), np.float64)
+    vectors = np.asarray(encode([*texts, *map(" ".join, model.topics())]), np.float64)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny)
-    return np.asarray(vectors[1:] @ vectors[0])
+    return np.asarray(vectors[: len(texts)] @ vectors[len(texts) :].T)

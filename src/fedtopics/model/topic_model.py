@@ -16,7 +16,18 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.files import open_private
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
-from fedtopics.model import card, exports, figures, merging, over_time, search
+from fedtopics.model import (
+    card,
+    document_map,
+    exports,
+    figures,
+    labels,
+    merging,
+    over_time,
+    representative,
+    search,
+    terms,
+)
 from fedtopics.model.folder import checked_labels, checked_names, read_model, write_model
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
@@ -190,7 +201,17 @@ class TopicModel(Topics):
         StudyError
             If there is no such topic, or a label is no text of at most 100 characters in one line.
         """
-        return replace(self, labels=checked_labels({**self.labels, **labels}, self.n_topics))
+        kept = checked_labels({**self.labels, **labels}, self.n_topics)
+        return replace(self, labels=kept, suggested=self.suggested - labels.keys())
+
+    def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:
+        """Return the model with labels that rules suggest for topics without one.
+
+        They are marked as suggested wherever they are shown, until a label is given with
+        `with_labels` or in ``topics.json``. What it takes is as of `suggest_labels`.
+        """
+        found = self.suggest_labels(documents, **how)
+        return replace(self.with_labels(found), suggested=frozenset(found))
 
     def with_client_names(self, names: Mapping[str, str]) -> Self:
         """Return the model with names for people of these clients, "" takes one away.
@@ -209,11 +230,15 @@ class TopicModel(Topics):
     __repr__ = card.summary
     _repr_html_ = card.table
     find_topics = search.find_topics
+    suggest_labels = labels.suggest_labels
+    match_terms = terms.match_terms
     hierarchy = merging.hierarchy
     merge_topics = merging.merge_topics
     reduce_topics = merging.reduce_topics
     topics_over_time = over_time.topics_over_time
     topics_per_class = over_time.topics_per_class
+    representative_documents = representative.representative_documents
+    document_map = document_map.document_map
     get_document_info = exports.document_info
     get_topics = exports.get_topics
     get_topic = exports.get_topic
@@ -250,7 +275,9 @@ class TopicModel(Topics):
         """Draw topics as circles, near those with similar words, as `plot_topics`."""
         return figures.topic_map(self.get_topic_info(), figures.positions(self.beta))
 
-    def plot_over_time(self, documents: Any, timestamps: Any, **how: Any) -> altair.Chart:
+    def plot_over_time(
+        self, documents: Any = None, timestamps: Any = None, **how: Any
+    ) -> altair.Chart:
         """Draw the share of each topic by period, as `topics_over_time` finds it."""
         rows = self.topics_over_time(documents, timestamps, **how)
         if not rows:

@@ -14,8 +14,10 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import StudyError
 from fedtopics.inference import Inference, Shared, Weights
+from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import USUAL, Reading
-from fedtopics.text.vocabulary import TextRules, Vocabulary
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
@@ -47,6 +49,15 @@ class Origin(TypedDict):
     vocabulary: str  # "keep" or "agree"
 
 
+class MergedModel(TypedDict):
+    """One of the models, trained apart, that a model was merged from."""
+
+    model: str  # fingerprint of its words and weights
+    method: str
+    topics: Count
+    clients: list[str]
+
+
 class Promise(TypedDict):
     """A bound for what all releases of a study say of a document."""
 
@@ -75,10 +86,15 @@ class TrainingInfo(TypedDict, total=False):
     privacy: Promise
     history: list[Any]  # of `PastRound` with what the method adds
     continued: Origin  # what the training began with, if it was a model
+    merged: list[MergedModel]  # what it was merged from, instead of a training
 
 
 class Finder(Protocol):
     """What finds topics in documents: a `TopicModel`."""
+
+    @property
+    def periods(self) -> Periods | None:
+        """Topics by period, as the study has summed them."""
 
     def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return theta, and of which documents the model sees something."""
@@ -108,6 +124,8 @@ class Topics:
     info: TrainingInfo = field(default_factory=TrainingInfo)
     labels: Mapping[int, str] = field(default_factory=dict)  # by topic: what people call it
     client_names: Mapping[str, str] = field(default_factory=dict)  # likewise, by client
+    suggested: frozenset[int] = frozenset()  # topics whose label nobody has confirmed
+    periods: Periods | None = None  # topics by period, if the study asked for it
 
     @property
     def n_topics(self) -> int:
@@ -182,7 +200,8 @@ class Topics:
         Returns
         -------
         list of dict
-            ``topic``, its number; its ``label``, "" where it has none; its ``share`` of all
+            ``topic``, its number; its ``label``, "" where it has none; ``suggested``, the same
+            where rules suggested it and nobody has confirmed it, else ""; its ``share`` of all
             documents, and the ``count`` of documents that this is; ``name``, the number and four
             words; ``words``; ``coherence`` of its ten first words by measure (none if `lambda_`
             reads others); its share of each client's documents, ``clients``, as people call them.
@@ -194,6 +213,7 @@ class Topics:
             {
                 "topic": int(k),
                 "label": self.labels.get(int(k), ""),
+                "suggested": self.labels.get(int(k), "") if k in self.suggested else "",
                 "share": float(shares[k]),
                 "count": round(float(shares[k]) * total),
                 "name": "_".join([str(k), *words[k][:NAME_WORDS]]),

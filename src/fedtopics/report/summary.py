@@ -18,9 +18,10 @@ from fedtopics.federation.policy import Policy
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
-from fedtopics.model.card import counted_units, promise
+from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.report.document_map import block
 from fedtopics.report.run import RunFacts
 from fedtopics.secure.said import LEAVES
 from fedtopics.text.corpus import Corpus
@@ -84,6 +85,7 @@ def summarise(
     *,
     min_documents: int | None = None,
     documents: Any = None,
+    with_text: bool = False,
 ) -> Summary:
     """Return what a report says of a model and its run.
 
@@ -95,7 +97,9 @@ def summarise(
         A client's share of a topic is not shown where it stands for fewer documents; by default
         what the usual policy asks for in a reply.
     documents : whatever `Corpus.of` takes, optional
-        Of which examples and repeated passages are shown; such a report is not to be shared.
+        Of which examples, repeated passages and a map are shown; such a report is not to be shared.
+    with_text : bool
+        Whether documents on the map say how they begin.
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
@@ -103,7 +107,7 @@ def summarise(
     return {
         "kind": "cluster" if clusters else "topic",
         "title": run.study.get("name") or run.name or "model",
-        "sentences": _sentences(model, clusters),
+        "sentences": [merger(model)] if merger(model) else _sentences(model, clusters),
         "min_documents": least,
         "topics": _topics(model, rows),
         "reading": _reading(model),
@@ -111,6 +115,7 @@ def summarise(
         "clients": _clients(model, rows),
         "similarity": client_similarity(model).tolist(),
         "clusters": _clusters(model) if clusters else None,
+        "over_time": None if model.periods is None else [*model.periods.rows()],
         "rounds": _rounds(run),
         "absences": _absences(run, model),
         **{"adders": run.adders, "clipped": run.clipped, "claimed": run.of_kind("claimed")},
@@ -121,6 +126,7 @@ def summarise(
         "settings": _settings(run, model),
         "versions": _versions(),
         "examples": None if documents is None else _examples(model, documents),
+        "document_map": None if documents is None else block(model, documents, with_text),
         "repeats": None if documents is None else _repeats(model, run, documents),
     }
 
@@ -181,6 +187,7 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
         {
             **row,
             "label": row.get("label") or "",
+            "suggested": bool(row.get("suggested")),
             "count": round(row["share"] * total),
             # Of fewer than two words there is none.
             "coherence": {n: score for n, score in row["coherence"].items() if np.isfinite(score)},
@@ -363,17 +370,10 @@ def _examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any
 
     A topic that is the largest of no document has none.
     """
-    corpus = model.embedded(Corpus.of(documents))
-    main, theta = model.main_topics(corpus), model.transform(corpus)
-    texts = [text for batch in corpus.texts() for text in batch]
-    examples_by_topic = {}
-    for topic in range(model.n_topics):
-        rows = [int(row) for row in (-theta[:, topic]).argsort(kind="stable") if main[row] == topic]
-        examples_by_topic[topic] = [
-            {"share": float(theta[row, topic]), "text": _beginning(texts[row])}
-            for row in rows[:EXAMPLES]
-        ]
-    return examples_by_topic
+    examples: dict[int, list[dict[str, Any]]] = {topic: [] for topic in range(model.n_topics)}
+    for row in model.representative_documents(documents, n_documents=EXAMPLES):
+        examples[row["topic"]].append({"share": row["share"], "text": _beginning(row["text"])})
+    return examples
 
 
 def _repeats(model: TopicModel, run: RunFacts, documents: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
+
+if TYPE_CHECKING:
+    from fedtopics.text.rules import TextRules
 
 TEXT_NAMES = ("text", "texts", "document", "documents", "doc", "content", "body", "abstract")
 TOKEN_NAMES = ("tokens", "token")
@@ -26,7 +29,8 @@ class Columns:
 
     With both `tokens` and `text`, the tokens are the documents and the text is kept beside them.
     A column of embeddings that cannot be used is refused if it is named here, else left out. One
-    of rounds or of authors is never looked for.
+    of rounds, authors or times is never looked for. With `rules` texts become lists of words by
+    these, whatever a study's rules are.
     """
 
     text: str | None = None
@@ -36,6 +40,8 @@ class Columns:
     embedding: str | None = None
     rounds: str | None = None
     author: str | None = None
+    time: str | None = None
+    rules: TextRules | None = None
 
 
 def find_column(

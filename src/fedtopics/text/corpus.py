@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -35,7 +35,7 @@ from fedtopics.text.columns import (
 from fedtopics.text.files import read_table
 
 BATCH = 4096
-COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "authors")
+COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "authors", "times")
 Document = str | list[str]
 
 
@@ -59,6 +59,7 @@ class Corpus:
     raw: pa.ChunkedArray | None = None  # texts of tokenised documents, for models of sentences
     rounds: pa.ChunkedArray | None = None  # when documents came, as numbers of rounds or as times
     authors: pa.ChunkedArray | None = None  # whose each is, as strings; "" where nobody knows
+    times: pa.ChunkedArray | None = None  # when each was written, for topics by period
     embedded_by: str = ""  # fingerprint of the encoder that made the embeddings, if it was trained
 
     @classmethod
@@ -78,9 +79,7 @@ class Corpus:
             if isinstance(data, str) and not Path(data).exists() and any(map(str.isspace, data)):
                 raise DataError("One string was given, not a collection; give a list of strings.")
             return cls.read(data, columns)
-        if isinstance(data, pa.Table):
-            return cls._from_table(data, columns or Columns(), "the table")
-        if hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__"):
+        if is_table(data):
             return cls._from_table(pa.table(data), columns or Columns(), "the table")
         return cls._from_collection(data)
 
@@ -155,7 +154,7 @@ class Corpus:
         Columns and embeddings are kept when every corpus has them.
         """
         corpora = list(corpora)
-        kinds = {"labels": "strings", "rounds": "numbers or to dates"}
+        kinds = {"labels": "strings", "rounds": "numbers or to dates", "times": "dates"}
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             parts = [getattr(corpus, name) for corpus in corpora]
@@ -200,7 +199,8 @@ class Corpus:
         ids = table[id_name].cast(pa.large_string()) if id_name else _numbered(table.num_rows)
         rounds = find_column(table, columns.rounds, (), where)
         author = find_column(table, columns.author, (), where)
-        return cls(
+        time = find_column(table, columns.time, (), where)
+        corpus = cls(
             pc.fill_null(ids, ""),
             as_documents(table[name]),
             table[label_name] if label_name else None,
@@ -208,7 +208,9 @@ class Corpus:
             raw_column(table, columns, where),
             None if rounds is None else table[rounds],
             None if author is None else pc.fill_null(table[author].cast(pa.large_string()), ""),
+            None if time is None else table[time],
         )
+        return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -227,7 +229,7 @@ class Corpus:
         if self.embeddings is not None:
             counts.append(f"embeddings: {self.embeddings.shape[1]} dimensions")
         parts = {"raw texts": self.raw, "labels": self.labels, "rounds": self.rounds}
-        parts["authors"] = self.authors
+        parts |= {"authors": self.authors, "times": self.times}
         return counts + [name for name, column in parts.items() if column is not None]
 
     @property
@@ -260,6 +262,21 @@ class Corpus:
         for batch in _batches(self.documents if self.raw is None else self.raw):
             yield [text if isinstance(text, str) else " ".join(text) for text in batch]
 
+    def split_by(self, analyse: Callable[[str], list[str]]) -> Corpus:
+        """Return texts as lists of words, with the texts beside them; lists as they are.
+
+        DataError if the function raises TimeoutError, as of a pattern.
+        """
+        if self.is_tokenised:
+            return self
+        kind = pa.large_list(pa.large_string())
+        try:
+            chunks = [pa.array([analyse(text) for text in batch], kind) for batch in self.texts()]
+        except TimeoutError:
+            raise DataError("To find a token_pattern takes too long; use a simpler one.") from None
+        raw = self.documents if self.raw is None else self.raw
+        return replace(self, documents=pa.chunked_array(chunks, kind), raw=raw)
+
     def with_embeddings(
         self, embeddings: NDArray[np.floating[Any]] | None, embedded_by: str = ""
     ) -> Corpus:
@@ -276,6 +293,30 @@ class Corpus:
         if self.embeddings is not None:
             taken["embeddings"] = self.embeddings[np.asarray(rows, np.int64)]
         return replace(self, **taken)
+
+
+def is_table(data: Any) -> bool:
+    """Whether data are a table: of Arrow, pandas or polars."""
+    return isinstance(data, pa.Table) or (
+        hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__")
+    )
+
+
+def column_of(data: Any, name: str) -> list[Any]:
+    """Return a column of a table, or of a file of documents: a value a document, None for none.
+
+    DataError if data are neither, or there is no such column.
+    """
+    if isinstance(data, (str, Path)) and Path(data).exists():
+        data = read_table(Path(data))
+    if not is_table(data):
+        raise DataError(
+            f"{name!r} is to be a column of the documents, which are no table and no file; give "
+            "them as one, or a value for each document."
+        )
+    table = pa.table(data)
+    values: list[Any] = table[find_column(table, name, (), "the documents")].to_pylist()
+    return values
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
@@ -316,8 +357,8 @@ def _numbered(n: int) -> pa.ChunkedArray:
 def fingerprint(corpus: Corpus) -> str:
     """Return a digest of all that a training sees of a corpus, to tell whether it is as before.
 
-    Documents, raw texts, rounds, authors and embeddings count, in their order; identifiers and
-    labels do not.
+    Documents, raw texts, rounds, authors, times and embeddings count, in their order; identifiers
+    and labels do not.
 
     Leaves the client
         Nothing. A digest of few documents can be guessed, so it must not leave either.
@@ -335,6 +376,8 @@ def fingerprint(corpus: Corpus) -> str:
         content.update(b"\0")
     for author in () if corpus.authors is None else corpus.authors:
         content.update(json.dumps(author.as_py()).encode() + b"\n")
+    for time in () if corpus.times is None else corpus.times:
+        content.update(f"{time}\n".encode())
     if corpus.embeddings is not None:
         content.update(f"{corpus.embeddings.dtype} {corpus.embeddings.shape}".encode())
         content.update(corpus.embeddings.tobytes())

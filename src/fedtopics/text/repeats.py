@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import TextRules, count_in_rows, tokens
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import count_in_rows, tokens
 
 LENGTH = 8  # words of an n-gram
 MOST = 2  # documents in which an n-gram counts: what is said again may be a subject

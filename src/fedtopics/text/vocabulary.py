@@ -11,116 +11,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
-from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.large_arrays import GrowingArray
+from fedtopics.text.rules import TextRules
 from fedtopics.text.words import (
     LISTS,
     LONGEST_WORD,
-    PATTERNS,
     TIME_LIMIT,
     is_word,
-    named_pattern,
     normal,
-    splitter,
 )
-
-
-class TextRules(BaseModel):
-    """How a text becomes words; a corpus that is tokenised already is taken as it is.
-
-    English stop words are scikit-learn's, those of other languages of the package stop-words (its
-    English list would drop words such as "groups" and "order").
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    lowercase: bool = Field(True, description="make texts lower case")
-    token_pattern: str = Field(
-        "words",
-        description='what is a word: "words" begin with a letter, "words-and-digits" need not, '
-        '"whitespace" splits there alone, "lists" takes lists of words and no texts; or a regular '
-        "expression, which between machines a client's policy has to name",
-    )
-    stop_words: str = Field(
-        "english", description='language whose stop words are left out, such as "de", or "none"'
-    )
-    own_stop_words: tuple[str, ...] = Field((), description="further words to leave out")
-    ngrams: tuple[int, int] = Field((1, 1), description="shortest and longest n-gram")
-    repeats: Literal["keep", "cap"] = Field(
-        "keep",
-        description='"cap" counts eight agreed words in a row in two of a client\'s documents, and '
-        "leaves their later copies out of training: signatures, what a site puts on every page",
-    )
-
-    @field_validator("token_pattern")
-    @classmethod
-    def _by_name(cls, value: str) -> str:
-        return named_pattern(value)
-
-    @field_validator("stop_words")
-    @classmethod
-    def _known_language(cls, value: str) -> str:
-        name: str = LANGUAGE_MAPPING.get(value, value)
-        if name not in ("none", *AVAILABLE_LANGUAGES):
-            languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
-            raise ValueError(
-                f"there are no stop words for {value!r}; known: {languages}, by name or by code as "
-                'in "de", or "none"'
-            )
-        return name
-
-    @field_validator("ngrams")
-    @classmethod
-    def _growing(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if not 1 <= value[0] <= value[1]:
-            raise ValueError("ngrams must be two numbers, 1 <= shortest <= longest")
-        return value
-
-    @cached_property
-    def left_out(self) -> frozenset[str]:
-        """All stop words."""
-        further = frozenset(map(normal, self.own_stop_words))
-        if self.stop_words == "none":
-            return further
-        if self.stop_words == "english":
-            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-            return further.union(ENGLISH_STOP_WORDS)
-        return further.union(get_stop_words(self.stop_words))
-
-    def analyser(
-        self, tokeniser: Callable[[str], list[str]] | None = None
-    ) -> Callable[[str], list[str]]:
-        """Return the function that turns a text into its words (scikit-learn's analyser).
-
-        A tokeniser splits texts instead of the pattern; what it finds may be a stop word or part of
-        an n-gram as well. With a pattern that has no name the function raises TimeoutError where
-        matching takes too long; StudyError if it is "lists".
-        """
-        # Here, since a server splits no text and scikit-learn takes it 100 MB and a second.
-        from sklearn.feature_extraction.text import CountVectorizer
-
-        pattern = None if tokeniser else PATTERNS.get(self.token_pattern)
-        split = tokeniser or (splitter(self.token_pattern) if pattern is None else None)
-        # Lower case comes first, as it can leave a letter and its mark apart.
-        analyser: Callable[[str], list[str]] = CountVectorizer(
-            preprocessor=(lambda text: normal(text.lower())) if self.lowercase else normal,
-            token_pattern=pattern,
-            tokenizer=split,
-            stop_words=sorted(self.left_out) or None,
-            ngram_range=self.ngrams,
-        ).build_analyzer()
-        return analyser
 
 
 class VocabularyLimits(BaseModel):

@@ -14,7 +14,8 @@ from fedtopics.text.embeddings import EmbeddingSettings
 
 SHORT = 15.0  # words of an average document, below which its words alone say too little
 SHARED = (
-    "n_components", "clients_per_round", "relevance", "candidate_words", "coherence", "stop_when",
+    "n_components", "clients_per_round", "relevance", "candidate_words", "coherence", "over_time",
+    "stop_when",
 )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ class AutoSettings(TopicSettings, AutoChoice):
 
     @property
     def _shared(self) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in SHARED}
+        return self.model_dump(mode="json", include=set(SHARED))  # plain, as all are told
 
     def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
         """Return the settings of the method for such documents, and why it is that one.

@@ -4,10 +4,12 @@ Round 1 is regular LDA at each client. Similar topics are merged (Algorithm 1), 
 for each client those similar to its own (Algorithm 2); they guide the client's LDA of documents
 that arrive later (Algorithm 3). There is no agreed vocabulary: topics are lists of words.
 
-Taken literally (preset "paper") the algorithms collapse to a few topics, or one: merging is
-transitive, a topic without a partner goes, and the next round has no more topics than are left. By
-default a merged topic has at most one topic of a client, topics of one client stay, clients have a
-few topics without guidance, and a word counts as zero where a topic lacks it.
+Lines of Algorithm 1 are lost. Read so that merging is transitive, a topic without a partner goes
+and the next round has no more topics than are left (preset "paper-transitive"), it collapses to a
+few topics, or one. Read so that each similar pair is a topic and the others stay
+("paper-pairwise"), there are many, of which each client has a few. By default a merged topic has at
+most one topic of a client, topics of one client stay, clients have a few topics without guidance,
+and a word counts as zero where a topic lacks it.
 
 References
 ----------

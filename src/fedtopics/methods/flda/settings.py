@@ -7,23 +7,31 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
+from fedtopics.methods.flda.topic_lists import Linkage
 from fedtopics.methods.settings import TopicSettings, check_seeds, fill_from
 from fedtopics.text.arrivals import ArrivalSettings
 
-# Algorithms 1 to 3 as the paper has them.
+# Algorithms 1 to 3. Every copy of the paper lacks lines of the first: two ways to read it.
 _PAPER = {
-    "linkage": "single", "absent_words": "ignored", "keep_unmatched": False, "refill": False,
-    "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0, "stop": "coherence",
+    "absent_words": "ignored", "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0,
+    "stop": "coherence",
 }  # fmt: skip
-FLDA_PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
+_TRANSITIVE = {**_PAPER, "linkage": "single", "keep_unmatched": False, "refill": False}
+_PAIRWISE = {**_PAPER, "linkage": "pairs", "keep_unmatched": True, "refill": True}
+FLDA_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {}, "paper-transitive": _TRANSITIVE, "paper-pairwise": _PAIRWISE,
+    "paper": _TRANSITIVE,  # as it was called when one reading was known
+}  # fmt: skip
 
 
 class FLDAChoice(BaseModel):
     """What a study's [method] begins with."""
 
     name: Literal["flda"] = Field("flda", description="the method")
-    preset: Literal["default", "paper"] = Field(
-        "default", description='for what is not given: "paper" takes the algorithms word by word'
+    preset: Literal["default", "paper-transitive", "paper-pairwise", "paper"] = Field(
+        "default",
+        description='for what is not given: "paper-transitive" and "paper-pairwise" take the '
+        'paper\'s algorithms, of which lines are lost, word by word; "paper" is the first',
     )
 
 
@@ -43,10 +51,11 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
         description="cosine from which two topics are the same; by default what one in a hundred "
         "pairs of topics of one client reaches",
     )  # fmt: skip
-    linkage: Literal["average", "single"] = Field(
+    linkage: Linkage = Field(
         "average",
         description="which topics are merged: the most alike first, at most one of a client "
-        '("average"), or all that a chain of pairs over the threshold connects ("single")',
+        '("average"), all that a chain of pairs over the threshold connects ("single"), or each '
+        'such pair by itself ("pairs"), so that a topic is in as many as it has partners',
     )
     absent_words: Literal["zero", "ignored"] = Field(
         "zero",

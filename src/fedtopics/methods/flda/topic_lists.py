@@ -17,6 +17,7 @@ from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.words import is_word
 
+Linkage = Literal["average", "single", "pairs"]
 Place = tuple[str, int]
 """A client and the number of one of its topics."""
 
@@ -68,15 +69,16 @@ def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
 def group_topics(
     local: Mapping[str, Sequence[Topic]],
     threshold: float,
-    linkage: Literal["average", "single"],
+    linkage: Linkage,
     together: Sequence[Sequence[Place]] = (),
 ) -> list[list[Place]]:
     """Group topics that are similar; one that is similar to no other is a group by itself.
 
     "single" groups what is connected by pairs whose cosine is over the threshold. "average" joins
     the two groups that are most similar on average, as long as they are over the threshold and have
-    no client in common. Topics `together` are so in any case. Groups, and places in them, are
-    sorted: the order of clients does not matter.
+    no client in common. "pairs" makes a group of each pair over the threshold. Topics `together`
+    are so in any case, and with "pairs" in no other group. Groups, and places in them, are sorted:
+    the order of clients does not matter.
     """
     if not any(local.values()):
         return []
@@ -89,8 +91,8 @@ def group_topics(
     groups = [[number_of[place] for place in group] for group in together]
     settled = {member for group in groups for member in group}
     groups += [[number] for number in range(len(places)) if number not in settled]
-    link = _connected if linkage == "single" else _joined
-    groups = link(groups, alike, owners, threshold)
+    settle = len(together) if linkage == "pairs" else 0
+    groups = groups[:settle] + _LINKS[linkage](groups[settle:], alike, owners, threshold)
     return sorted(sorted(places[member] for member in group) for group in groups)
 
 
@@ -127,6 +129,20 @@ def _joined(
         apart[one] |= apart[other]
         apart[:, one] |= apart[:, other]
         apart[other] = apart[:, other] = True
+
+
+def _paired(
+    groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
+) -> list[list[int]]:
+    """Make a group of each pair over the threshold, and leave what is in none by itself."""
+    free = np.ravel(groups).astype(int)
+    first, second = np.nonzero(np.triu(alike[np.ix_(free, free)] >= threshold))
+    pairs = np.column_stack([free[first], free[second]])
+    alone = np.setdiff1d(free, pairs)[:, None]
+    return [*pairs.tolist(), *alone.tolist()]
+
+
+_LINKS = {"average": _joined, "single": _connected, "pairs": _paired}
 
 
 def mean_topic(

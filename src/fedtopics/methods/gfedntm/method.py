@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import ServerOptimizer
 from fedtopics.methods.agreement import Agreement
@@ -26,7 +27,7 @@ from fedtopics.methods.final import describe
 from fedtopics.methods.gfedntm.beginning import begin
 from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.state import NetworkState, Update
+from fedtopics.methods.gfedntm.state import NetworkState, Update, topics_in
 from fedtopics.methods.gfedntm.warm_start import AVERAGES, check_fits
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.training import Arrays, Program, Step
@@ -108,6 +109,10 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         state = self._initial_state(agreement)
         state.restore(arrays)
         return state
+
+    @staticmethod
+    def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
+        return topics_in(settings.build(n_words), arrays)
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
         finished = finish_all(state.network, state.weights, state.averages)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fedtopics.methods.aggregation import Payload, ServerOptimizer
 from fedtopics.methods.training import below, prefixed
 from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays
-from fedtopics.networks.passes import Shapes
+from fedtopics.networks.passes import Shapes, finish_all
 
 AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normalisation
 
@@ -53,6 +54,13 @@ class NetworkState:
         for stage, total in sums.items():
             mean = torch.from_numpy(total) / n
             self.averages.setdefault(stage, mean).lerp_(mean, AVERAGE_MOMENTUM)
+
+
+def topics_in(network: NeuralTopicModel, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Return beta of what `NetworkState.arrays` returned, float64 of shape (n_topics, n_words)."""
+    weights = {name: torch.from_numpy(a) for name, a in below("weights", arrays).items()}
+    averages = {name: torch.from_numpy(a) for name, a in below("averages", arrays).items()}
+    return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
 
 
 @dataclass

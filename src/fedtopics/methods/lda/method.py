@@ -100,6 +100,10 @@ class LDA(Program[LDASettings, PseudoCounts]):
     def load(self, agreement: Agreement, arrays: Arrays) -> PseudoCounts:
         return arrays["pseudo_counts"]
 
+    @staticmethod
+    def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
+        return arrays["pseudo_counts"].T
+
     def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> TopicModel:
         prior = LDAPrior(**self.settings.model_dump(include=set(LDAPrior.model_fields)))
         seen = agreement.training

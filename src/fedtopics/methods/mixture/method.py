@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
 from fedtopics.methods.agreement import Agreement
@@ -21,7 +22,7 @@ from fedtopics.methods.final import describe
 from fedtopics.methods.mixture.rounds import Expectation, Sums, first_sums
 from fedtopics.methods.mixture.settings import MixtureSettings
 from fedtopics.methods.plan import Plan
-from fedtopics.methods.training import Program, Step
+from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 
@@ -69,8 +70,12 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
     ) -> Step[Sums]:
         return self._rounds.step(agreement, state, reply, round_)
 
+    @staticmethod
+    def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
+        return Mixture(n_words, shape_of(settings)).beta(dict(arrays), {})
+
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> TopicModel:
-        shape = MixtureShape(**self.settings.model_dump(include=set(MixtureShape.model_fields)))
+        shape = shape_of(self.settings)
         make = partial(
             TopicModel, inference=Mixture(len(agreement.vocabulary), shape),
             weights=dict(state), shared={}, text=self.plan.text,
@@ -78,3 +83,8 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         )  # fmt: skip
         trained = {"evidence": vars(Evidence.of(state, shape))}
         return describe(agreement, self.settings, trained, make, self.plan.start)
+
+
+def shape_of(settings: MixtureSettings) -> MixtureShape:
+    """Return the part of the settings that a model has."""
+    return MixtureShape(**settings.model_dump(include=set(MixtureShape.model_fields)))

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
@@ -85,6 +86,10 @@ class NMF(Program[NMFSettings, NMFState]):
 
     def load(self, agreement: Agreement, arrays: Arrays) -> NMFState:
         return NMFState(**arrays)
+
+    @staticmethod
+    def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
+        return arrays["topics"].T
 
     def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> TopicModel:
         shape = NMFShape(**self.settings.model_dump(include=set(NMFShape.model_fields)))

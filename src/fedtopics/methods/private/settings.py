@@ -15,7 +15,7 @@ from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.encoders import sentence_encoder
-from fedtopics.text.vocabulary import TextRules
+from fedtopics.text.rules import TextRules
 from fedtopics.text.words import is_word
 
 Mode = Literal["embeddings", "both", "words"]
@@ -71,6 +71,7 @@ class PrivateSettings(TopicSettings, PrivateChoice):
     clients_per_round: None = Field(None, description="all clients take part")
     candidate_words: None = Field(None, description="needs coherence")
     stop_when: dict[str, float] = Field({}, max_length=0, description="rounds are few and given")
+    over_time: None = Field(None, description="sums by period have no part of the budget")
     max_rounds: int = Field(7, ge=7, description="there are at most seven, each with its noise")
 
     @field_validator("words")

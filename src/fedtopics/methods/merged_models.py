@@ -1,0 +1,187 @@
+"""Models that were trained apart, as one: what is done where there is no common study.
+
+All topics stand side by side in the words of all models, weighted by the words' sums over each
+model's documents; then those that are alike become one. No document is needed.
+
+References
+----------
+Which topics are the same: Algorithm 1 of the paper of F-LDA, as `topic_lists.group_topics` has it,
+or down to a number of topics as `merging.hierarchy` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import StudyError
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.methods.flda.topic_lists import group_topics
+from fedtopics.methods.warm_start import fingerprint_of
+from fedtopics.metrics import usual_threshold
+from fedtopics.model.comparison import word_weights
+from fedtopics.model.folder import model_folder
+from fedtopics.model.shown_words import Reading
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import MergedModel
+from fedtopics.pki.names import check_client_name
+from fedtopics.text.vocabulary import Vocabulary
+
+T = TypeVar("T")
+METHOD = "merged"  # what such a model says of how it was made
+READING = Reading(
+    0.4
+)  # no documents choose it; benchmarks/merging.py: 20ng reads better than at 0.6
+
+
+def merge_models(
+    models: Sequence[TopicModel], n_topics: int | None = None, threshold: float | None = None
+) -> TopicModel:
+    """Put the topics of several models together; alike ones of different models become one.
+
+    The words are those of all models, with their counts added up: one that a model leaves out
+    counts as nothing there. What finds topics in documents is LDA's posterior by the words, of
+    whatever method the models are. A client's shares are as its own model found them: of topics
+    that its model does not have it has none.
+
+    Parameters
+    ----------
+    models : sequence of TopicModel
+        At least two, of any methods, with the same rules of text and different clients.
+    n_topics : int, optional
+        Put the nearest together until so many are left, also two of one model.
+    threshold : float in (0, 1], optional
+        Otherwise: cosine from which topics are the same. By default that of F-LDA, which one in a
+        hundred pairs of topics of one model reaches.
+
+    Raises
+    ------
+    StudyError
+        If there are fewer than two, two have a client of the same name, or their texts become words
+        in different ways; if there cannot be so many topics, or the threshold is no cosine.
+    """
+    if len(models) < 2:
+        raise StudyError("One model cannot be merged; name two or more.")
+    if threshold is not None and not 0 < threshold <= 1:
+        raise StudyError(f"threshold={threshold:g} is no cosine; it must be above 0 and at most 1.")
+    _check(models)
+    beside = _side_by_side(models)
+    if n_topics is not None:
+        return beside.reduce_topics(n_topics)
+    names = [f"{number:06d}" for number in range(len(models))]  # sorted as models are
+    local = {name: word_weights(model) for name, model in zip(names, models, strict=True)}
+    found = usual_threshold(local) if threshold is None else threshold
+    first = dict(zip(names, _firsts(models), strict=True))
+    groups = group_topics(local, found, "average")
+    return beside.merge_topics([[first[name] + k for name, k in group] for group in groups])
+
+
+def _check(models: Sequence[TopicModel]) -> None:
+    """Refuse models that do not fit together."""
+    clients = [*chain.from_iterable(model.documents for model in models)]
+    if twice := [name for name in clients if clients.count(name) > 1]:
+        raise StudyError(
+            f"Two models have a client {twice[0]!r}; give those of one client a name each, as in "
+            "north=MODEL, and name no model twice."
+        )
+    first, *others = (model.text.model_dump() for model in models)
+    for number, rules in enumerate(others, 2):
+        if different := [key for key in rules if rules[key] != first[key]]:
+            raise StudyError(
+                f"Texts become words in another way in model {number} than in the first one, by "
+                f"{', '.join(different)} of [text]; train them with the same."
+            )
+
+
+def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
+    """Return a model of all topics of all models."""
+    vocabulary = _all_words(model.vocabulary for model in models)
+    sums = np.zeros((sum(model.n_topics for model in models), len(vocabulary)))
+    shares: dict[str, NDArray[np.float64]] = {}
+    for model, first in zip(models, _firsts(models), strict=True):
+        own = slice(first, first + model.n_topics)
+        sums[own, [vocabulary.index[word] for word in model.vocabulary.words]] = model.word_sums
+        for name, share in model.shares.items():
+            shares[name] = np.zeros(len(sums))
+            shares[name][own] = share
+    prior = LDAPrior(n_components=len(sums))
+    return TopicModel(
+        inference=VariationalLDA(len(vocabulary), prior),
+        weights={"pseudo_counts": np.ascontiguousarray(sums.T + prior.topic_prior)},
+        shared={},
+        vocabulary=vocabulary,
+        text=models[0].text,
+        shares=shares,
+        documents=_united(model.documents for model in models),
+        client_names=_united(model.client_names for model in models),
+        word_sums=sums,
+        reading=READING,
+        info={"method": METHOD, "merged": [_described(model) for model in models]},
+    )
+
+
+def _firsts(models: Sequence[TopicModel]) -> list[int]:
+    """Return the number of each model's first topic among all."""
+    return [0, *np.cumsum([model.n_topics for model in models]).tolist()][: len(models)]
+
+
+def _all_words(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
+    """Return the words of all, most frequent first; counts are added up."""
+    counts: dict[str, NDArray[np.int64]] = {}
+    for each in vocabularies:
+        pairs = np.stack([each.document_frequency, each.occurrences], axis=1)
+        for word, pair in zip(each.words, pairs, strict=True):
+            counts[word] = counts.get(word, 0) + pair
+    words = sorted(counts, key=lambda word: (-counts[word][1], word))
+    frequency, occurrences = np.array([counts[word] for word in words]).T
+    return Vocabulary(tuple(words), frequency.copy(), occurrences.copy())
+
+
+def _united(parts: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    return dict(chain.from_iterable(part.items() for part in parts))
+
+
+def _described(model: TopicModel) -> MergedModel:
+    return {
+        "model": fingerprint_of(model),
+        "method": model.info.get("method", "an unknown method"),
+        "topics": model.n_topics,
+        "clients": [*model.documents],
+    }
+
+
+def read_models(places: Iterable[str]) -> list[TopicModel]:
+    """Read models from folders, each as FOLDER, or NAME=FOLDER to name its client.
+
+    Raises
+    ------
+    ModelError
+        If there is no model.
+    StudyError
+        If a model of several clients is to have one name, or the name cannot be one.
+    """
+    models = []
+    for place in places:
+        name, equals, folder = place.partition("=")
+        named = bool(equals) and not Path(place).exists()
+        model = TopicModel.from_pretrained(model_folder(folder if named else place))
+        models.append(_of_client(model, name) if named else model)
+    return models
+
+
+def _of_client(model: TopicModel, name: str) -> TopicModel:
+    """Return the model of a single client with that client called otherwise."""
+    check_client_name(name)
+    if len(model.documents) != 1:
+        raise StudyError(
+            f"The model to be called {name} is of {len(model.documents)} clients, which have "
+            "names; leave the name out."
+        )
+    (share,), (documents,) = model.shares.values(), model.documents.values()
+    return replace(model, shares={name: share}, documents={name: documents}, client_names={})

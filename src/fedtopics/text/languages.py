@@ -1,0 +1,208 @@
+"""Languages: which a text is in, its stop words and base forms, words where no space is between.
+
+All of it is a function of one text, so that a document's words are the same at every client, in
+training and afterwards. The packages that know languages are the extra ``languages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
+
+from fedtopics.extras import require
+from fedtopics.text.words import normal
+
+DETECT = "detect"
+UNSPACED = {"zh": "chinese", "ja": "japanese", "th": "thai", "lo": "lao", "my": "burmese",
+            "km": "khmer"}  # fmt: skip
+CODES: dict[str, str] = LANGUAGE_MAPPING | UNSPACED
+NAMES = {name: code for code, name in CODES.items()}
+DETECTED_AS = {"no": "norwegian", "nn": "norwegian"}  # besides the codes
+LIKELY = 0.1  # of the probability of all candidates: a language whose stop words are left out
+BEGINNING = 500  # characters of a text that tell its language
+KEPT = 1 << 17  # words whose base forms are looked up once
+LEAST = 2  # characters of a word, as of the pattern "words"
+# What stop-words has of Chinese is single characters, and of Thai nothing.
+FURTHER = {
+    "chinese": """我们 你们 他们 她们 它们 咱们 自己 大家 这个 那个 这些 那些 这里 那里 这样 那样
+        什么 怎么 怎样 为什么 如何 因为 所以 但是 可是 不过 而且 并且 或者 如果 虽然 然后 于是 因此
+        由于 关于 对于 根据 为了 以及 还是 就是 不是 也是 都是 已经 正在 一个 一些 一种 一样 一起
+        没有 可以 可能 应该 能够 需要 必须 非常 十分 其中 其他 之后 之前 之间 以后 以前 现在 时候
+        我在 他在 她在""",
+    "thai": """และ ของ ใน ที่ เป็น มี การ ได้ ให้ กับ ไม่ จะ จาก ว่า นี้ นั้น แต่ หรือ ก็ ความ ซึ่ง โดย
+        เพื่อ ต้อง อยู่ แล้ว คือ เรา เขา ฉัน ผม คุณ มัน ไป มา ถ้า เมื่อ ยัง ถึง ทุก บน แห่ง ด้วย กัน ตาม""",
+}
+INSTALL = "'fedtopics[languages]'"
+
+
+def language_name(given: str) -> str:
+    """Return a language's name, of a name or a code; ValueError for one that is not known."""
+    name = CODES.get(given, given)
+    if name not in NAMES:
+        raise ValueError(
+            f"the language {given!r} is not known; known: {', '.join(sorted(NAMES))}, by name or "
+            'by code as in "de", or "detect"'
+        )
+    return name
+
+
+@cache
+def stop_words(language: str) -> frozenset[str]:
+    """Return a language's stop words: scikit-learn's of English, else of the package stop-words.
+
+    Its English list would drop words such as "groups" and "order". Of Chinese and Thai there are
+    some of our own; of Lao, Burmese and Khmer none.
+    """
+    if language == "english":
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        return frozenset(ENGLISH_STOP_WORDS)
+    own = FURTHER.get(language, "").split()
+    listed = get_stop_words(language) if language in AVAILABLE_LANGUAGES else ()
+    return frozenset(map(normal, (*own, *listed)))
+
+
+def check_installed(languages: Sequence[str], lemmas: bool = False) -> None:
+    """Raise FedTopicsError where a package is missing that a study's languages need."""
+    if not languages:
+        return
+    needed = []
+    if len(languages) > 1 or DETECT in languages:
+        needed.append(("py3langid", "py3langid"))
+    if is_unspaced(languages):
+        needed.append(("icu4py", "icu4py"))
+    if lemmas:
+        needed.append(("simplemma", "simplemma"))
+    require(f"Texts of languages = {list(languages)} need", INSTALL, *needed)
+
+
+def is_unspaced(languages: Sequence[str]) -> bool:
+    """Whether texts may be of a language that has no spaces between words."""
+    return not {DETECT, *UNSPACED.values()}.isdisjoint(languages)
+
+
+def find_likely(text: str, languages: Sequence[str] = (DETECT,)) -> list[str]:
+    """Return the languages that a text can well be of, the likeliest first, by its beginning.
+
+    They are among `languages`, or of all that are known. A clear text is of one; of a few words,
+    that may be of several. There is always one.
+    """
+    among = NAMES.keys() if DETECT in languages else set(languages)
+    found: dict[str, float] = {}
+    for code, probability in _identifier().rank(text[:BEGINNING]):
+        name = DETECTED_AS.get(code) or CODES.get(code, "")
+        if name in among:
+            found[name] = found.get(name, 0.0) + probability
+    least = max(LIKELY * sum(found.values()), 0.0)
+    first = max(found, key=found.__getitem__)
+    return [first, *(name for name, p in found.items() if p >= least and name != first)]
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+class WordsOfLanguages:
+    """What finds the words of texts in languages, without stop words, as base forms if asked.
+
+    FedTopicsError where a package is missing.
+    """
+
+    def __init__(
+        self,
+        split: Callable[[str], list[str]],
+        languages: tuple[str, ...],
+        stops: bool,  # whether the languages' stop words are left out
+        left_out: frozenset[str],  # besides
+        lemmas: bool,
+        lowercase: bool,  # base forms, which words in their own case are found by
+    ) -> None:
+        check_installed(languages, lemmas)
+        self._split = _cutting(split) if is_unspaced(languages) else split
+        self._languages = languages
+        self._one = len(languages) == 1 and DETECT not in languages
+        self._stops, self._own, self._lemmas = stops, left_out, lemmas
+        self._case: Callable[[str], str] = _lower if lowercase else str
+        self._lists: dict[tuple[str, ...], frozenset[str]] = {}
+
+    def __call__(self, text: str) -> list[str]:
+        """Return the words of a text."""
+        words = self._split(text)
+        if not words:
+            return words
+        likely = self._languages if self._one else tuple(find_likely(text, self._languages))
+        left_out = self._left_out(likely)
+        if not self._lemmas:
+            return [word for word in words if word not in left_out]
+        code, case = NAMES[likely[0]], self._case
+        base = (_lemma(word, code) for word in words if case(word) not in left_out)
+        return [word for word in map(case, base) if word not in left_out]
+
+    def _left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
+        if likely not in self._lists:
+            lists = map(stop_words, likely) if self._stops else ()
+            self._lists[likely] = self._own.union(*lists)
+        return self._lists[likely]
+
+
+@cache
+def _lemmatisers() -> frozenset[str]:
+    from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
+
+    return frozenset(SUPPORTED_LANGUAGES)
+
+
+@lru_cache(KEPT)
+def _lemma(word: str, code: str) -> str:
+    """Return the base form of a word of a language; the word where none is known."""
+    if code not in _lemmatisers():
+        return word
+    import simplemma
+
+    found = normal(simplemma.lemmatize(word, lang=code))
+    return word if len(found) < LEAST or any(map(str.isspace, found)) else found
+
+
+@lru_cache(KEPT)
+def _lower(word: str) -> str:
+    return normal(word.lower())
+
+
+@cache
+def unspaced_runs() -> Any:
+    """Return the pattern of letters and marks of scripts without spaces."""
+    import regex  # here, as in `splitter`
+
+    scripts = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Myanmar", "Khmer")
+    letters = "".join(rf"\p{{Script={script}}}" for script in scripts)
+    return regex.compile(rf"([{letters}ー々]+)")
+
+
+def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    """Return what splits a text with ICU's dictionaries where its script has no spaces.
+
+    Words of one character are none, as elsewhere, nor are those of Japanese in hiragana alone:
+    endings and particles mostly.
+    """
+    import regex
+    from icu4py.breakers import WordBreaker
+
+    hiragana = regex.compile(r"[\p{Script=Hiragana}ー]+")
+
+    def cut(text: str) -> list[str]:
+        words: list[str] = []
+        for number, piece in enumerate(unspaced_runs().split(text)):
+            if number % 2 == 0:
+                words += split(piece) if piece else []
+                continue
+            found = WordBreaker(piece, "ja")
+            words += (w for w in found if len(w) >= LEAST and not hiragana.fullmatch(w))
+        return words
+
+    return cut

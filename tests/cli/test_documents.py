@@ -1,0 +1,88 @@
+"""Topics of one's own documents at the command line: by a column, by period."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from fedtopics import LDA, TopicModel
+from fedtopics.cli.documents import PERIODS
+from fedtopics.model.over_time import Unit
+from tests.helpers.clients import ALL
+from tests.helpers.command_line import typist
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, and documents with an office and a date that some lack."""
+    folder = tmp_path_factory.mktemp("letters")
+    model = LDA(2, max_rounds=20).fit(ALL).model_
+    boats = int(model.main_topics([ALL[0]])[0])
+    model.with_labels({boats: "Boats"}).save_pretrained(folder / "model")
+    offices = ["port"] * 36 + ["few"] * 4 + ["wood"] * 30 + [""] * 10
+    days = ["2025-01-07"] * 40 + ["2025-02-01"] * 40
+    rows = zip(ALL, offices, days, strict=True)
+    lines = "".join(f"{text},{office},{day}\n" for text, office, day in rows)
+    (folder / "letters.csv").write_text(f"text,office,written\n{lines}")
+    return folder
+
+
+def test_topics_by_a_column_and_by_month(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    typed = typist(monkeypatch, capsys)
+    code, out, _ = typed("transform", "model", "letters.csv", "--by", "office", "--text", "text")
+    assert code == 0
+    assert "port: 36 documents\n" in out
+    assert "Boats\n" in out.partition("port: ")[2].partition("%")[2].splitlines()[0] + "\n"
+    assert "10 documents without a value, 4 where there are fewer than 10, and 0 with" in out
+    assert "few:" not in out
+
+    asked = ("transform", "model", "letters.csv", "--text", "text", "--by", "office", "--json")
+    found = json.loads(typed(*asked, "--by-time", "written", "--period", "year")[1])
+    assert [row["class"] for row in found["office"]["rows"]] == ["port"] * 2 + ["wood"] * 2
+    assert {key: found["office"][key] for key in ("without", "few", "unknown")} == {
+        "without": 10, "few": 4, "unknown": 0,
+    }  # fmt: skip
+    by_year = found["written"]["rows"]
+    assert [(row["period"], row["documents"]) for row in by_year] == [("2025-01-01", 80)] * 2
+    assert sum(row["share"] for row in by_year) == pytest.approx(1)
+
+
+def test_a_column_that_is_not_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    asked = "transform", "model", "letters.csv", "--text", "text", "--by", "town"
+    code, _, err = typist(monkeypatch, capsys)(*asked)
+    assert code == 2
+    assert "There is no column 'town' in the documents; it has: text, office, written." in err
+
+
+def test_periods_are_those_of_python() -> None:
+    assert get_args(Unit) == PERIODS
+
+
+def test_labels_are_suggested_by_phrases_of_own_documents(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    typed = typist(monkeypatch, capsys)
+    model = shutil.copytree("model", "named")
+    before = TopicModel.from_pretrained(model)
+    [[first, second, *_]] = [t for k, t in enumerate(before.topics()) if k not in before.labels]
+    phrase = f"{second} {first}"
+    (place / "own.csv").write_text("text\n" + f"a {phrase}\n" * 20)
+    asked = "topics", "named", "--suggest", "--with-documents", "own.csv", "--text", "text"
+    code, out, _ = typed(*asked)
+    assert code == 0
+    assert f"{phrase.capitalize()}, " in out
+    after = TopicModel.from_pretrained(model)
+    assert after.labels | before.labels == after.labels
+    [suggested] = after.suggested
+    assert after.labels[suggested].startswith(f"{phrase.capitalize()}, ")

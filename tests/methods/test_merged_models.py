@@ -1,0 +1,193 @@
+"""Models that were trained apart, merged by how similar their topics are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtopics import LDA, NMF, Corpus, MixtureTM, ProdLDA, TopicModel
+from fedtopics.errors import ModelError, StudyError
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.methods.merged_models import merge_models, read_models
+from fedtopics.methods.warm_start import fingerprint_of
+from fedtopics.text.vocabulary import TextRules, Vocabulary
+from tests.helpers.models import made
+
+
+def one_client(
+    client: str, words: tuple[str, ...], sums: list[list[float]], share: list[float], **more: Any
+) -> TopicModel:
+    """A model of one client, of ten documents, whose topics are its words' sums."""
+    counts = np.array(sums, np.float64)
+    occurrences = counts.sum(0).astype(np.int64)
+    return made(
+        inference=VariationalLDA(len(words), LDAPrior(n_components=len(sums))),
+        weights={"pseudo_counts": np.ascontiguousarray(counts.T + 1e-9)},
+        vocabulary=Vocabulary(words, np.minimum(occurrences, 5), occurrences),
+        shares={client: np.array(share)},
+        documents={client: 10},
+        word_sums=counts,
+        coherence={},
+        labels={},
+        **more,
+    )
+
+
+NORTH = one_client("north", ("oak", "elm", "tea"), [[6, 4, 0], [0, 0, 5]], [0.75, 0.25])
+SOUTH = one_client("south", ("elm", "oak", "flu"), [[0, 0, 9], [5, 4, 0]], [0.5, 0.5])
+
+
+def test_numbers() -> None:
+    """Oak and elm of both become one topic; tea is north's alone, flu south's."""
+    merged = merge_models([NORTH, SOUTH], threshold=0.5)
+    assert merged.vocabulary.words == ("oak", "elm", "flu", "tea")
+    assert merged.vocabulary.occurrences.tolist() == [10, 9, 9, 5]
+    assert merged.vocabulary.document_frequency.tolist() == [9, 9, 5, 5]
+    assert merged.word_sums.tolist() == [[10, 9, 0, 0], [0, 0, 0, 5], [0, 0, 9, 0]]
+    assert {name: share.tolist() for name, share in merged.shares.items()} == {
+        "north": [0.75, 0.25, 0.0], "south": [0.5, 0.0, 0.5],
+    }  # fmt: skip
+    assert merged.documents == {"north": 10, "south": 10}
+    np.testing.assert_allclose(merged.share, [0.625, 0.125, 0.25])
+    assert [set(words[:n]) for words, n in zip(merged.topics(2), (2, 1, 1), strict=True)] == [
+        {"oak", "elm"}, {"tea"}, {"flu"},
+    ]  # fmt: skip
+
+
+def test_documents_get_topics_by_words_of_all_models() -> None:
+    merged = merge_models([NORTH, SOUTH], threshold=0.5)
+    theta = merged.transform(["oak elm oak", "flu flu flu", "tea tea", "", "nothing known"])
+    assert theta.argmax(1)[:3].tolist() == [0, 2, 1]
+    assert (theta.max(1)[:3] > 0.6).all()
+    np.testing.assert_allclose(theta[3:], 1 / 3)
+    assert merged.main_topics(["oak", ""]).tolist() == [0, -1]
+
+
+def test_a_number_of_topics() -> None:
+    assert merge_models([NORTH, SOUTH], 3).word_sums.tolist() == [
+        [10, 9, 0, 0], [0, 0, 0, 5], [0, 0, 9, 0],
+    ]  # fmt: skip
+    one = merge_models([NORTH, SOUTH], 1)
+    assert one.word_sums.tolist() == [[10, 9, 9, 5]]
+    with pytest.raises(StudyError, match="n_topics=5 cannot be had of 4 topics"):
+        merge_models([NORTH, SOUTH], 5)
+
+
+def test_the_order_of_models_changes_numbers_of_topics_alone() -> None:
+    def sums(model: TopicModel) -> set[tuple[float, ...]]:
+        words = sorted(model.vocabulary.words)
+        columns = [model.vocabulary.index[word] for word in words]
+        return set(map(tuple, model.word_sums[:, columns].tolist()))
+
+    one, other = (merge_models(list(pair)) for pair in ((NORTH, SOUTH), (SOUTH, NORTH)))
+    assert sums(one) == sums(other)
+
+
+def test_topics_of_one_model_stay_apart() -> None:
+    """However alike they are: they were different topics to their model."""
+    twice = one_client("east", ("oak", "elm"), [[6, 4], [6, 4]], [0.5, 0.5])
+    merged = merge_models([twice, NORTH], threshold=0.1)
+    assert merged.n_topics == 3
+    assert (merged.word_sums[:, merged.vocabulary.index["oak"]] > 0).sum() == 2
+
+
+def test_it_is_a_model_as_any_other(tmp_path: Path) -> None:
+    merged = merge_models([NORTH, SOUTH], threshold=0.5)
+    back = TopicModel.from_pretrained(merged.save_pretrained(tmp_path))
+    texts = ["oak elm oak", "flu"]
+    np.testing.assert_array_equal(back.transform(texts), merged.transform(texts))
+    assert back.topics(3) == merged.topics(3)
+    assert back.info["merged"] == [
+        {"model": fingerprint_of(NORTH), "method": "an unknown method", "topics": 2,
+         "clients": ["north"]},
+        {"model": fingerprint_of(SOUTH), "method": "an unknown method", "topics": 2,
+         "clients": ["south"]},
+    ]  # fmt: skip
+    card = (tmp_path / "README.md").read_text()
+    assert "- Merged from 2 models that were trained apart" in card
+    assert f"  - north: 2 topics of an unknown method, model {fingerprint_of(NORTH)}" in card
+    assert "rounds, seed" not in card
+    assert json.loads((tmp_path / "config.json").read_text())["info"]["method"] == "merged"
+
+
+OWN = {
+    "north": ["oak elm fir", "fir elm larch", "tea milk sugar", "milk tea cup"] * 15,
+    "south": ["oak fir elm larch", "larch oak elm", "flu fever cough", "cough flu pill"] * 15,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_models_of_any_method() -> None:
+    """Whatever found the topics, also by embeddings: words find them in the merged model."""
+    vectors = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    makers = [
+        LDA(2, max_rounds=20), NMF(2), ProdLDA(2, max_rounds=2),
+        MixtureTM(2, embedding_dimension=3),
+    ]  # fmt: skip
+    corpora = {name: Corpus.of(texts).with_embeddings(vectors) for name, texts in OWN.items()}
+    models = [
+        estimator.fit_clients({f"{name}-{n}": corpora[name]}).model_
+        for n, estimator in enumerate(makers)
+        for name in OWN
+    ]
+    merged = merge_models(models, 3)
+    assert merged.n_topics == 3
+    assert len(merged.documents) == 8
+    theta = merged.transform([*OWN["north"], *OWN["south"]])
+    assert theta.shape == (120, 3)
+    np.testing.assert_allclose(theta.sum(1), 1, atol=1e-5)
+    assert not merged.inference.sees_embedding
+
+
+def test_topics_without_a_common_word_stay_apart() -> None:
+    german = one_client("ost", ("eiche", "ulme"), [[6, 4], [1, 5]], [0.5, 0.5])
+    assert merge_models([NORTH, german]).n_topics == 4
+
+
+def test_a_training_begins_with_it() -> None:
+    merged = merge_models([NORTH, SOUTH], threshold=0.5)
+    begun = LDA(3, max_rounds=1, start=merged).fit([*OWN["north"], *OWN["south"]]).model_
+    assert begun.info["continued"]["method"] == "merged"
+    assert {words[0] for words in begun.topics(1)} == {"elm", "milk", "cough"}, "a theme each"
+
+
+def test_topics_of_documents_that_nobody_shares() -> None:
+    models = [LDA(2, max_rounds=30).fit_clients({name: OWN[name]}).model_ for name in OWN]
+    merged = merge_models(models, 3)
+    found = merged.main_topics([*OWN["north"], *OWN["south"]]).reshape(2, 15, 4)
+    trees, tea, flu = found[0, 0, 0], found[0, 0, 2], found[1, 0, 2]
+    assert len({trees, tea, flu}) == 3
+    assert (found[0] == [trees, trees, tea, tea]).all()
+    assert (found[1] == [trees, trees, flu, flu]).all()
+
+
+def test_what_cannot_be_merged() -> None:
+    with pytest.raises(StudyError, match="One model cannot be merged; name two or more"):
+        merge_models([NORTH])
+    with pytest.raises(StudyError, match=r"Two models have a client 'north'.* north=MODEL"):
+        merge_models([NORTH, NORTH])
+    other = one_client("east", ("oak",), [[1]], [1.0], text=TextRules(stop_words="de"))
+    with pytest.raises(StudyError, match=r"another way in model 2 .* by stop_words of \[text\]"):
+        merge_models([NORTH, other])
+    for threshold in (0.0, 1.5, float("nan")):
+        with pytest.raises(StudyError, match="is no cosine"):
+            merge_models([NORTH, SOUTH], threshold=threshold)
+
+
+def test_names_of_clients(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        NORTH.save_pretrained(tmp_path / name / "model")
+    first, second = read_models([f"west={tmp_path}/a", f"east={tmp_path}/b/model"])
+    assert merge_models([first, second], 2).documents == {"west": 10, "east": 10}
+    assert read_models([f"{tmp_path}/a"])[0].documents == {"north": 10}
+    merge_models([NORTH, SOUTH]).save_pretrained(tmp_path / "both")
+    with pytest.raises(StudyError, match="The model to be called x is of 2 clients"):
+        read_models([f"x={tmp_path}/both"])
+    with pytest.raises(StudyError):
+        read_models([f"../x={tmp_path}/a"])
+    with pytest.raises(ModelError, match="There is no model in"):
+        read_models([f"{tmp_path}/none"])

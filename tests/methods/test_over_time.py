@@ -1,0 +1,263 @@
+"""Topics by period of a federation: sums that are those of pooled documents, or are left out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fedtopics import LDA, Columns, Corpus, Policy, Study, TopicModel, train
+from fedtopics.errors import DataError, ModelError, StudyError
+from fedtopics.methods.groups import Guard
+from fedtopics.methods.over_time import OverTime, enough_to_tell, own_sums
+from fedtopics.methods.registry import find_method
+from fedtopics.model.periods import TOGETHER, Periods
+from tests.helpers.clients import BOATS, TREES
+from tests.helpers.clusters import overheard
+from tests.helpers.grpc_federation import federated
+from tests.helpers.models import edit_config, made
+from tests.helpers.studies import written
+
+YEAR = {"period": "month", "begin": "2025-01-15", "end": "2025-03-02"}
+POLICY = Policy(min_documents=10, min_document_frequency=1, min_clients_in_sum=1)
+MONTHS = ["2025-01-03", "2025-02-28", "2025-03-01", "2024-12-31", ""]
+
+
+def corpus(words: list[str], months: list[int], seed: int) -> Corpus:
+    """So many documents of each of `MONTHS`, mixed."""
+    rng = np.random.default_rng(seed)
+    times = rng.permutation(np.repeat(MONTHS, months)).tolist()
+    texts = [" ".join(rng.choice(words, 12)) for _ in times]
+    return Corpus.of(pa.table({"text": texts, "written": times}), Columns(time="written"))
+
+
+CORPORA = {
+    "boats": corpus(BOATS, [20, 4, 12, 10, 5], 1),
+    "trees": corpus(TREES, [15, 9, 30, 0, 12], 2),
+    "both": corpus(TREES + BOATS, [0, 11, 3, 20, 1], 3),
+}
+
+
+def study(**method: Any) -> Study:
+    settings = {"name": "lda", "n_components": 2, "max_rounds": 8, "learning": "batch"} | method
+    over_time = YEAR | settings.pop("over_time", {})
+    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    plan: dict[str, Any] = {"method": settings | {"over_time": over_time}, "vocabulary": limits}
+    return Study.make(**plan)
+
+
+def model_of(plan: Study, corpora: dict[str, Corpus], policy: Policy = POLICY) -> TopicModel:
+    return train(plan, corpora, policies=dict.fromkeys(corpora, policy), at_once=False)
+
+
+def summed(model: TopicModel, corpus: Corpus, month: int) -> Any:
+    """Theta of a corpus' documents of a month, summed by hand."""
+    there = [time == MONTHS[month] for time in corpus.times.to_pylist()]  # type: ignore[union-attr]
+    return model.transform(corpus)[there].sum(0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ([30, 40, 0, 0], [True, True, False, False]),
+        ([30, 4, 20, 0], [True, False, False, False]),  # 4 would be left, so 20 are left as well
+        ([30, 4, 20, 6], [True, False, True, False]),  # of 10 in none
+        ([30, 40, 20, 50], [True, True, True, False]),
+        ([4, 3, 2, 0], [False] * 4),
+        ([10, 10, 10, 1], [False, True, True, False]),
+    ],
+)
+def test_periods_that_are_told(counts: list[int], told: list[bool]) -> None:
+    assert enough_to_tell(np.array(counts), 10).tolist() == told
+
+
+def test_sums_are_those_of_the_documents_of_a_period() -> None:
+    guard, theta = Guard(2, of_all=False), np.array([[1, 0], [0.5, 0.5], [0, 1], [0.25, 0.75]])
+    thetas = lambda: iter([(np.arange(2), theta[:2]), (np.array([3, 4]), theta[2:])])  # noqa: E731
+    places = np.array([0, 0, 2, 1, 1])  # the third is not seen
+    reply = own_sums(guard, places, thetas, {}, {}, (2, 2))
+    assert reply["sums"].tolist() == [[1.5, 0.5], [0.25, 1.75]]
+
+
+def test_a_client_leaves_out_its_own_small_periods() -> None:
+    model = model_of(study(over_time={"by_client": True}), CORPORA)
+    assert model.periods is not None
+    assert model.periods.begins == ("2025-01-01", "2025-02-01", "2025-03-01")
+    assert {name: sums.sum(1).round(6).tolist() for name, sums in model.periods.sums.items()} == {
+        "boats": [20, 0, 12],
+        "trees": [15, 0, 30],
+        "both": [0, 11, 0],
+    }
+    for name, month in (("boats", 0), ("trees", 2), ("both", 1)):
+        expected = summed(model, CORPORA[name], month)
+        np.testing.assert_allclose(model.periods.sums[name][month], expected, rtol=1e-4)
+        share = model.periods.shares[name][month]
+        np.testing.assert_allclose(share, expected / expected.sum(), rtol=1e-4)
+    assert np.isnan(model.periods.shares["boats"][1]).all()
+    rows = model.topics_over_time()
+    assert [(row["period"], row["documents"], row["clients"]) for row in rows[::2]] == [
+        (date(2025, 1, 1), 35, 2), (date(2025, 2, 1), 11, 1), (date(2025, 3, 1), 42, 2),
+    ]  # fmt: skip
+
+
+def test_with_masks_the_documents_of_all_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over gRPC, and as a simulation foretells it; nobody sees the sums of a client."""
+    plan = study()
+    messages = overheard(monkeypatch)
+    there = federated(plan, CORPORA, tmp_path, policy=POLICY)
+    assert there.model.info["masked"]
+    assert "period_sums" not in there.model.info["clear"]
+    periods = there.model.periods
+    assert periods is not None
+    assert [*periods.sums] == [TOGETHER]
+    whole = [sum(summed(there.model, c, month) for c in CORPORA.values()) for month in range(3)]
+    np.testing.assert_allclose(periods.total, whole, rtol=1e-4)
+    assert periods.total.sum(1).round(6).tolist() == [35, 24, 45]
+    here = model_of(plan.model_copy(update={"secure": True}), CORPORA).periods
+    assert here is not None
+    np.testing.assert_allclose(periods.total, here.total, rtol=1e-6)
+    counted = messages.of("period_sums", "boats")[0]
+    assert counted["counts"].tolist() == [20, 4, 12, 15]
+    own = TopicModel.from_pretrained(tmp_path / "boats" / "model").periods
+    assert own is not None
+    assert own.sums[TOGETHER].tolist() == periods.sums[TOGETHER].tolist()
+    assert there.model.topics_over_time()[0]["clients"] is None
+
+
+def test_clients_in_another_order_and_pooled() -> None:
+    plan = study().model_copy(update={"secure": True})
+    one = model_of(plan, CORPORA).periods
+    turned = model_of(plan, dict(reversed(CORPORA.items()))).periods
+    alone = model_of(study(), {"all": Corpus.pool(CORPORA.values())}).periods
+    assert one is not None and turned is not None and alone is not None
+    assert one.total.tolist() == turned.total.tolist()
+    np.testing.assert_allclose(alone.total, one.total, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["nmf", "kmeans", "mixture"])
+def test_other_methods(name: str) -> None:
+    own = {"representation": "bow"} if name == "kmeans" else {}
+    method = {"name": name, "n_components": 2, "max_rounds": 5, "over_time": YEAR, **own}
+    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    model = model_of(Study.make(method=method, vocabulary=limits), CORPORA)
+    assert model.periods is not None
+    expected = [summed(model, CORPORA[name], 0) for name in ("boats", "trees")]
+    np.testing.assert_allclose(model.periods.total[0], sum(expected), rtol=1e-3)
+
+
+def test_the_method_that_is_chosen_has_the_periods() -> None:
+    plan = Study.make(method={"name": "auto", "over_time": YEAR})
+    chosen = json.loads(json.dumps(plan.method.for_texts))  # type: ignore[attr-defined]
+    assert find_method("nmf").settings(**chosen).over_time == OverTime(**YEAR)
+    assert "period_sums" in find_method("auto").client.schedule(plan.method)
+
+
+def test_merged_and_saved(tmp_path: Path) -> None:
+    sums = {
+        "north": np.array([[2.0, 3, 5], [0, 0, 0]]),
+        "south": np.array([[0.0, 0, 0], [1, 8, 1]]),
+    }
+    model = replace(made(), periods=Periods("year", ("2024-01-01", "2025-01-01"), sums))
+    merged = model.merge_topics([0, 2]).periods
+    assert merged is not None
+    assert merged.total.tolist() == [[7, 3], [2, 8]]
+    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path)).periods
+    assert back is not None
+    assert (back.unit, back.begins) == ("year", ("2024-01-01", "2025-01-01"))
+    assert {name: rows.tolist() for name, rows in back.sums.items()} == {
+        name: rows.tolist() for name, rows in sums.items()
+    }
+    assert back.shares[TOGETHER].tolist() == [[0.2, 0.3, 0.5], [0.1, 0.8, 0.1]]
+    chart = model.plot_over_time().to_dict()
+    assert len(chart["concat"][0]["data"]["values"]) == 2
+
+
+@pytest.mark.parametrize(
+    "periods",
+    [
+        {"unit": "year", "begins": ["2024-01-01"], "sums": {"north": [[1.0, 2.0]]}},
+        {"unit": "year", "begins": ["2024-01-01"], "sums": {"west": [[1.0, 2.0, 3.0]]}},
+        {"unit": "year", "begins": ["2024-01-01"], "sums": {"north": [[-1.0, 2.0, 3.0]]}},
+        {"unit": "year", "begins": ["today"], "sums": {"north": [[1.0, 2.0, 3.0]]}},
+        {"unit": "hour", "begins": ["2024-01-01"], "sums": {"north": [[1.0, 2.0, 3.0]]}},
+        {"unit": "year", "begins": ["2024-01-01"] * 2, "sums": {"north": [[1.0, 2.0, 3.0]] * 2}},
+        {"unit": "year", "begins": [], "sums": {}},
+    ],
+)
+def test_damaged_periods_are_refused(periods: Any, tmp_path: Path) -> None:
+    made().save_pretrained(tmp_path)
+    edit_config(tmp_path, periods=periods)
+    with pytest.raises(ModelError, match="damaged or incomplete; copy it again"):
+        TopicModel.from_pretrained(tmp_path)
+
+
+def test_a_study_file_names_the_column_and_the_periods(tmp_path: Path) -> None:
+    plan = '[method]\nname = "lda"\nn_components = 2\nmax_rounds = 3\n[method.over_time]\n'
+    plan += 'period = "year"\nbegin = 2025-01-01\nend = 2025-12-31\n'
+    for name, each in CORPORA.items():
+        assert each.times is not None
+        rows = zip(each.documents.to_pylist(), each.times.to_pylist(), strict=True)
+        lines = "".join(f"{text},{time}\n" for text, time in rows)
+        (tmp_path / f"{name}.csv").write_text(f"text,written\n{lines}")
+        plan += f'[clients.{name}]\ndata = "{name}.csv"\ntext = "text"\ntime = "written"\n'
+    read = Study.read(written(tmp_path, plan))
+    again = Study.read(written(tmp_path, read.to_toml()))
+    assert again.fingerprint == read.fingerprint
+    periods = train(read).periods
+    assert periods is not None
+    assert periods.begins == ("2025-01-01",)
+    assert periods.total.sum() == pytest.approx(36 + 54 + 14)
+    told = {e.function: e for e in read.registration.exchanges(read.method)}
+    assert not told["period_sums"].seen_by_all
+
+
+def test_periods_of_a_study() -> None:
+    assert [str(day) for day in OverTime(**YEAR).begins] == [
+        "2025-01-01", "2025-02-01", "2025-03-01",
+    ]  # fmt: skip
+    weeks = OverTime(period="week", begin=date(2025, 1, 1), end=date(2025, 1, 6))
+    assert [str(day) for day in weeks.begins] == ["2024-12-30", "2025-01-06"]
+    with pytest.raises(StudyError, match="over_time ends before it begins"):
+        study(over_time={"end": "2024-12-31"})
+    with pytest.raises(StudyError, match="over_time has 1,461 periods, more than 1,000"):
+        study(over_time={"period": "day", "begin": "2024-01-01", "end": "2027-12-31"})
+    noted = {"name": "private", "over_time": YEAR}
+    with pytest.raises(StudyError, match="over_time"):
+        Study.make(method=noted, privacy={"epsilon": 3.0}, clients={n: {} for n in "abc"})
+
+
+def test_documents_without_times_are_refused_before_the_first_round() -> None:
+    plain = {name: replace(each, times=None) for name, each in CORPORA.items()}
+    with pytest.raises(DataError, match=r"Client 'boats': .* nothing says when documents are of"):
+        model_of(study(), plain)
+    times = pa.chunked_array([["soon"] * len(CORPORA["boats"])])
+    with pytest.raises(DataError, match="Client 'boats': Some timestamps cannot be read") as error:
+        model_of(study(), CORPORA | {"boats": replace(CORPORA["boats"], times=times)})
+    assert "soon" not in str(error.value)
+    years = pa.chunked_array([[2025] * len(CORPORA["boats"])])
+    with pytest.raises(DataError, match="times are numbers"):
+        model_of(study(), CORPORA | {"boats": replace(CORPORA["boats"], times=years)})
+
+
+def test_a_study_that_asks_for_none_has_none() -> None:
+    model = LDA(2, max_rounds=3).fit(
+        [each for c in CORPORA.values() for each in c.documents.to_pylist()]
+    )
+    assert model.model_.periods is None
+    with pytest.raises(StudyError, match="The study summed no topics by period; give documents"):
+        model.topics_over_time()
+
+
+def test_an_estimator_of_a_study_with_periods() -> None:
+    fitted = LDA(2, max_rounds=3, over_time=YEAR).fit_clients(CORPORA)
+    frame = fitted.topics_over_time()
+    assert frame["Documents"].tolist()[::2] == [35, 24, 45]
+    assert set(frame["Timestamp"]) == {date(2025, 1, 1), date(2025, 2, 1), date(2025, 3, 1)}

@@ -1,0 +1,92 @@
+"""Topics beside the terms of an ontology: the nearest, by words and by what they mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtopics.errors import StudyError
+from fedtopics.model import search
+from fedtopics.model.terms import read_terms
+from tests.helpers.command_line import Typed, typist
+from tests.helpers.models import made
+
+TERMS = {"X1": ["elm", "the oak"], "X2": ["flu"], "X3": ["birch"]}
+
+
+def test_by_words() -> None:
+    """Of "oak", 2 of 3 are in the first topic, which has it a third as often as its first word."""
+    first, second, _ = made().match_terms(TERMS)
+    assert first["terms"] == [("X1", pytest.approx(np.sqrt(2 / 3 * 2 / 6)))]
+    assert second["terms"] == [("X1", pytest.approx(1)), ("X2", pytest.approx(1))]
+    assert (first["topic"], first["label"], second["label"]) == (0, "Trees | shrubs", "")
+    assert first["words"] == made().topics()[0]
+    assert [len(row["terms"]) for row in made().match_terms(TERMS, top_n=1)] == [1, 1, 0]
+
+
+def test_a_word_that_is_not_known_counts_as_zero() -> None:
+    known, half = ({"T": [text]} for text in ("elm", "elm birch"))
+    near = [made().match_terms(terms)[1]["terms"][0][1] for terms in (known, half)]
+    assert near == pytest.approx([1, 0.5])
+
+
+def test_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def encoder(name: str) -> object:
+        return lambda texts: np.array([[1.0, 0] if "oak" in text else [0.6, 0.8] for text in texts])
+
+    monkeypatch.setattr(search, "sentence_encoder", encoder)
+    rows = made().match_terms({"A": ["an oak tree"], "B": ["else"]}, by="meaning")
+    assert rows[0]["terms"] == [("A", pytest.approx(1)), ("B", pytest.approx(0.6))]
+
+
+@pytest.mark.parametrize("terms", [{}, {"A": []}])
+def test_no_terms(terms: dict[str, list[str]]) -> None:
+    with pytest.raises(StudyError, match="There is no term, or one without a synonym"):
+        made().match_terms(terms)
+    with pytest.raises(StudyError, match="by='sound' is unknown"):
+        made().match_terms(TERMS, by="sound")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("terms.toml", '"J45" = ["asthma", "wheezing"]\nA00 = ["cholera"]\n'),
+        ("terms.csv", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
+    ],
+)
+def test_files(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert read_terms(tmp_path / name) == {"J45": ["asthma", "wheezing"], "A00": ["cholera"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("terms.toml", "J45 = 'asthma'"), ("terms.toml", "J45 = [1]"), ("terms.toml", ""),
+        ("terms.csv", "a,b\n1,2\n"), ("terms.csv", "term,synonym\nJ45\n"), ("terms.toml", "\0"),
+    ],
+)  # fmt: skip
+def test_what_is_no_file_of_terms(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(StudyError, match="has no terms; write TOML"):
+        read_terms(tmp_path / name)
+    with pytest.raises(StudyError, match="has no terms; write TOML"):
+        read_terms(tmp_path)
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    return typist(monkeypatch, capsys)
+
+
+def test_the_command(tmp_path: Path, typed: Typed) -> None:
+    made().save_pretrained(tmp_path / "model")
+    (tmp_path / "t.toml").write_text('"Ulmus" = ["elm"]\n')
+    code, out, err = typed("terms", str(tmp_path / "model"), str(tmp_path / "t.toml"))
+    assert (code, err) == (0, "")
+    assert "Ulmus 1.00" in out
+    assert "no term has a word in common with it" in out
+    code, _, err = typed("terms", str(tmp_path / "model"), str(tmp_path / "no.toml"))
+    assert (code, len(err.splitlines())) == (2, 1)

@@ -1,0 +1,105 @@
+"""How texts of several languages become words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.languages import stop_words
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import count_words
+from tests.helpers.texts_of_the_world import ALL, CHINESE, GERMAN, JAPANESE, SPANISH
+
+DETECT = TextRules(languages="detect", lemmas=True)
+NO_WORDS = {"div", "class", "post", "script", "var", "html", "body", "nbsp", "amp", "www", "https",
+            "org", "example", "quejas", "info", "href"}  # fmt: skip
+
+
+def words(text: str, **rules: Any) -> list[str]:
+    return TextRules(**rules).analyser()(text)
+
+
+def test_the_words_of_each_language() -> None:
+    analyse = DETECT.analyser()
+    assert analyse(GERMAN[0]) == ["baum", "wald", "gefällt", "förster", "neu", "baum", "pflanzen"]
+    assert analyse(SPANISH[0])[:3] == ["árbol", "bosque", "crecer"]
+    assert {"公园", "樱花"} <= {*analyse(CHINESE[0]), *analyse(CHINESE[1])}
+    assert analyse(JAPANESE[2]) == ["電車", "遅れ", "時刻表"]
+    assert analyse("ต้นไม้ในสวนสาธารณะของเมือง") == ["ต้นไม้", "สวน", "สาธารณะ", "เมือง"]
+
+
+@pytest.mark.parametrize("language", ALL)
+def test_no_stop_words_tags_addresses_and_endings(language: str) -> None:
+    found = {word for text in ALL[language] for word in DETECT.analyser()(text)}
+    assert len(found) >= 6
+    assert not found & (stop_words(language) | NO_WORDS)
+    assert not [word for word in found if re.search(r"[<>&;@/]", word)]
+    forms = {"bäume", "züge", "alten", "árboles", "trenes", "robles", "trees", "oaks", "trains"}
+    assert not found & forms
+
+
+def test_a_document_is_of_one_of_the_languages_that_are_named() -> None:
+    both = "die Hard and the war"  # "die" and "war" are stop words of German
+    assert words("They die in the war, and the people lost their homes.", languages=["de", "en"])[
+        :2
+    ] == ["die", "war"]
+    assert words("Die Leute waren dort, und der Krieg war verloren.", languages=["de", "en"]) == [
+        "leute", "krieg", "verloren",
+    ]  # fmt: skip
+    assert words(both, languages="de", stop_words="none") == ["die", "hard", "and", "the", "war"]
+
+
+def test_marks_are_parts_of_words_of_languages() -> None:
+    assert words("हिन्दी में पाठ", languages="hi", stop_words="none") == ["हिन्दी", "में", "पाठ"]
+
+
+def test_numbers_count_if_asked() -> None:
+    text = "Order 66 of 2024 by R2D2 costs 3.5mm"
+    assert words(text) == ["order", "r2d2", "costs"]
+    rules = {"token_pattern": "words-and-digits"}
+    assert words(text, **rules) == ["order", "66", "2024", "r2d2", "costs", "5mm"]
+
+
+def test_a_document_has_the_same_words_whatever_is_beside_it() -> None:
+    texts = [text for each in ALL.values() for text in each]
+    alone = [DETECT.analyser()(text) for text in texts]
+    together = count_words(Corpus.of([*texts, "", "<p></p>", "42"]), DETECT)
+    assert together.counts.shape[0] == len(texts) + 3
+    lengths = together.counts.sum(axis=1).tolist()
+    assert lengths == [*map(len, alone), 0, 0, 0]
+
+
+def test_ngrams_and_own_stop_words_with_languages() -> None:
+    rules: dict[str, Any] = {"languages": "de", "lemmas": True, "own_stop_words": ["wald"]}
+    assert words("Die Bäume im Wald brennen", **rules, ngrams=(2, 2)) == ["baum brennen"]
+
+
+def test_a_tokeniser_of_ones_own_with_languages() -> None:
+    rules = {"languages": "de", "token_pattern": "lists"}
+    assert TextRules(**rules).analyser(str.split)("<p>Der Wald und der See</p>") == ["wald", "see"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"languages": "klingon"}, "the language 'klingon' is not known"),
+        ({"languages": ["detect", "de"]}, '"detect" stands alone'),
+        ({"lemmas": True}, "lemmas = true needs languages"),
+        ({"stop_words": "languages"}, 'stop_words = "languages" needs languages'),
+        ({"html": "sometimes"}, "html"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(says)):
+        TextRules(**settings)
+
+
+def test_languages_have_stop_words_unless_others_are_named() -> None:
+    assert TextRules(languages="de").stop_words == "languages"
+    assert TextRules(languages=["german", "es"]).languages == ("german", "spanish")
+    assert TextRules(languages="de", stop_words="en").stop_words == "english"
+    assert TextRules(**TextRules(languages="de").model_dump()) == TextRules(languages="de")
