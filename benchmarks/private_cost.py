@@ -157,7 +157,7 @@ def prepare(here: Path, data: Path | None, small: bool) -> dict[str, Any]:
         corpus = Corpus.of(pq.read_table(data / "20ng.parquet", columns=["text"]))
         corpus = corpus.with_embeddings(document_embeddings(corpus, EmbeddingSettings()))
         method = {"n_components": 20}
-        folder, words = cache_folder(), PrivateSettings().public_words(TextRules())
+        folder, words = cache_folder(), PrivateSettings().recipe.public_words(TextRules())
         cache = folder and folder / "words"  # where clients look for them
         document_embeddings(Corpus.of(words), EmbeddingSettings(), cache=cache)
     columns = {"text": np.array([text for batch in corpus.texts() for text in batch])}

@@ -32,8 +32,8 @@ from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.private import clusters
 from fedtopics.methods.private.client import PrivateClient
-from fedtopics.methods.private.settings import PrivateSettings
-from fedtopics.methods.private.stages import noisy, stages_of
+from fedtopics.methods.private.modes import stages_of
+from fedtopics.methods.private.stages import noisy
 from fedtopics.methods.replies import counts
 from fedtopics.methods.secret import Secret
 from fedtopics.privacy import Budget, Noise, Privacy
@@ -55,6 +55,7 @@ PUBLIC = tuple(f"{chr(97 + k)}word{chr(97 + i)}" for k in range(THEMES) for i in
 DIMENSION = 8
 THRESHOLDS = 40
 FIELDS = "size", "sums", "counts"  # of replies, whose noise has another name
+OTHERS = {"factors": "nmf", "classes": "discriminative"}  # methods, by what documents are seen by
 
 
 class Case(NamedTuple):
@@ -68,6 +69,8 @@ class Case(NamedTuple):
 CASES = (
     Case("embeddings", 1.0, 1 / 3), Case("embeddings", 1.0),
     Case("words", 3.0, 1 / 3), Case("words", 3.0),
+    Case("factors", 3.0, 1 / 3), Case("factors", 3.0),
+    Case("classes", 1.0, 1 / 3), Case("classes", 1.0),
 )  # fmt: skip
 
 
@@ -114,7 +117,8 @@ class Sums:
         for purpose, (document, sigma) in overheard(self._alone).hidden.items():
             hidden = sum(overheard(half).hidden[purpose][0] for half in self._halves)
             without = hidden - (document if self._there else 0)
-            field = purpose if purpose in found else next(n for n in FIELDS if n in found)
+            named = purpose, purpose.split()[0], *FIELDS
+            field = next(name for name in named if name in found)
             apart = float(np.sum((found[field] - without) * document))
             self.guess += (apart - float(np.sum(document**2)) / 2) / sigma**2
 
@@ -126,16 +130,18 @@ def overheard(half: PrivateClient) -> Overheard:
 
 
 @cache
-def plan_of(case: Case) -> Plan[PrivateSettings]:
+def plan_of(case: Case) -> Plan[Any]:
     """Return the study."""
-    method = {
-        "name": "private", "n_components": THEMES, "words": PUBLIC, "mode": case.mode,
-        "embedding": {"model": "none", "dimension": DIMENSION},
-    }  # fmt: skip
-    study = Study.make(method=method)
-    limits, privacy = VocabularyLimits(), Privacy(epsilon=case.epsilon, delta=DELTA)
-    settings: Any = study.method
-    return Plan(settings, TextRules(), limits, 0, privacy=privacy, clients=CLIENTS)
+    method: dict[str, Any] = {"name": OTHERS.get(case.mode, "private")}
+    method |= {"n_components": THEMES, "words": PUBLIC}
+    if case.mode not in OTHERS:
+        method["mode"] = case.mode
+    if case.mode != "factors":
+        method["embedding"] = {"model": "none", "dimension": DIMENSION}
+    bound = {"epsilon": case.epsilon, "delta": DELTA}
+    study = Study.make(method=method, privacy=bound)
+    limits, privacy = VocabularyLimits(), Privacy.model_validate(bound)
+    return Plan(study.method, TextRules(), limits, 0, privacy=privacy, clients=CLIENTS)
 
 
 @cache
@@ -155,7 +161,7 @@ def half_of(case: Case, name: str, texts: list[list[str]]) -> PrivateClient:
         (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
     )
     half = PrivateClient(plan_of(case), Site(name, corpus, OPEN_POLICY))
-    half.take(plan_of(case).settings.mode, list(PUBLIC))  # type: ignore[arg-type]
+    half.take(plan_of(case).settings.recipe.mode, list(PUBLIC))
     half.__dict__["_vectors"] = vectors()  # so that no model is needed
     return half
 
@@ -183,7 +189,7 @@ def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
         secret = Secret.from_seed(number, f"{case} {there} {half.name}")
         half.noise = Overheard(secret, case.noise)
     plan = plan_of(case)
-    mode: Any = plan.settings.mode
+    recipe = plan.settings.recipe
     sums = Sums(chosen, alone, there)
     nothing = np.zeros(len(PUBLIC), np.int64)
     vocabulary = Vocabulary(PUBLIC, nothing, nothing)
@@ -191,7 +197,8 @@ def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
     sums.sum("extent", {"embedded": counts(), "clients": counts(), "size": noisy(plan.privacy)})
     state: dict[str, Any] = {}
     try:
-        for stage in stages_of(mode, plan, Budget(plan.privacy, plan.settings.shares(mode))):
+        budget = Budget(plan.privacy, recipe.shares(recipe.mode))
+        for stage in stages_of(recipe.mode, plan, budget):
             state |= stage.step(agreement, state, stage.exchange(agreement, state))
     except StudyError:  # follows from noisy sums, so it says nothing more
         return sums.guess, True

@@ -12,9 +12,10 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.methods.bounded import SHARES
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private import clusters, contributions, sketches, words
-from fedtopics.methods.private.settings import SHARES, PrivateSettings
+from fedtopics.methods.private.settings import PrivateSettings
 from fedtopics.privacy import Budget, Privacy
 from fedtopics.privacy.accounting import mu_of
 from fedtopics.text.corpus import Corpus
@@ -24,6 +25,7 @@ from tests.helpers.clusters import StoppedError, accuracy, labels_of, overheard,
 from tests.helpers.encoders import unit
 from tests.helpers.private_topics import (
     DIMENSION,
+    MODES,
     PUBLIC,
     THEMES,
     half_of,
@@ -33,7 +35,8 @@ from tests.helpers.private_topics import (
     themed,
 )
 
-MODES = "embeddings", "both", "words"
+OF_PRIVATE = "embeddings", "both", "words"
+LEAST_REACHED = {"words": 0.6, "factors": 0.4}
 ONE = 1 + 1e-6  # embeddings are float32
 
 
@@ -76,13 +79,15 @@ def test_a_document_more_changes_each_release_by_one_at_most(
             assert change <= ONE, field
             largest[field] = max(largest.get(field, 0), change)
     # The bound is reached, but for sketches: noise is not larger than it need be.
-    assert min(largest.values()) > (0.6 if mode == "words" else 0.9), largest
+    assert min(largest.values()) > LEAST_REACHED.get(mode, 0.9), largest
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_releases_share_one_budget(mode: Any) -> None:
-    assert sum(SHARES[mode].values()) == pytest.approx(1)
-    budget = Budget(Privacy(epsilon=3), PrivateSettings().shares(mode))
+    once, repeated = SHARES[mode].once, SHARES[mode].repeated
+    assert sum((once | repeated).values()) == pytest.approx(1)
+    recipe = planned(3, mode=mode).method.recipe
+    budget = Budget(Privacy(epsilon=3), recipe.shares(mode))
     spent = sum(budget.sigma(name) ** -2 for name in budget.shares)
     assert spent == pytest.approx(mu_of(Privacy(epsilon=3)) ** 2, rel=1e-2)
     assert spent <= mu_of(Privacy(epsilon=3)) ** 2
@@ -100,7 +105,7 @@ def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         "extent", "key_words", "cluster_sums", "cluster_sums", "cluster_words", "topic_words",
         "topic_words",
     ]  # fmt: skip
-    budget = Budget(Privacy(epsilon=8), PrivateSettings().shares("both"))
+    budget = Budget(Privacy(epsilon=8), PrivateSettings().recipe.shares("both"))
     part = budget.sigma("histogram") / np.sqrt(2)  # of three clients one may be missing
     assert np.std(sums[4][1]["counts"]) == pytest.approx(part, rel=0.2)
     assert np.std(sums[1][1]["words"]) == pytest.approx(budget.sigma("words") / np.sqrt(2), rel=0.3)
@@ -178,18 +183,18 @@ def test_topics_from_a_sketch() -> None:
 
 def test_what_documents_are_seen_by() -> None:
     auto, three = PrivateSettings(), Privacy(epsilon=3)
-    assert auto.choose(1e6, False, three)[0] == "words"
-    assert auto.choose(10_000, True, three)[0] == "both"
-    assert auto.choose(9_999, True, three)[0] == "embeddings"
-    assert auto.choose(1e6, True, Privacy(epsilon=2.9))[0] == "embeddings"
-    assert auto.choose(1e6, True, None)[0] == "both"
-    assert PrivateSettings(mode="words").choose(1e6, True, three)[0] == "words"
+    assert auto.recipe.choose(1e6, False, three)[0] == "words"
+    assert auto.recipe.choose(10_000, True, three)[0] == "both"
+    assert auto.recipe.choose(9_999, True, three)[0] == "embeddings"
+    assert auto.recipe.choose(1e6, True, Privacy(epsilon=2.9))[0] == "embeddings"
+    assert auto.recipe.choose(1e6, True, None)[0] == "both"
+    assert PrivateSettings(mode="words").recipe.choose(1e6, True, three)[0] == "words"
 
 
 # Studies
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", OF_PRIVATE)
 def test_without_noise_it_is_the_training_of_one_client(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,14 +294,16 @@ def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     class Folder:
         folder = tmp_path
 
-    monkeypatch.setattr("fedtopics.methods.private.settings.sentence_encoder", lambda _: Folder())
+    monkeypatch.setattr("fedtopics.methods.bounded.sentence_encoder", lambda _: Folder())
     (tmp_path / "tokenizer.json").write_text(pieces % "WordPiece", "utf-8")
-    assert PrivateSettings().public_words(TextRules()) == ["tea"], "no stop word, no part of a word"
-    assert PrivateSettings(words=("milk",)).public_words(TextRules()) == ["milk"]
+    assert PrivateSettings().recipe.public_words(TextRules()) == ["tea"], (
+        "no stop word, no part of a word"
+    )
+    assert PrivateSettings(words=("milk",)).recipe.public_words(TextRules()) == ["milk"]
     PrivateSettings().check(TextRules())
     (tmp_path / "tokenizer.json").write_text(pieces % "BPE", "utf-8")
     with pytest.raises(StudyError, match="give a public list of words"):
-        PrivateSettings().public_words(TextRules())
+        PrivateSettings().recipe.public_words(TextRules())
 
 
 def test_a_study_without_public_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,8 +312,8 @@ def test_a_study_without_public_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(model: str) -> None:
         raise StudyError(f"The model {model!r} cannot be loaded.")
 
-    monkeypatch.setattr("fedtopics.methods.private.settings.sentence_encoder", missing)
-    for ask in (PrivateSettings().check, PrivateSettings(mode="words").public_words):
+    monkeypatch.setattr("fedtopics.methods.bounded.sentence_encoder", missing)
+    for ask in (PrivateSettings().check, PrivateSettings(mode="words").recipe.public_words):
         with pytest.raises(StudyError, match="and this one names none: give a list") as told:
             ask(TextRules())
         assert str(told.value).endswith("cannot be loaded.")

@@ -51,6 +51,20 @@ def test_noise_follows_from_the_share() -> None:
     assert Budget(None, SHARES).spent() == math.inf
 
 
+@pytest.mark.parametrize(
+    ("weights", "rounds", "found"),
+    [(106_132, 10, (224, 34, 0.67)), (20 * 2000, 2000, (1948, 292, 5.8))],
+)
+def test_a_bound_for_each_client_would_drown_updates(
+    weights: int, rounds: int, found: tuple[float, ...]
+) -> None:
+    """Noise of the mean update of 3, 20 and 1,000 clients, beside the longest update there is."""
+    budget = Budget(Privacy(epsilon=8), {f"round {i}": 1 / rounds for i in range(rounds)})
+    noise = budget.sigma("round 0") * math.sqrt(weights)
+    for clients, beside in zip((3, 20, 1000), found, strict=True):
+        assert noise / clients == pytest.approx(beside, rel=0.02)
+
+
 def test_shares_of_more_than_all() -> None:
     with pytest.raises(StudyError, match=r"add up to 1\.1"):
         Budget(Privacy(epsilon=3), {"words": 0.6, "last": 0.5})

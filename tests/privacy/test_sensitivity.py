@@ -13,7 +13,6 @@ from fedtopics.errors import DataError, PolicyError
 from fedtopics.inference import points
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.private import contributions
-from fedtopics.methods.private.settings import PrivateSettings
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.vocabulary import fingerprint
@@ -21,14 +20,15 @@ from tests.helpers.encoders import unit
 from tests.helpers.private_topics import (
     CENTRES,
     DIMENSION,
+    MODES,
     PUBLIC,
     WORDS,
     half_of,
     install,
+    planned,
     questions,
 )
 
-MODES = "embeddings", "both", "words"
 ONE = 1 + 1e-6  # embeddings are float32
 AGREED = fingerprint(PUBLIC)
 SETTINGS = EmbeddingSettings(model="themed", dimension=DIMENSION)
@@ -65,7 +65,7 @@ def anything(rng: np.random.Generator) -> Document:
 
 def extreme(asked: list[tuple[str, dict[str, Any]]], rng: np.random.Generator) -> None:
     """Ask with centres of any length, some of them alike, words of any rarity, topics of no use."""
-    for _, how in asked:
+    for name, how in asked:
         if "centres" in how:
             how["centres"] = how["centres"] * rng.choice([1e-9, 1.0, 1e9])
             how["centres"][1] = how["centres"][0]
@@ -74,6 +74,11 @@ def extreme(asked: list[tuple[str, dict[str, Any]]], rng: np.random.Generator) -
             how["rarity"] = how["rarity"] ** rng.choice([-9, 1, 9]) + 1e-300
         if "topics" in how:
             how["topics"] = how["topics"] ** rng.choice([0.0, 1.0, 20.0]) + 1e-300
+            if name == "noisy_factors":  # they need have no length
+                how["topics"] = how["topics"] * rng.choice([1e-170, 1.0, 1e170])
+        if "projection" in how:
+            how["projection"] = how["projection"] * rng.choice([1e-9, 1.0, 1e300])
+            how["bias"] = how["bias"] * rng.choice([0.0, 1.0, 1e300])
 
 
 def released(
@@ -147,11 +152,11 @@ def test_every_function_of_the_schedule_is_among_these() -> None:
     """What else leaves is public: the vectors of words."""
     for mode in MODES:
         asked = {name for name, _ in questions(mode, np.random.default_rng(0))}
-        settings = PrivateSettings(mode=mode, words=tuple(PUBLIC))
+        settings = planned(3, mode=mode).method
         schedule = half_of(Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION))), mode=mode)
         assert isinstance(schedule, TopicClient)
         assert set(schedule.schedule(settings)) == asked | {"extent"} | (
-            set() if mode == "words" else {"word_vectors"}
+            set() if mode in ("words", "factors") else {"word_vectors"}
         )
 
 

@@ -27,7 +27,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.methods.secret import Secret
 from fedtopics.privacy import Budget, Noise, Privacy
 from fedtopics.privacy.accounting import mu_of
-from tests.helpers.private_topics import install, planned, themed
+from tests.helpers.private_topics import MODES, install, planned, themed
 
 TIMES, DRAWN = 100_000, 500  # in so many calls, of different secrets
 CLIENTS = 3
@@ -103,7 +103,10 @@ def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]
     return found
 
 
-@pytest.mark.parametrize(("mode", "epsilon"), [("embeddings", 1.0), ("words", 3.0)])
+@pytest.mark.parametrize(
+    ("mode", "epsilon"),
+    [("embeddings", 1.0), ("words", 3.0), ("factors", 3.0), ("classes", 1.0)],
+)
 def test_sums_of_a_study_say_no_more_of_a_document_than_the_accountant_allows(
     mode: str, epsilon: float
 ) -> None:
@@ -117,8 +120,9 @@ def test_sums_of_a_study_say_no_more_of_a_document_than_the_accountant_allows(
     assert apart == pytest.approx(both.var(), abs=4 * np.sqrt(most / times))
 
 
-def test_too_little_noise_in_a_study_is_noticed() -> None:
-    case = neighbours.Case("embeddings", 1.0, 0.1)
+@pytest.mark.parametrize("mode", ["embeddings", "classes"])
+def test_too_little_noise_in_a_study_is_noticed(mode: str) -> None:
+    case = neighbours.Case(mode, 1.0, 0.1)
     rows = [
         {"there": there, "times": 60,
          "above": (each > levels).sum(1), "below": (each < -levels).sum(1)}
@@ -128,7 +132,7 @@ def test_too_little_noise_in_a_study_is_noticed() -> None:
     assert neighbours.least_epsilon(rows) > 1.0
 
 
-@pytest.mark.parametrize("mode", ["embeddings", "both", "words"])
+@pytest.mark.parametrize("mode", MODES)
 def test_all_noise_of_a_study_comes_to_what_it_promises(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

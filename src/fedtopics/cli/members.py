@@ -188,7 +188,7 @@ def show_offer(event: dict[str, Any], what: str) -> None:
     study = event["study"]
     network = f" with {study.method.network}" if hasattr(study.method, "network") else ""
     say(
-        f"{what} {study.fingerprint}: {study.registration.name}{network}, "
+        f"{what} {study.fingerprint}: {study.method.method_name}{network}, "
         f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
     )
     for name, text in study.about.rows():

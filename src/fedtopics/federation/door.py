@@ -78,13 +78,14 @@ class Door:
     ) -> None:
         self._check(function, reply)
         # What is different in two replies with the same noise would be there without any.
-        self._write(function, payload, digest, moment, reply, once=self._half.noisy)
+        noted = {"once": self._half.noisy, "summed": self._half.summed or None}
+        self._write(function, payload, digest, moment, reply, **noted)
 
     def _write(
         self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload,
-        once: bool = False,
+        **noted: Any,
     ) -> None:  # fmt: skip
-        if not self._ledger.write(self.client, function, payload, digest, moment, reply, once):
+        if not self._ledger.write(self.client, function, payload, digest, moment, reply, **noted):
             raise PolicyError(
                 f"{self._asked(function, moment)}, and the reply would be another one now; the "
                 "documents or the client's secret have changed. Restore them."

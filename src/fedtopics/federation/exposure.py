@@ -21,7 +21,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger, flat_fields
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, plan_of
 from fedtopics.methods.base import Moment
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret
@@ -158,13 +158,17 @@ def _rehearse(study: Study, corpus: Corpus, scale: _Scale) -> None:
     Without noise, which adds no byte, and hides what so few documents have.
     """
     names = sorted(study.clients)[:MOST_CLIENTS]
-    short = study.with_clients(names).with_rounds(ROUNDS).model_copy(update={"privacy": None})
+    short, method = study.with_clients(names), study.registration
+    if study.privacy is None:  # else there are few, and all are done
+        short = short.with_rounds(ROUNDS)
+    short = short.model_copy(update={"privacy": None})
+    plan = plan_of(short)
     doors: dict[str, Any] = {}
     for name in names:
         secret = Secret.from_seed(short.seed, name)
         own = corpus if name == names[0] else _some(corpus, OTHERS)
         site = Site(name, own, OPEN_POLICY, secret=secret, masked=short.masked)
-        half, ledger = short.client_half(site), Ledger(short.method.method_name, short.fingerprint)
+        half, ledger = method.client(plan, site), Ledger(method.name, short.fingerprint)
         door: Any = Door(name, half, OPEN_POLICY, ledger)
         if short.masked:
             door = MaskedDoor(door, name, secret.derive("masked sums"), lambda _: bytes(64))
@@ -173,9 +177,9 @@ def _rehearse(study: Study, corpus: Corpus, scale: _Scale) -> None:
     run = RunFolder(None, short.fingerprint)
     clients: Any = LocalClients(doors)
     if short.masked:
-        drawn = short.registration.drawn(short.method)
+        drawn = method.drawn(short.method)
         clients = SecureClients(clients, drawn, limits=short.vocabulary)
-    short.server_half().train(clients, run)
+    method.server(plan).train(clients, run)
 
 
 def _some(corpus: Corpus, most: int) -> Corpus:

@@ -111,12 +111,13 @@ class Ledger:
 
     def write(
         self, client: str, function: str, payload: Payload, digest: str, moment: Moment,
-        reply: Payload, once: bool = False,
+        reply: Payload, once: bool = False, summed: int | None = None,
     ) -> bool:  # fmt: skip
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values.
 
-        `digest` is that of the payload. False, and nothing is written, if another reply to the same
-        call has left; with `once`, to any call of the function at that turn.
+        It is of so many documents, `summed`, where it does not say so itself. `digest` is that of
+        the payload. False, and nothing is written, if another reply to the same call has left; with
+        `once`, to any call of the function at that turn.
         """
         if self._file is None:
             self._remember(Answer(moment, function), payload)
@@ -146,7 +147,7 @@ class Ledger:
             **_words(payload),
             **({"masked": True} if getattr(payload, "masked", False) else {}),
             **_sum(payload),
-            documents=reply.get("documents"),
+            documents=reply.get("documents", summed),
             fields=fields,
             bytes=total,
             sha256=answer.reply,
@@ -293,7 +294,7 @@ def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
         return
     row["fields"] = sorted({*row["fields"], *line["fields"]})
     row["masked"] = line.get("masked", False) and (row["masked"] or not row["replies"])
-    documents = line["documents"]
+    documents = line["documents"] or 0
     row["documents"] = min(row["documents"], documents) if row["replies"] else documents
     row["replies"] += 1
     values = sum(math.prod(field["shape"]) for field in line["fields"].values())

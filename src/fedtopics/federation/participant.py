@@ -23,6 +23,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.promises import check_here
 from fedtopics.federation.replicated_run import ReplicatedRun, begin
 from fedtopics.federation.run_folder import began_unmasked, has_run
 from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
@@ -307,7 +308,7 @@ class Participation:
         authors(corpus, study.privacy)
         if not grows:
             check_times(corpus, method.over_time)
-        method.check(study.text)
+        check_here(study)
         if languages := look_at_texts(self.name, corpus, study.text):
             self.notify(languages)
         asked = method.method_name, method.max_rounds, documents, study.text, clients

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from fedtopics.errors import FedTopicsError
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.model.topics import TrainingInfo
 
@@ -13,11 +16,12 @@ if TYPE_CHECKING:
 
 def check_privacy(study: Study) -> None:
     """Raise ValueError for a promise that the method, or who adds, could not keep."""
-    if not study.registration.private:
-        able = ", ".join(name for name in METHODS.names if find_method(name).private)
+    if why := study.method.unbounded:
+        name = study.method.method_name
+        others = ", ".join(other for other in _able() if other != name)
         raise ValueError(
-            f"{study.method.method_name} cannot keep a bound for each document; take one of: "
-            f"{able}, or leave out privacy"
+            f"{name} cannot keep a bound for each document: {why}. Others that can: {others}; or "
+            "leave out privacy"
         )
     if len(study.clients) > 1 and not study.masked:
         raise ValueError(
@@ -26,6 +30,33 @@ def check_privacy(study: Study) -> None:
         )
     if study.method.clients_per_round is not None:
         raise ValueError("with privacy all clients take part: leave out clients_per_round")
+
+
+def _able() -> Iterator[str]:
+    """Yield the names of the methods that can keep a promise."""
+    for name in METHODS.names:
+        with suppress(FedTopicsError):  # one whose packages are not installed here
+            settings = find_method(name).settings
+            if not settings(**settings.with_privacy).unbounded:
+                yield name
+
+
+def check_here(study: Study) -> None:
+    """Raise StudyError if this computer lacks something that the program begins with."""
+    if study.privacy is None:
+        study.method.check(study.text)
+    else:
+        study.method.recipe.public_words(study.text)
+
+
+def with_privacy(study: Any) -> Any:
+    """Fill in what a method's settings are in a study with privacy, where it does not name them."""
+    method = study.get("method") if isinstance(study, Mapping) else None
+    if not isinstance(method, Mapping) or not study.get("privacy"):
+        return study
+    name = method.get("name")
+    usual = find_method(name).settings.with_privacy if name in METHODS.names else {}
+    return {**study, "method": {**usual, **method}}
 
 
 def in_the_clear(study: Study) -> list[str]:

@@ -144,7 +144,7 @@ class _Simulation:
 
     def _ledger(self, name: str, folder: Path | None) -> Ledger:
         path = folder and client_folder(folder, name) / "ledger.jsonl"
-        return Ledger(self.study.method.method_name, self.study.fingerprint, path)
+        return Ledger(self.study.registration.name, self.study.fingerprint, path)
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
         def on_progress(done: int, documents: int) -> None:

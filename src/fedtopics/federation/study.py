@@ -23,7 +23,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.about import About, Line
 from fedtopics.federation.client_data import ClientData, check_different, resolve_paths
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.promises import check_privacy
+from fedtopics.federation.promises import check_privacy, with_privacy
 from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study_file import as_toml, explain
 from fedtopics.files import digest
@@ -97,6 +97,8 @@ class Study(BaseModel):
     clients: dict[str, ClientData] = Field(
         {}, description="the clients, and for a simulation their documents"
     )
+
+    _usual_with_privacy = model_validator(mode="before")(with_privacy)
 
     @field_validator("clients")
     @classmethod
@@ -193,13 +195,13 @@ class Study(BaseModel):
 
     @property
     def registration(self) -> Method:
-        """What is registered of the study's method."""
-        return find_method(self.method.method_name)
+        """What is registered of the study's method; with privacy, what adds noise in its place."""
+        return find_method("private" if self.privacy else self.method.method_name)
 
     def server_half(self, start: WarmStart | None = None) -> Trainer:
         """Make the server's half of the method; StudyError if it cannot begin with the model."""
         method = self.registration
-        if start is not None:
+        if start is not None and self.privacy is None:
             if not method.starts_from_models:
                 *first, last = (n for n in METHODS.names if find_method(n).starts_from_models)
                 raise StudyError(
@@ -207,17 +209,17 @@ class Study(BaseModel):
                     f"{', '.join(first)} or {last}."
                 )
             start.check_method(method.name)
-        return method.server(_plan(self, start))
+        return method.server(plan_of(self, start))
 
     def client_half(self, site: Site) -> TopicClient[Any]:
         """Make a client's half of the method; StudyError if it cannot take growing documents."""
         method = self.registration
         if site.growing is not None and not method.takes_new_documents:
             raise StudyError(
-                f"The method {method.name!r} takes all documents at once; leave out --follow, or "
-                "use flda."
+                f"The method {self.method.method_name!r} takes all documents at once; leave out "
+                "--follow, or use flda."
             )
-        return method.client(_plan(self), site)
+        return method.client(plan_of(self), site)
 
     def embedded(
         self,
@@ -333,7 +335,8 @@ def is_grouped(study: Study) -> bool:
     return study.masked and study.federation.robust == "median"
 
 
-def _plan(study: Study, start: WarmStart | None = None) -> Plan[Any]:
+def plan_of(study: Study, start: WarmStart | None = None) -> Plan[Any]:
+    """Return a study as its method sees it."""
     promised = study.privacy, len(study.clients)
     return Plan(study.method, study.text, study.vocabulary, study.seed, start, *promised)
 

@@ -89,7 +89,7 @@ def play(
     doors: dict[str, Any] = {}
     for name, corpus in corpora.items():
         site = Site(name, corpus, policies[name], secret=Secret.from_seed(study.seed, name))
-        ledger = Ledger(study.method.method_name, study.fingerprint)
+        ledger = Ledger(study.registration.name, study.fingerprint)
         door = Door(name, study.client_half(site), policies[name], ledger)
         doors[name] = _Listened(name, door, heard)
     run = RunFolder(None, study.fingerprint)

@@ -41,7 +41,6 @@ class Method:
     shows: Literal["topics", "clusters"] = "topics"
     starts_from_models: bool = False  # or from topics
     takes_new_documents: bool = False  # of clients, while it runs
-    private: bool = False  # whether it can keep a study's [privacy]
     inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
 
     @property

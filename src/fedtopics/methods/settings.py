@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -16,6 +16,9 @@ from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
+
+if TYPE_CHECKING:
+    from fedtopics.methods.bounded import Recipe
 
 FIRST_TOPICS = (
     'first topics: "random", what is beside words that stand for one topic alone ("anchors"; an '
@@ -49,6 +52,9 @@ class TopicSettings(BaseModel):
     """Settings of all methods."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    with_privacy: ClassVar[dict[str, Any]] = {}
+    """What settings are in a study with [privacy] that does not name them."""
+    UNBOUNDED: ClassVar[str] = "nothing limits what a document adds to its sums"
 
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(2000, ge=1, description="most rounds")
@@ -111,6 +117,16 @@ class TopicSettings(BaseModel):
     def loss_steers(self) -> Literal["", "level"]:
         """How the training goes on by the loss of a round: by how large it is, or not."""
         return "level" if "loss" in self.stop_when else ""
+
+    @property
+    def unbounded(self) -> str:
+        """Why a study with [privacy] cannot have these settings; nothing if it can."""
+        return self.UNBOUNDED
+
+    @property
+    def recipe(self) -> Recipe:
+        """What runs in a study with [privacy], of settings that can have it."""
+        raise StudyError(f"{self.method_name} has no sums with noise: {self.unbounded}.")
 
     def draw(self, seed: int) -> Draw:
         """Return which clients train in a round of the study with this seed."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
 from fedtopics.report.form import Form, Gap, Part, Said, Section, Table
 from fedtopics.report.records import (
@@ -208,7 +209,7 @@ def _secondary(records: Records) -> Parts:
 
 def _nature(records: Records) -> Parts:
     study = records.study
-    method = study.registration
+    method = find_method(study.method.method_name)
     return [
         Said(
             f"Nature: {method.title} finds {study.method.n_components} {method.shows} in texts of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field
@@ -27,6 +27,8 @@ class AutoChoice(BaseModel):
 
 class AutoSettings(TopicSettings, AutoChoice):
     """All parameters of the choice, as a study names them."""
+
+    UNBOUNDED: ClassVar[str] = "it chooses by exact numbers of documents and words"
 
     max_rounds: int = Field(50, ge=1, description="most rounds, of whichever method")
     embedding: EmbeddingSettings = Field(

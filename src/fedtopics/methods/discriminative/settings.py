@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
+from fedtopics.methods.bounded import BoundedClusters, Mode
 from fedtopics.methods.cluster_settings import EmbeddedSettings
 
 
@@ -50,7 +51,16 @@ class DiscriminativeChoice(BaseModel):
     name: Literal["discriminative"] = Field("discriminative", description="the method")
 
 
-class DiscriminativeSettings(SeparationSettings, DiscriminativeChoice):
+class DiscriminativeSettings(BoundedClusters, SeparationSettings, DiscriminativeChoice):
     """All parameters of discriminative clustering, as a study names them."""
 
+    MODE: ClassVar[Mode] = "classes"
+    with_privacy: ClassVar[dict[str, Any]] = BoundedClusters.with_privacy | {"tolerance": 0.0}
+
     max_rounds: int = Field(100, ge=1, description="most rounds")
+
+    @property
+    def own_exchanges(self) -> str:
+        if self.candidates:
+            return "their number is chosen by pairs of documents: leave candidates out"
+        return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -37,6 +37,10 @@ class FLDAChoice(BaseModel):
 
 class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
     """All parameters of F-LDA, as a study names them."""
+
+    UNBOUNDED: ClassVar[str] = (
+        "each client's own topics leave, which Gibbs sampling finds of all its documents together"
+    )
 
     max_rounds: int = Field(3, ge=1, description="most rounds")
     spare_topics: int | None = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,8 @@ class FSCCLChoice(BaseModel):
 
 class FSCCLSettings(EmbeddedSettings, NetworkTraining, ViewSettings, FSCCLChoice):
     """All parameters of FSCCL, as a study names them."""
+
+    UNBOUNDED: ClassVar[str] = "its network is trained on pairs of documents"
 
     max_rounds: int = Field(40, ge=1, description="rounds")
     deletion: float = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -39,6 +39,10 @@ class FSTCChoice(BaseModel):
 
 class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, FSTCChoice):
     """All parameters of FSTC, as a study names them."""
+
+    UNBOUNDED: ClassVar[str] = (
+        "its network is trained on clusters of documents, which change with each other"
+    )
 
     max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")
     local_steps: int = Field(

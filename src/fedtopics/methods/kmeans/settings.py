@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from fedtopics.methods.bounded import BoundedClusters, Mode
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.settings import fill_from
 
@@ -27,8 +28,10 @@ class KMeansChoice(BaseModel):
     )
 
 
-class KMeansSettings(ClusterSettings, KMeansChoice):
+class KMeansSettings(BoundedClusters, ClusterSettings, KMeansChoice):
     """All parameters of federated k-means, as a study names them."""
+
+    MODE: ClassVar[Mode] = "embeddings"
 
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",
@@ -41,6 +44,17 @@ class KMeansSettings(ClusterSettings, KMeansChoice):
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
         return fill_from(KMEANS_PRESETS, settings)
+
+    @property
+    def own_exchanges(self) -> str:
+        if self.algorithm == "k-fed":
+            return (
+                "clients' own centres, which are merged one by one, depend on all documents: set "
+                'algorithm = "lloyd"'
+            )
+        if self.representation != "embedding":
+            return "centres of words would be noise alone: leave representation out"
+        return ""
 
     @property
     def adds_up(self) -> bool:

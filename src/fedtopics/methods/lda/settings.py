@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
 from fedtopics.inference.lda import LDAPrior
+from fedtopics.methods.bounded import Bounded, Recipe
 from fedtopics.methods.settings import FIRST_TOPICS, Beginning, MinibatchSettings
 
 
@@ -16,8 +17,13 @@ class LDAChoice(BaseModel):
     name: Literal["lda"] = Field("lda", description="the method")
 
 
-class LDASettings(MinibatchSettings, LDAPrior, LDAChoice):
+class LDASettings(Bounded, MinibatchSettings, LDAPrior, LDAChoice):
     """All parameters of federated LDA, as a study names them."""
+
+    ONCE: ClassVar[int] = 2
+    with_privacy: ClassVar[dict[str, Any]] = {
+        "learning": "batch", "coherence": "nothing", "max_rounds": 4,
+    }  # fmt: skip
 
     learning: Literal["stochastic", "batch"] = Field(
         "stochastic",
@@ -32,3 +38,18 @@ class LDASettings(MinibatchSettings, LDAPrior, LDAChoice):
     batch_size: int = Field(1024, ge=1, description="documents of a stochastic round")
     initialisation: Beginning = Field("anchors", description=FIRST_TOPICS)
     max_rounds: int = Field(200, ge=1, description="most rounds")
+
+    @property
+    def own_exchanges(self) -> str:
+        if self.learning == "stochastic":
+            return (
+                "minibatches need hundreds of rounds, each with noise and none of most documents: "
+                'set learning = "batch"'
+            )
+        if self.initialisation != "anchors":
+            return 'first topics are of sums with noise: leave initialisation at "anchors"'
+        return ""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.made("words", alpha=self.theta_prior)

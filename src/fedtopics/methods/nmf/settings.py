@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.nmf import NMFShape
-from fedtopics.methods.settings import TopicSettings, check_seeds
+from fedtopics.methods.bounded import Bounded, Recipe
+from fedtopics.methods.settings import check_seeds
 
 
 class NMFChoice(BaseModel):
@@ -16,8 +17,11 @@ class NMFChoice(BaseModel):
     name: Literal["nmf"] = Field("nmf", description="the method")
 
 
-class NMFSettings(TopicSettings, NMFShape, NMFChoice):
+class NMFSettings(Bounded, NMFShape, NMFChoice):
     """All parameters of federated NMF, as a study names them."""
+
+    ONCE: ClassVar[int] = 2
+    with_privacy: ClassVar[dict[str, Any]] = {"coherence": "nothing", "max_rounds": 8}
 
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(40, ge=1, description="most rounds")
@@ -38,6 +42,10 @@ class NMFSettings(TopicSettings, NMFShape, NMFChoice):
     def _seeds_fit(self) -> NMFSettings:
         check_seeds(self.seed_topics, self.n_components)
         return self
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.made("factors")
 
     @property
     def stops(self) -> dict[str, float]:

@@ -9,5 +9,5 @@ from fedtopics.methods.registry import Method
 
 METHOD = Method(
     "private", "topics with a bound for each document", PrivateSettings, Private, PrivateClient,
-    private=True, inferences=(Centres, VariationalLDA),
+    inferences=(Centres, VariationalLDA),
 )  # fmt: skip

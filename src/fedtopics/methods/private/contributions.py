@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.points import TINY, Numbers, blocks
+from fedtopics.inference.points import TINY, Discriminant, Numbers, blocks, softmax, unit_rows
 
 STEPS = 8  # of variational inference, in which documents find their topics
 ENTRIES = 1 << 13  # of a bag, that are computed with at a time
@@ -156,6 +156,44 @@ def expected_words(
         shared = _with_data(counts, found.ratios.data / counts.data * roots.data)
         total += (shared.T @ found.topics) * topics
     return total
+
+
+def factored(
+    points: sparse.csr_array, topics: Numbers, weights: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Return X' W of rows of length 1 and their shares of topics (n_words, n_topics), and W' W.
+
+    The latter is `packed`. Documents weigh as much as makes each add 1 to X' W: 1 / |w|, its shares
+    w, which have length 1 at most. It has none where topics are such that they come to no number.
+    """
+    from fedtopics.inference.least_squares import add_products, solve  # a server needs none
+
+    sums, products = np.zeros(topics.shape), np.zeros((topics.shape[1],) * 2)
+    for rows, block in blocks(points):
+        with np.errstate(over="ignore"):
+            shares = _short(solve(block, topics))
+        mine = unit_rows(shares) * weights[rows, None]
+        add_products(block, mine, sums)
+        products += shares.T @ mine
+    return sums, packed(products)
+
+
+def memberships(points: Vectors, of: Discriminant) -> Numbers:
+    """Return points' shares of clusters (n_documents, n_clusters), which add up to 1, or 0."""
+    found, across = np.empty((len(points), len(of.bias))), np.ascontiguousarray(of.projection.T)
+    for rows, block in blocks(points):
+        # Not by `@`: see `placed`. What is too large for a number makes none of a document.
+        with np.errstate(all="ignore"):
+            projected = unit_rows(np.einsum("ij,kj->ik", block, across))
+            close = np.einsum("ij,kj->ik", projected, of.directions)
+            found[rows] = _short(softmax(close / of.temperature + of.bias))
+    return found
+
+
+def _short(rows: Numbers) -> Numbers:
+    """Return rows of length 1 at most; zeros for those that are no numbers."""
+    rows = np.where(np.isfinite(rows).all(1, keepdims=True), rows, 0)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1))
 
 
 def _row_sums(rows: sparse.csr_array, values: Numbers) -> Numbers:

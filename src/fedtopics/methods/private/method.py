@@ -13,30 +13,41 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.inference.clusters import Centres, ClusterShape
-from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.errors import StudyError
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Clients, Run
+from fedtopics.methods.bounded import Mode
 from fedtopics.methods.events import Chosen
 from fedtopics.methods.plan import Plan
-from fedtopics.methods.private.settings import PrivateSettings
-from fedtopics.methods.private.stages import SMOOTHING, Stage, noisy, stages_of, where
+from fedtopics.methods.private.modes import inferred, stages_of
+from fedtopics.methods.private.stages import Stage, noisy
 from fedtopics.methods.replies import Template, counts
+from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Budget
 from fedtopics.text.vocabulary import Vocabulary
 
+OF_WORDS = "counts", "topics", "weights"  # rows of a state
 EVERYBODY = "all"  # in place of clients, none of which says something alone
 
 
-class Private(Program[PrivateSettings, Arrays]):
-    """The method's program."""
+class Private(Program[TopicSettings, Arrays]):
+    """The program of the method, and of all methods that have a recipe in a study with [privacy].
+
+    Raise StudyError if the plan starts from a model: what it says has no part of the budget.
+    """
 
     saves_every_round = True  # there are few, and each has cost a part of the budget
 
-    def __init__(self, plan: Plan[PrivateSettings]) -> None:
+    def __init__(self, plan: Plan[TopicSettings]) -> None:
         super().__init__(plan)
+        if plan.start is not None:
+            raise StudyError(
+                "A study with privacy begins with public words alone, not with a model; leave out "
+                "one of both."
+            )
+        self.recipe = plan.settings.recipe
         self._stages: list[Stage] = []
 
     @property
@@ -45,20 +56,22 @@ class Private(Program[PrivateSettings, Arrays]):
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Choose what documents are seen by, from their number with noise; words are public."""
-        words = self.settings.public_words(self.plan.text)
+        words = self.recipe.public_words(self.plan.text)
         agreed = run.recall("agreement")
         if agreed is None:
             size = noisy(self.plan.privacy)
             extent: Template = {"embedded": counts(), "clients": counts(), "size": size}
             found, _ = clients.round(0, partial(clients.sum, "extent", extent))
             embedded = found["embedded"] == found["clients"]
-            mode, why = self.settings.choose(found["size"], embedded, self.plan.privacy)
+            mode, why = self.recipe.choose(found["size"], embedded, self.plan.privacy)
             agreed = {"mode": mode, "documents": max(round(found["size"]), 1)}
-            run.event(Chosen(mode, why))
+            if self.recipe.own is None:  # else the study's method says it
+                run.event(Chosen(mode, why))
             run.keep("agreement", agreed)
         mode, documents = agreed["mode"], agreed["documents"]
+        self._mode: Mode = mode
         clients.tell("take", mode=mode, words=words)
-        budget = Budget(self.plan.privacy, self.settings.shares(mode))
+        budget = Budget(self.plan.privacy, self.recipe.shares(mode))
         self._stages = stages_of(mode, self.plan, budget)
         nothing = np.zeros(len(words), np.int64)
         vocabulary = Vocabulary(tuple(words), nothing, nothing)
@@ -82,29 +95,17 @@ class Private(Program[PrivateSettings, Arrays]):
         order = np.argsort(-occurrences, kind="stable")
         names = tuple(agreement.vocabulary.words[state["kept"][i]] for i in order)
         vocabulary = Vocabulary(names, occurrences[order], occurrences[order])
-        found = np.ascontiguousarray(state["counts"][order].T)
+        state = {**state, **{name: state[name][order] for name in OF_WORDS if name in state}}
+        found = np.ascontiguousarray(state["counts"].T)
         sizes = found.sum(1)
         return TopicModel(
-            **self._inferred(state, found, len(names)),
+            **inferred(self._mode, self.recipe, state, found),
             shared={},
             vocabulary=vocabulary,
             text=self.plan.text,
             shares={EVERYBODY: sizes / sizes.sum()},
             documents={EVERYBODY: agreement.documents},
             word_sums=found,
-            reading=self.settings.reading,
-            info={"method": "private", "rounds": rounds, "seed": self.plan.seed},
+            reading=self.recipe.reading,
+            info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
         )
-
-    def _inferred(self, state: Arrays, found: Any, n_words: int) -> dict[str, Any]:
-        """Return what finds the topics of new documents, and its weights."""
-        settings = self.settings
-        if "topics 1" not in self._stages[-1].budget.shares:
-            shape = ClusterShape(n_components=settings.n_components, embedding=settings.embedding)
-            inference = Centres(n_words, shape)
-            return {"inference": inference, "weights": inference.with_words(where(state), found)}
-        prior = LDAPrior(n_components=settings.n_components, alpha=settings.alpha)
-        pseudo_counts = np.ascontiguousarray((found.T + SMOOTHING) / SMOOTHING)
-        return {
-            "inference": VariationalLDA(n_words, prior), "weights": {"pseudo_counts": pseudo_counts}
-        }  # fmt: skip

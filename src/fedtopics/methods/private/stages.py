@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.plan import Plan
+from fedtopics.methods.bounded import Recipe
 from fedtopics.methods.private import clusters, contributions, sketches, words
-from fedtopics.methods.private.settings import Mode, PrivateSettings
 from fedtopics.methods.replies import Field, Template, counts
 from fedtopics.methods.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy
@@ -35,7 +34,7 @@ SMOOTHING = 1e-2  # likewise, after a variational round
 class Stage(ABC):
     """An exchange, and what follows from it."""
 
-    settings: PrivateSettings
+    recipe: Recipe
     budget: Budget
     seed: int
     most_words: int
@@ -62,12 +61,12 @@ class Stage(ABC):
     @property
     def n_topics(self) -> int:
         """Number of topics."""
-        return self.settings.n_components
+        return self.recipe.n_components
 
     @property
     def dimension(self) -> int:
         """Of embeddings."""
-        return self.settings.embedding.dimension
+        return self.recipe.embedding.dimension
 
     def known_words(self, counts: Numbers) -> NDArray[np.int64]:
         """Return the columns of words that surely occur; StudyError if they are too few."""
@@ -105,11 +104,13 @@ class KeyWords(Stage):
         number = max(float(np.trace(products)), 1.0)
         origin = reply["mean"] / number
         sigma = self.budget.sigma("products")
+        directions = clusters.find_directions(origin, products, number, sigma)
         return {
             "kept": kept,
             "frequency": reply["words"][kept],
             "origin": origin,
-            "directions": clusters.find_directions(origin, products, number, sigma),
+            "directions": directions,
+            "scatter": clusters.scatter_along(directions, origin, products, number),
         }
 
 
@@ -179,8 +180,11 @@ class Occurrences(Stage):
         return self.ask(agreement, "occurrences", {"words": (len(agreement.vocabulary),)})
 
     def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        kept = self.known_words(reply["words"])
-        return {"kept": kept, "rarity": np.sqrt(reply["words"].max() / reply["words"][kept])}
+        kept, counts = self.known_words(reply["words"]), reply["words"]
+        # Of a document with n words each counted 1 / sqrt(n), so that it added sqrt(n).
+        frequency = counts[kept] * max(counts.sum() / agreement.documents, 1)
+        rarity = np.sqrt(counts.max() / counts[kept])
+        return {"kept": kept, "frequency": frequency, "rarity": rarity}
 
 
 class Sketch(Stage):
@@ -222,18 +226,3 @@ def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Field:
 def where(state: Arrays) -> dict[str, Numbers]:
     """Return what tells the cluster of an embedding: an origin, and centres of length 1."""
     return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
-
-
-def stages_of(mode: Mode, plan: Plan[PrivateSettings], budget: Budget) -> list[Stage]:
-    """Return the stages of a mode, in order."""
-    usual = plan.settings, budget, plan.seed, plan.limits.max_words
-    of_clusters: list[tuple[type[Stage], int]] = [
-        (KeyWords, 1), (WordVectors, 1), (ClusterSums, 1), (ClusterSums, 2), (ClusterWords, 1),
-    ]  # fmt: skip
-    of_topics: list[tuple[type[Stage], int]] = [(TopicWords, 1), (TopicWords, 2)]
-    of_mode: dict[Mode, list[tuple[type[Stage], int]]] = {
-        "embeddings": of_clusters,
-        "both": of_clusters + of_topics,
-        "words": [(Occurrences, 1), (Sketch, 1), of_topics[0]],
-    }
-    return [kind(*usual, number) for kind, number in of_mode[mode]]

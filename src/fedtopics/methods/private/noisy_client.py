@@ -1,0 +1,128 @@
+"""What a client's half has where all that leaves of documents has noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedtopics.errors import PolicyError, StudyError
+from fedtopics.inference.points import Numbers
+from fedtopics.methods.bounded import COUNT, Mode
+from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.private.units import counted_once
+from fedtopics.methods.settings import TopicSettings
+from fedtopics.privacy import Budget
+from fedtopics.text.vocabulary import fingerprint
+
+NOISE = "with this client's part of the noise"
+
+
+class NoisyClient(TopicClient[TopicSettings]):
+    """A client's documents, and its part of the noise.
+
+    Raise StudyError for a study that caps repeats: what a document adds depended on others.
+    Embeddings that come with documents are taken as they are; each has to be of its text alone.
+    """
+
+    def __init__(self, plan: Plan[TopicSettings], site: Site) -> None:
+        self.recipe = plan.settings.recipe
+        super().__init__(plan, site)
+        if plan.text.repeats == "cap":
+            raise StudyError(
+                'repeats = "cap" looks for what documents have in common, and a bound for each '
+                'document needs that it counts by itself; leave it at "keep".'
+            )
+        self._privacy = plan.privacy
+        rows, self._weights = counted_once(site.corpus, plan.privacy)
+        if len(rows) < len(site.corpus):
+            self._corpus = site.corpus.take(rows)
+        self.summed = len(rows)
+        self._mode: Mode | None = None
+
+    @classmethod
+    def schedule(cls, settings: TopicSettings) -> dict[str, str]:
+        return {"extent": "once"} | cls.rounds(settings)
+
+    @staticmethod
+    def rounds(settings: TopicSettings) -> dict[str, str]:
+        mode, of = settings.recipe.mode, settings.recipe.rounds_of
+        if mode != "auto":
+            return _calls(mode, _times(of(mode)))
+        calls = _calls("both", _times(of("both"))) | _calls("words", "")
+        alone = dict.fromkeys(("occurrences", "sketch"), "once, with words alone")
+        return calls | alone | {"topic_words": "at most twice, with words alone once"}
+
+    @leaves(f"Whether all documents have embeddings, and their number {NOISE}.")
+    def extent(self) -> dict[str, Any]:
+        """Count what the mode is chosen by; as much of the budget goes to it in each mode."""
+        budget = Budget(self._privacy, {"documents": COUNT})
+        number = self.noise.added(self._weights.sum(), budget.sigma("documents"), "documents")
+        has = self._corpus.embeddings is not None
+        return {"embedded": int(has), "clients": 1, "size": float(number)}
+
+    def take(self, mode: Mode, words: list[str]) -> None:
+        """Take up the mode and the public words; told, nothing leaves.
+
+        StudyError if it is another mode than before: each has the whole of the budget.
+        """
+        if self._mode not in (None, mode):
+            raise StudyError(
+                f"Client {self.name!r} was to see documents by {self._mode} and is to see them by "
+                f"{mode} now; begin a new run."
+            )
+        self._mode = mode
+        self._budget = Budget(self._privacy, self.recipe.shares(mode))
+        self._words = words
+        self._fingerprint = fingerprint(words)
+        self._columns = {word: i for i, word in enumerate(words)}
+        self.bag = self.count(self._columns).astype(np.float64)
+
+    def _look(
+        self, vocabulary: str, columns: Any, *numbers: Numbers, above: float = -np.inf
+    ) -> None:
+        """Refuse what a document could count more than once in, or could make no number."""
+        self.check(vocabulary)
+        usual = (((each > above) & (each < np.inf)).all() for each in numbers)
+        if len(np.unique(columns)) < len(columns) or not all(usual):
+            raise PolicyError(
+                f"Client {self.name!r} was asked for sums in which a document could count more "
+                "than once, as a word is named twice or numbers are none; look into what the "
+                "others run."
+            )
+
+    def _of(self, columns: NDArray[np.int64]) -> sparse.csr_array:
+        """Return the bag of some words, each in its column."""
+        bag = sparse.csr_array(self.bag[:, columns])
+        bag.sort_indices()
+        return bag
+
+    def _noisy(self, release: str, values: Any) -> Numbers:
+        return self.noise.added(values, self._budget.sigma(release), release)
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+        """Infer nothing: no exchange of this method asks for it."""
+        return iter(())
+
+
+def _calls(mode: Mode, times: str) -> dict[str, str]:
+    """Return how often which function is called in a mode."""
+    begun = dict.fromkeys(("key_words", "word_vectors"), "once")
+    clusters = begun | {"cluster_sums": times, "cluster_words": "once"}
+    words = dict.fromkeys(("occurrences", "sketch"), "once")
+    of_mode: dict[Mode, dict[str, str]] = {
+        "embeddings": clusters,
+        "both": clusters | {"topic_words": times},
+        "words": words | {"topic_words": times},
+        "factors": words | {"noisy_factors": times},
+        "classes": begun | {"class_sums": times, "class_words": "once"},
+    }
+    return of_mode[mode]
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
