@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import fedtopics
@@ -21,10 +21,14 @@ def named(path: Path) -> str:
     return path.relative_to(HOUSE).as_posix()
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield named(path), node
+@cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    return [
+        (named(path), node)
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    ]
 
 
 def imported(node: ast.AST) -> list[str]:
