@@ -80,6 +80,21 @@ def test_what_cannot_have_a_bound_says_why(method: dict[str, Any], why: str) -> 
     Study.make(method=method)
 
 
+@pytest.mark.parametrize(
+    ("clients", "more", "why"),
+    [
+        (2, {}, "three clients can"),
+        (3, {"method": {"name": "lda", "clients_per_round": 3}}, "leave out clients_per_round"),
+        (9, {"federation": {"robust": "median"}}, "leave out federation.robust"),
+        (1001, {}, "at most 1,000 clients"),
+    ],
+)
+def test_sums_have_all_parts_of_the_noise(clients: int, more: Any, why: str) -> None:
+    given = {"method": {"name": "lda"}, "clients": {f"c{n}": {} for n in range(clients)}}
+    with pytest.raises(StudyError, match=why):
+        Study.make(**given | more, privacy=BOUND)
+
+
 @pytest.mark.parametrize("name", ["gfedntm", "fstc", "fsccl"])
 def test_networks_cannot_have_a_bound(name: str) -> None:
     pytest.importorskip("torch")

@@ -8,14 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import proposal
+from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
-from tests.helpers.private_topics import planned, themed
+from fedtopics.text.vocabulary import fingerprint
+from tests.helpers.private_topics import PUBLIC, planned, themed
 
 PLAN = planned(3, mode="words").with_clients(["east", "north", "west"])
 
@@ -44,6 +47,42 @@ def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None
         pytest.raises(PolicyError, match="the documents or the client's secret have changed"),
     ):
         door.call("extent", {}, Moment(1, 3))
+
+
+def sketched(door: Any, moment: Moment, masked: bool = False, **other: Any) -> Any:
+    door._half.take("words", PUBLIC)
+    columns = np.arange(10)
+    how = {"vocabulary": fingerprint(PUBLIC), "columns": columns, "rarity": np.ones(10)}
+    payload = SharedPayload(how | other)
+    payload.masked = masked
+    return door.call("sketch", payload, moment)["sketch"]
+
+
+def test_a_sum_is_asked_for_in_one_way_also_after_a_restart(tmp_path: Path) -> None:
+    """It is refused as a question, though the answer would be the same, or as there are none."""
+    with started(tmp_path, 100) as door:
+        first = sketched(door, Moment(2))
+    with started(tmp_path, 100) as door:
+        assert (sketched(door, Moment(2, 2)) == first).all()
+        with pytest.raises(PolicyError, match="as it was not before in this run"):
+            sketched(door, Moment(3), rarity=2 * np.ones(10))
+
+
+def test_a_masked_sum_is_of_one_turn(tmp_path: Path) -> None:
+    """In another one it could be over others: the difference had a part of the noise alone."""
+    with started(tmp_path, 100) as door:
+        sketched(door, Moment(2), masked=True)
+    with started(tmp_path, 100) as door:
+        sketched(door, Moment(2, 2), masked=True)
+        with pytest.raises(PolicyError, match="as it was not before in this run"):
+            sketched(door, Moment(3), masked=True)
+
+
+def test_nothing_leaves_without_masks_where_somebody_lies(tmp_path: Path) -> None:
+    """A reply alone has a part of the noise, whatever a policy allows in other studies."""
+    part = Participation("north", themed(100), Policy(clear_attempt=True), tmp_path)
+    assert not part.policy_in(PLAN).clear_attempt
+    assert part.policy_in(PLAN.model_copy(update={"privacy": None})).clear_attempt
 
 
 def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
