@@ -151,6 +151,7 @@ def expected_words(
     """
     from fedtopics.inference.variational import infer  # a server need not compile it
 
+    topics = topics.astype(np.float64)
     topics = np.maximum(topics / topics.max(1, keepdims=True), LEAST_TOPIC)
     total = np.zeros(topics.shape)
     for rows, counts in blocks(bag):

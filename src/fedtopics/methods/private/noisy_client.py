@@ -147,7 +147,7 @@ def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
     if columns.size == 0:
         return True
     whole = columns.ndim == 1 and columns.dtype.kind == "i"
-    known = whole and 0 <= columns.min() and columns.max() < n_words
+    known = whole and columns.min() >= 0 and columns.max() < n_words
     return bool(known and len(np.unique(columns)) == len(columns))
 
 
