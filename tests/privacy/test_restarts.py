@@ -11,14 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics.engines import adder
 from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server import proposal
+from fedtopics.federation.server import proposal, serve
+from fedtopics.federation.settings import FederationSettings
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.private_topics import PUBLIC, planned, themed
+from tests.helpers.clusters import accuracy
+from tests.helpers.grpc_federation import HOST, Notes, Partner, comes_back, partner, until
+from tests.helpers.private_topics import PUBLIC, install, planned, themed
 
 PLAN = planned(3, mode="words").with_clients(["east", "north", "west"])
 
@@ -93,3 +97,41 @@ def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(PolicyError, match="1 before had 3"), started(tmp_path, 100):
         pass
+
+
+def test_a_client_that_comes_back_is_asked_in_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between machines, under masks: what it refuses is nobody's who does as agreed."""
+    install(monkeypatch)
+    monkeypatch.setattr(adder, "GRACE", 0.0)
+    corpora = {name: themed(4000, seed) for seed, name in enumerate("abcd")}
+    federation = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60)
+    plan = planned(8, name="nmf").with_clients(corpora)
+    plan = plan.model_copy(update={"federation": federation})
+    partners: dict[str, Partner] = {}
+    events, nodes, address = Notes(), list[Any](), list[str]()
+
+    def begin(name: str) -> None:
+        out = tmp_path / name
+        partners[name] = partner(address[0], name, corpora[name], out, secret_from_seed=False)
+
+    def follow(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "listening":
+            address.append(event["address"])
+            for name in corpora:
+                begin(name)
+        if event["event"] == "round" and event["round"] == 3:
+            partners["d"].kill()
+            until(lambda: not nodes[0].members["d"].link)
+            begin("d")
+            comes_back(nodes[0], "d")
+
+    model = serve(
+        plan, None, f"{HOST}:0", tmp_path / "server", on_event=follow, on_listen=nodes.append
+    )
+    for each in partners.values():
+        each.result()
+    assert all((e["missing"], e["attempts"]) == ({}, 1) for e in events.of("round"))
+    assert accuracy(model, corpora) > 0.9
