@@ -113,6 +113,8 @@ def test_settings_with_a_bound() -> None:
     assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint
     assert study.registration is METHOD
     assert study.with_rounds(9).method.recipe.rounds == 7
+    least = Study.make(method={"name": "lda", "alpha": 5e-324}, privacy=BOUND).method
+    assert least.recipe.alpha == 1e-12, "of less, shares of topics are no numbers"
 
 
 @pytest.mark.parametrize("mode", MODES)
