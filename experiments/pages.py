@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 KEPT = Path(__file__).parents[1] / "benchmarks" / "results"
 EXPERIMENTS = {
@@ -14,23 +16,53 @@ EXPERIMENTS = {
     "flda": ("experiments.flda.runs", "experiments.flda.results"),
     "fstc": ("experiments.fstc.tasks", "experiments.fstc.results"),
 }
+FIGURE_4: dict[str, Literal["default", "paper"]] = {
+    "amwmd-default": "default",
+    "amwmd-paper": "paper",
+}
 
 
 def page_again(name: str) -> str:
     """Return an experiment's page, made of its rows anew, with the versions that they are of."""
+    if name in FIGURE_4:
+        return _figure_4(name)
     settings_of, results_of = map(import_module, EXPERIMENTS[name])
     settings = settings_of.Settings(Path("FOLDER"))
     folder = KEPT / name
     rows = [json.loads(line) for line in (folder / "runs.jsonl").read_text("utf-8").splitlines()]
-    versions = json.loads((folder / f"{name}.json").read_text("utf-8"))["versions"]
+    versions = _kept(folder / f"{name}.json")["versions"]
     content: dict[str, Any] = results_of.plain(settings, rows) | {"versions": versions}
     return str(results_of.page(settings, rows, content))
 
 
+def _figure_4(name: str) -> str:
+    """Return the page of a folder of figure 4, whose rows are scores by seed, client and model."""
+    from experiments.gfedntm import amwmd, amwmd_results
+    from experiments.gfedntm.amwmd_claims import Scores
+
+    content = _kept(KEPT / name / "amwmd.json")
+    settings = amwmd.Settings(Path("FOLDER"), preset=FIGURE_4[name])
+    scores = [
+        Scores(one["data_set"], one["documents"], tuple(one["models"]), np.array(one["by_seed"]))
+        for one in content["data_sets"]
+    ]
+    return amwmd_results.page(settings, scores, content)
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return content
+
+
+def path_of(name: str) -> Path:
+    """Return where an experiment's page is kept."""
+    return KEPT / name / ("amwmd.md" if name in FIGURE_4 else f"{name}.md")
+
+
 def differing(write: bool) -> Iterator[Path]:
     """Yield the pages that are not what their rows say; with `write`, mend them."""
-    for name in EXPERIMENTS:
-        path, page = KEPT / name / f"{name}.md", page_again(name)
+    for name in (*EXPERIMENTS, *FIGURE_4):
+        path, page = path_of(name), page_again(name)
         if path.read_text("utf-8") != page:
             if write:
                 path.write_text(page, "utf-8")

@@ -39,6 +39,7 @@ from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.encoders import sentence_encoder
 
+PAPER_ROUNDS = 100  # "the maximum number of federated training iterations"
 EPOCHS = 100  # passes over the documents, within a data set's limits of rounds
 BATCH = 64
 QUICK_ROUNDS = 60
@@ -72,6 +73,7 @@ class DataSet:
 
 DATA_SETS = (
     DataSet("s2_tiny", Columns(tokens="tokens", label="node"), 2, (300, 1000)),
+    DataSet("m10", Columns(tokens="tokens", label="node"), 2, (300, 1000)),
     DataSet("news_outlets", Columns(text="text", label="node"), 5, (300, 2000)),
 )
 
@@ -87,7 +89,7 @@ class Settings(FileSettings):
     network : str
         The paper's is CombinedTM.
     preset : {"default", "paper"}
-        Of the network.
+        Of the network; "paper" with the paper's number of rounds.
     vectors : path, optional
         A word2vec file; by default the vectors of the usual embedding model.
     """
@@ -108,6 +110,11 @@ class Settings(FileSettings):
     def folder(self) -> Path:
         """Where it all goes; by default each variant has its own, so that none replaces another."""
         return self.out or Path(f"runs/{self.experiment}-{self.variant}")
+
+    @property
+    def vectors_title(self) -> str:
+        """Which word vectors the distances are of."""
+        return EmbeddingSettings().model if self.vectors is None else self.vectors.name
 
     @property
     def data_sets(self) -> tuple[DataSet, ...]:
@@ -254,6 +261,8 @@ def _study(settings: Settings, data: DataSet, task: Task) -> Study:
     n_documents = sum(map(len, task.clients.values()))
     least, most = data.rounds
     rounds = min(max(EPOCHS * n_documents // BATCH, least), most)
+    if settings.preset == "paper":
+        rounds = PAPER_ROUNDS
     method = {
         "network": settings.network,
         "n_components": task.n_topics,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,18 @@ def plain(settings: Settings, scores: Sequence[Scores]) -> dict[str, Any]:
     return {
         "command": settings.command,
         "seeds": list(settings.used_seeds),
+        "word_vectors": settings.vectors_title,
         "versions": versions(PACKAGES),
         "data_sets": [one.plain() for one in scores],
     }
 
 
-def page(settings: Settings, scores: Sequence[Scores]) -> str:
-    """Return the tables and sentences in Markdown."""
+def page(settings: Settings, scores: Sequence[Scores], content: Mapping[str, Any]) -> str:
+    """Return the tables and sentences in Markdown, of what `plain` returned."""
     seeds = ", ".join(map(str, settings.used_seeds))
-    used = ", ".join(f"{name} {number}" for name, number in versions(PACKAGES).items())
-    parts = ["# gFedNTM, figure 4", f"`{settings.command}`", f"Seeds {seeds}. {used}.", MEANING]
+    used = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
+    made_with = f"Seeds {seeds}. Word vectors: {settings.vectors_title}. {used}."
+    parts = ["# gFedNTM, figure 4", f"`{settings.command}`", made_with, MEANING]
     for one in scores:
         counts = ", ".join(f"{client} {n:,}" for client, n in one.documents.items())
         parts += [f"## {one.data_set}", f"Documents: {counts}."]
@@ -60,7 +62,8 @@ def page(settings: Settings, scores: Sequence[Scores]) -> str:
 
 def write_results(settings: Settings, scores: Sequence[Scores]) -> list[Path]:
     """Write amwmd.md, amwmd.json and a picture a data set; return their paths."""
-    written = write(settings.folder, "amwmd", page(settings, scores), plain(settings, scores))
+    content = plain(settings, scores)
+    written = write(settings.folder, "amwmd", page(settings, scores, content), content)
     for one in scores:
         written += draw(settings.folder / f"amwmd-{one.data_set}", one)
     return written

@@ -44,7 +44,7 @@ RECIPES = {
     ),
     "ntm": Recipe("NeuralLDA for mixtures", {"network": "neurallda", "preset": "mixtures"}),
     "lda": Recipe("LDA", {"name": "lda", "max_rounds": 100}),
-    "nmf": Recipe("NMF", {"name": "nmf"}),
+    "nmf": Recipe("NMF", {"name": "nmf"}, refined=False),
 }
 FAST = ("lda", "nmf")  # of these all seeds, in each setting; of networks fewer, which take minutes
 QUICK: dict[str, Any] = {"max_rounds": 40}

@@ -161,11 +161,15 @@ def _of_model(scores: Scores, model: str, cases: Sequence[Case]) -> Iterator[str
     title = f"{RECIPES[model].title}, alpha = {first.alpha:g}"
     if not gains:
         return
-    better = {score: sum(gain[score] > 0 for gain in gains.values()) for score, *_ in SCORES}
+    better = {
+        score: sum(gain[score] > 0 for gain in gains.values())
+        for score in next(iter(gains.values())).keys() - {"spread"}
+    }
+    refined = f", refined in {better['dss_refined']}" if "dss_refined" in better else ""
     yield (
         f"Claim 1, a common model is better than models of clients alone ({title}): closer "
-        f"topics in {better['tss']} of {len(gains)} settings, closer documents in {better['dss']}, "
-        f"refined in {better['dss_refined']}."
+        f"topics in {better['tss']} of {len(gains)} settings, closer documents in "
+        f"{better['dss']}{refined}."
     )
     a = [gains[case] for k in SHARED if (case := replace(first, shared=k)) in gains]
     if len(a) > 1:
@@ -197,6 +201,8 @@ def _gains(scores: Scores, case: Case, model: str) -> dict[str, float]:
     for score, *_ in SCORES:
         common, alone = (scores.of(case, model, which, score) for which in ("federated", "alone"))
         differences = [x - y for x, y in zip(common, alone, strict=False)]
+        if not differences and score == "dss_refined":
+            continue
         if not differences:
             return {}
         sign = 1 if score == "tss" else -1

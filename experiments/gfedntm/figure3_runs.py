@@ -49,6 +49,7 @@ class Recipe:
 
     title: str
     method: Mapping[str, Any]
+    refined: bool = True  # whether theta can be, by topics that are probabilities of words
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,15 @@ def run(task: Task, recipe: Recipe, on_event: OnEvent) -> dict[str, Any]:
     model = train(study, clients, policies=policies, on_event=timed)
     truth = drawn(task.case, task.seed)
     theta = _theta(truth)
-    refined = model.transform(validation, refine=True, readout="root")
-    return {
+    scores = {
         "tss": topic_similarity(truth.beta, model.beta, truth.words, model.vocabulary.words),
         "dss": document_similarity(theta, model.transform(validation)),
-        "dss_refined": document_similarity(theta, refined),
+    }
+    if recipe.refined:
+        refined = model.transform(validation, refine=True, readout="root")
+        scores["dss_refined"] = document_similarity(theta, refined)
+    return {
+        **scores,
         "readings": dict(_readings(model, truth)),
         "rounds": model.info["rounds"],
         "seconds": sum(seconds),

@@ -101,8 +101,7 @@ def test_events_of_others(screen: StringIO) -> None:
     study = SimpleNamespace(
         fingerprint=TEXT,
         about=About.model_construct(purpose=TEXT),
-        registration=SimpleNamespace(name=TEXT),
-        method=SimpleNamespace(network=TEXT, n_components=2),
+        method=SimpleNamespace(method_name=TEXT, network=TEXT, n_components=2),
         clients=[TEXT],
     )
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
-import fedtopics
+from tests.helpers.notebooks import EXAMPLES, outputs, run_notebook
 
-NOTEBOOK = Path(__file__).parents[2] / "examples" / "skewed_clients.ipynb"
+NOTEBOOK = EXAMPLES / "skewed_clients.ipynb"
 DOES = (
     "get_topic_info", "get_document_info", "get_topic", "find_topics", "save", "load",
     "components_", "score", "GridSearchCV", "callback", "stop_words", "ngrams", "merge_topics",
@@ -52,19 +47,11 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    book = nbformat.read(NOTEBOOK, as_version=4)
-    book.cells.append(nbformat.v4.new_code_cell(CHECKED))
-    here = str(Path(fedtopics.__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": here, "OMP_NUM_THREADS": "1"}
-    where = {"metadata": {"path": str(tmp_path_factory.mktemp("notebook"))}}
-    client = NotebookClient(book, timeout=120, kernel_name="python3", resources=where)
-    client.execute(env=environment)
-    return book
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return run_notebook(NOTEBOOK, CHECKED, tmp_path_factory.mktemp("notebook"))
 
 
-def test_the_notebook_does_what_analysts_do(executed: Any) -> None:
-    found = json.loads(executed.cells[-1].outputs[-1]["text"])
+def test_the_notebook_does_what_analysts_do(found: Any) -> None:
     assert found["topics"] == 6
     own = {
         "port": "harbour",
@@ -87,8 +74,6 @@ def test_the_notebook_does_what_analysts_do(executed: Any) -> None:
 
 
 def test_it_is_kept_without_outputs_and_names_all_that_it_shows() -> None:
-    book = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
-    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
-    text = "".join("".join(cell["source"]) for cell in code)
+    assert outputs(NOTEBOOK) == []
+    text = NOTEBOOK.read_text(encoding="utf-8")
     assert [name for name in DOES if name not in text] == []

@@ -284,11 +284,11 @@ def test_a_missing_package_is_named_before_work(
     assert not Path("out").exists()
 
 
-def test_the_whole_experiment_has_two_data_sets_and_several_seeds(data: Path) -> None:
+def test_the_whole_experiment_has_all_data_sets_and_several_seeds(data: Path) -> None:
     settings = Settings(data, Path("out"), seeds=2, network="prodlda", preset="paper")
-    assert [one.name for one in settings.data_sets] == ["s2_tiny", "news_outlets"]
+    assert [one.name for one in settings.data_sets] == ["s2_tiny", "m10", "news_outlets"]
     assert list(settings.used_seeds) == [0, 1]
     options = "--data FOLDER --seeds 2 --network prodlda --preset paper"
     assert settings.command == f"python -m experiments gfedntm-amwmd {options}"
-    with pytest.raises(ValueError, match=r"data.news_outlets\.parquet"):
+    with pytest.raises(ValueError, match=r"data.m10\.parquet"):
         reproduce(settings)

@@ -10,12 +10,12 @@ import pytest
 
 from experiments import pages
 from experiments.commands import group
-from experiments.pages import EXPERIMENTS, KEPT, page_again
+from experiments.pages import EXPERIMENTS, FIGURE_4, KEPT, page_again, path_of
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *FIGURE_4])
 def test_a_kept_page_is_what_its_rows_say(name: str) -> None:
-    assert page_again(name) == (KEPT / name / f"{name}.md").read_text("utf-8")
+    assert page_again(name) == path_of(name).read_text("utf-8")
 
 
 def test_a_number_that_was_changed_is_found_and_mended(
@@ -25,6 +25,7 @@ def test_a_number_that_was_changed_is_found_and_mended(
     copytree(KEPT / "flda", kept / "flda")
     monkeypatch.setattr(pages, "KEPT", kept)
     monkeypatch.setattr(pages, "EXPERIMENTS", {"flda": EXPERIMENTS["flda"]})
+    monkeypatch.setattr(pages, "FIGURE_4", {})
     rows = kept / "flda" / "runs.jsonl"
     first, *others = rows.read_text().splitlines()
     changed = json.loads(first) | {"c_v": 0.9}

@@ -199,8 +199,10 @@ class _Tables(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        if tag == "div" and given.get("class") == "scroll":
+        if given.get("aria-label") and (tag == "table" or given.get("class") == "scroll"):
             self._rows = self.tables.setdefault(given["aria-label"] or "", [])
+        elif tag == "table" and self._rows:  # another one, without a name
+            self._rows = []
         elif tag == "tr":
             self._rows.append([])
         elif tag in ("td", "th"):

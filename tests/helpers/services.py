@@ -21,7 +21,7 @@ name = "letters"
 [method]
 name = "lda"
 n_components = 2
-max_rounds = 60
+max_rounds = 120
 tolerance = 0
 initialisation = "random"
 coherence = "nothing"

@@ -111,18 +111,6 @@ def test_nothing_but_hidden_cells() -> None:
     assert not [text for text in texts(drawn(chart)) if "%" in text]
 
 
-def test_similarity_of_clients() -> None:
-    similarity = np.array([[1.0, 0.25], [0.25, 1.0]])
-    chart = figures.client_similarity(["north", "south"], similarity)
-    assert cells_of(chart, "similarity") == {
-        ("north", "north"): 1.0,
-        ("north", "south"): 0.25,
-        ("south", "north"): 0.25,
-        ("south", "south"): 1.0,
-    }
-    assert sorted(text for text in texts(drawn(chart)) if "%" in text) == ["100%"] * 2 + ["25%"] * 2
-
-
 def test_a_map_has_topics_at_their_places() -> None:
     chart = figures.topic_map(ROWS, POINTS)
     assert [(row["topic"], row["x"], row["y"], row["share"]) for row in rows_of(chart)] == [
@@ -194,41 +182,7 @@ def test_topics_that_are_all_equal_are_in_one_place(n_words: int) -> None:
     assert picture.count("<a ") == 3
 
 
-# Curves
-
-
-@pytest.mark.parametrize("n", [1, 2, 199, 200, 201, 400, 401, 1000, 12_345])
-def test_long_curves_are_means_of_neighbouring_rounds(n: int) -> None:
-    losses = np.random.default_rng(0).normal(size=n)
-    rows = [{"round": 1 + i, "loss": float(loss)} for i, loss in enumerate(losses)]
-    shown = rows_of(figures.curve(rows, "loss", "loss"))
-    assert len(shown) <= 200
-    if n <= 200:
-        assert shown == rows
-    begin = 0
-    for row in shown:
-        assert row["loss"] == pytest.approx(losses[begin : row["round"]].mean())
-        begin = row["round"]
-    assert begin == n, "no round is left out"
-    sizes = np.diff([0, *(row["round"] for row in shown)])
-    assert len(set(sizes[:-1])) <= 1
-    assert sizes[-1] <= sizes[0]
-
-
-def test_a_curve_with_gaps() -> None:
-    rows = [{"round": r, "bytes": 10 * r, "other": 1} for r in (2, 5, 9)]
-    chart = figures.curve(rows, "bytes", "bytes from all clients", "~s")
-    assert rows_of(chart) == [
-        {"round": 2, "bytes": 20},
-        {"round": 5, "bytes": 50},
-        {"round": 9, "bytes": 90},
-    ]
-    assert "bytes from all clients" in texts(drawn(chart))
-
-
-def test_a_curve_of_a_loss_that_is_no_number() -> None:
-    rows = [{"round": r, "loss": value} for r, value in enumerate([3.0, float("nan"), 1.0])]
-    assert drawn(figures.curve(rows, "loss", "loss")).tag == f"{SVG}svg"
+# Over time
 
 
 def test_a_panel_a_topic_by_period() -> None:
@@ -259,10 +213,8 @@ OVER_TIME = [
 CHARTS: dict[str, Callable[[], Any]] = {
     "shares": lambda: figures.topic_shares(ROWS),
     "clients": lambda: figures.clients_by_topics(ROWS),
-    "similarity": lambda: figures.client_similarity(["a", "b"], np.eye(2)),
     "map": lambda: figures.topic_map(ROWS, POINTS),
     "over time": lambda: figures.topics_over_time(OVER_TIME, ROWS),
-    "curve": lambda: figures.curve([{"round": r, "loss": 1 / r} for r in (1, 2)], "loss", "loss"),
 }
 
 

@@ -15,7 +15,6 @@ import torch
 
 from fedtopics.errors import FedTopicsError
 from fedtopics.inference.clusters import Centres, ClusterShape
-from fedtopics.model import figures
 from fedtopics.model.card import card, table
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.topic_model import TopicModel
@@ -80,7 +79,6 @@ def test_anything_in_place_of_anything(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(render, "environment", cache(render.environment))  # for templates
-    monkeypatch.setattr(figures, "available", lambda: False)  # these are drawn apart
     MODELS[kind]().save_pretrained(tmp_path)
     edit_config(tmp_path)  # without its digest: it is as its author wanted it
     files = {name: (tmp_path / name).read_text() for name in ("config.json", "vocabulary.json",

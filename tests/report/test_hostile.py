@@ -7,14 +7,12 @@ import hashlib
 import re
 from collections.abc import Callable
 from html import unescape
-from pathlib import Path
 
 import pytest
 from markdown import Markdown
 from markdown_it import MarkdownIt
 
 from fedtopics.harmless import visible
-from fedtopics.model import figures
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_markdown
 from fedtopics.model.topic_model import TopicModel
@@ -95,25 +93,3 @@ def test_markdown_shows_words_and_labels_as_they_are(model: TopicModel) -> None:
     for row, words, label in zip(rows, cells[2::columns], cells[1::columns], strict=True):
         assert words == visible(" ".join(" ".join(row["words"]).split()))
         assert label == visible(" ".join(row["label"].split()))
-
-
-def test_a_report_is_written_without_figures_that_cannot_be_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What draws aborts at the map: the page has the other figures, and says which is missing."""
-    chart = figures.topic_shares(hostile().get_topic_info())
-    chart.data.values[0]["name"] = "\x1b"
-    monkeypatch.setattr(figures, "topic_map", lambda *_: chart)
-    page = write_report(summarise(hostile()), tmp_path / "report.html").read_text()
-    assert "Map of topics: this figure could not be drawn." in page
-    assert '<figure id="figure-map">' not in page
-    assert '<figure id="figure-clients">' in page
-    assert "Figures need an extra" not in page
-
-
-def test_a_run_outlives_what_draws_its_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.executable", "/no/such/python")
-    page = write_report(summarise(hostile()), tmp_path / "report.html").read_text()
-    assert page.count("this figure could not be drawn") == 3

@@ -113,7 +113,7 @@ def test_the_server_has_no_passage(finished: tuple[Path, Outcome, list[Any]]) ->
     _, own, _ = own_page(folder / "north", documents()["north"])
     told = everything(folder, outcome, left)
     assert "north17" in told, "each of its words is in enough documents by itself"
-    assert "<h2>Scores</h2>" in told
+    assert '<h3 id="scores">Scores</h3>' in told
     assert "Repeated passages" not in told
     assert [of for of in FOOTERS if has_part(FOOTERS[of], own)] == ["north"]
     assert not any(has_part(footer, told) for footer in FOOTERS.values())

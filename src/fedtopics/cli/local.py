@@ -39,6 +39,10 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
     "nmf": {"name": "nmf"},
     "auto": {"name": "auto"},
 }  # fmt: skip
+DEMO = {
+    "purpose": "To show what the documentation of Python packages is about, each package a client",
+    "operator": "whoever typed fedtopics demo",
+}
 
 
 @click.command()
@@ -68,7 +72,7 @@ def demo(
     settings = DEMONSTRATED[method] | {"n_components": topics}
     settings |= {"batch_size": 64 * clients} if "network" in settings else {}
     settings |= {"max_rounds": rounds} if rounds else {}
-    study = Study.make(name="demo", method=settings)
+    study = Study.make(name="demo", about=DEMO, method=settings)
     folder = out or _unused(Path("runs/demo"))
     with status("Reading the documentation of installed packages"):
         corpora = package_documentation(clients)

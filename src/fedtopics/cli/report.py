@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 from fedtopics.cli import options
 from fedtopics.cli.display import print_topics, say, status
 from fedtopics.cli.options import FOLDER
-from fedtopics.errors import FedTopicsError
+from fedtopics.errors import DataError, FedTopicsError
 
 if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 )
 @click.option("--with-text", is_flag=True, help="On their map they say how they begin.")
 @click.option("--text", help="Column of the text, of that file.")
+@click.option(
+    "--time",
+    help="Column of times, of that file or, in a simulation, of the clients' own: what grew.",
+)
+@click.option(
+    "--labels",
+    type=FOLDER,
+    help="File of names of topics, as the report's page saves it: the model's become these.",
+)
 def report(
     run: Path,
     out: Path | None,
@@ -39,6 +49,8 @@ def report(
     with_documents: Path | None,
     with_text: bool,
     text: str | None,
+    time: str | None,
+    labels: Path | None,
 ) -> None:
     """Write what people look at: topics, clients, training and what left, in one HTML file.
 
@@ -48,10 +60,15 @@ def report(
     from fedtopics import Columns, Corpus
 
     name = "report.html" if with_documents is None else "report-with-documents.html"
-    documents = with_documents and Corpus.read(with_documents, Columns(text=text))
+    columns = Columns(text=text)
+    documents = with_documents and Corpus.read(with_documents, columns)
     if with_text and documents is None:
         raise click.UsageError("--with-text goes with --with-documents FILE.")
-    page = write(run, out or run / name, min_documents, documents, with_text)
+    if labels is not None:
+        keep_labels(run, labels)
+    own: dict[str, Any] = {"documents": documents, "with_text": with_text}
+    dated = {"own": with_documents, "columns": columns, "time": time}
+    page = write(run, out or run / name, dated, min_documents=min_documents, **own)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
         say("It has beginnings and passages of documents: do not share it.")
@@ -80,17 +97,32 @@ def write_beside(run: Path, quiet: bool = False) -> None:
         say(news)
 
 
-def write(
-    run: Path, page: Path | None = None, min_documents: int = 10, documents: object = None,
-    with_text: bool = False,
-) -> Path:  # fmt: skip
-    """Write the report of a run's folder; return its file."""
+def keep_labels(run: Path, labels: Path) -> None:
+    """Give the model of a run the names of topics that a file has."""
+    from fedtopics.model.folder import model_folder, read_labels, write_labels
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.report import find_run, summarise, write_report
+
+    if not labels.is_file():
+        raise DataError(f"There is no file {labels} of names; the report's page saves one.")
+    folder = model_folder(run)
+    model = TopicModel.from_pretrained(folder)
+    names, suggested = read_labels(labels, model.n_topics)
+    write_labels(replace(model, labels=names, suggested=suggested), folder)
+
+
+def write(
+    run: Path, page: Path | None = None, dated: dict[str, Any] | None = None, **how: Any
+) -> Path:
+    """Write the report of a run's folder; return its file.
+
+    `dated` is what `over_time` takes, `how` what `summarise` does.
+    """
+    from fedtopics.model.topic_model import TopicModel
+    from fedtopics.report import find_run, over_time, summarise, write_report
 
     with status("Writing the report"):
         folder, facts = find_run(run)
         model = TopicModel.from_pretrained(folder)
-        own: dict[str, Any] = {"documents": documents, "with_text": with_text}
-        summary = summarise(model, facts, min_documents=min_documents, **own)
+        rows = over_time(model, facts, **dated or {})
+        summary = summarise(model, facts, over_time=rows, **how)
         return write_report(summary, page or run / "report.html")

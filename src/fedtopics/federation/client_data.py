@@ -37,7 +37,7 @@ class ClientData(BaseModel):
         None, description='column of whose each document is, for privacy.unit = "author"'
     )
     time: str | None = Field(
-        None, description="column of when each document was written, for method.over_time"
+        None, description="column of when each document was written, for shares by period"
     )
     round: str | None = Field(
         None, description="column of numbers of rounds, or of times, for methods that take new data"

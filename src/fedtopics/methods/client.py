@@ -254,8 +254,8 @@ class TopicClient(PeriodClient[Settings]):
         return found | ({"least": self.guard.stated} if self.site.masked else {})
 
     @leaves(
-        "n_topics numbers and the number of documents, which the model says of each client: all "
-        "participants see them.",
+        "A number for each topic and the number of documents, which the model says of each "
+        "client: all participants see them.",
         seen_by_all=True,
     )
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:

@@ -30,7 +30,6 @@ WIDTH, HEIGHT, MARGIN, CURVE, CELL = 560, 420, 40, 380, 26  # pixels
 PANEL = 150  # pixels
 PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
 TITLE_PADDING = 12  # for the same reason
-MOST_POINTS = 200  # of a curve: more are averaged
 PATIENCE = 300.0  # seconds for the figures of a report
 _LINK_BASE = "https://vega.github.io/vega-datasets/#"  # where Vega resolves links without a host
 Row = Mapping[str, Any]
@@ -72,16 +71,6 @@ def clients_by_topics(rows: Sequence[Row]) -> altair.Chart:
     return _heat_map(cells, ("client", clients), ("name", names), "of_client", title)
 
 
-def client_similarity(names: Sequence[str], similarity: NDArray[np.float64]) -> altair.Chart:
-    """Draw how alike clients are, from 0 to 1, shape (n_clients, n_clients)."""
-    cells = [
-        {"client": one, "other": other, "similarity": float(similarity[i, j])}
-        for i, one in enumerate(names)
-        for j, other in enumerate(names)
-    ]
-    return _heat_map(cells, ("client", names), ("other", names), "similarity", "similarity")
-
-
 def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Chart:
     """Draw topics as circles at their positions: near if alike, as large as their share."""
     alt = _altair()
@@ -121,24 +110,6 @@ def positions(beta: NDArray[np.floating]) -> NDArray[np.float64]:
     largest = np.abs(places).argmax(0)
     places = places * np.where(places[largest, range(places.shape[1])] < 0, -1, 1)
     return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
-
-
-def curve(rows: Sequence[Row], value: str, title: str, form: str = ",~r") -> altair.Chart:
-    """Draw how a value changes with the "round" of rows; title and form (d3) are of its axis."""
-    alt = _altair()
-    step = -(-len(rows) // MOST_POINTS)
-    thinned = [
-        {"round": part[-1]["round"], value: float(np.mean([row[value] for row in part]))}
-        for part in (rows[start : start + step] for start in range(0, len(rows), step))
-    ]
-    points = {"color": ACCENT} if len(thinned) < 30 else False
-    chart = _chart(thinned).mark_line(color=ACCENT, point=points)
-    encoded = chart.encode(
-        x=alt.X("round:Q", axis=alt.Axis(tickMinStep=1, tickCount=6)),
-        y=alt.Y(f"{value}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(format=form)),
-        tooltip=["round:Q", alt.Tooltip(f"{value}:Q", title=title, format=".4~g")],
-    )
-    return _finished(encoded.properties(width=CURVE, height=140))
 
 
 def topics_over_time(rows: Sequence[Row], topics: Sequence[Row]) -> altair.Chart:

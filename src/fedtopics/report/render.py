@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
-from functools import partial
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,18 @@ from markupsafe import Markup
 from fedtopics.errors import InputError
 from fedtopics.files import make_folder, write_durably
 from fedtopics.harmless import for_markdown, visible
-from fedtopics.model import figures
 from fedtopics.model.exports import as_csv
+from fedtopics.report import drawn, findings
 from fedtopics.report.summary import Summary
 
-CURVES = {  # by what a round has
-    "loss": ("loss", "loss", ",~r"),
-    "clients": ("clients-by-round", "clients", ",~r"),
-    "bytes": ("bytes", "bytes from all clients", "~s"),
-    "seconds": ("seconds", "seconds", ",~r"),
+CURVES = {  # by what a round has: what it is called
+    "loss": "Loss",
+    "clients": "Clients whose replies counted",
+    "bytes": "Bytes that left the clients",
+    "seconds": "Seconds",
 }
+STYLES = "report.css", "topics.css", "figures.css", "print.css"
+SCRIPTS = "topics.js", "labels.js", "save.js"
 
 
 def write_report(summary: Summary, path: str | Path) -> Path:
@@ -68,11 +70,12 @@ def html(summary: Summary) -> str:
     """
     made = environment(autoescape=True, show=visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
-    script = resource(made, "report.js")
+    script = "".join(resource(made, name) for name in SCRIPTS)
+    style = "".join(resource(made, name) for name in STYLES)
     return made.get_template("report.html.j2").render(
         s=summary,
-        figures=_figures(summary),
-        style=Markup(resource(made, "report.css")),  # noqa: S704 - ours, as the next
+        **_drawn(summary),
+        style=Markup(style),  # noqa: S704 - ours, as the next
         script=Markup(script),  # noqa: S704
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=_for_script({t["topic"]: _list(t) for t in summary["topics"]}),
@@ -96,7 +99,10 @@ def environment(autoescape: bool, show: Callable[[str], str]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = {"bytes": _bytes, "percent": "{:.1%}".format, "number": _number}
+    filters = {
+        "bytes": _bytes, "percent": "{:.1%}".format, "number": _number, "line": drawn.line,
+        "name": findings.name_of, "sizes": _sizes, "points": _points,
+    }  # fmt: skip
     made.filters |= filters
     return made
 
@@ -107,29 +113,38 @@ def resource(made: Environment, name: str) -> str:
     return made.loader.get_source(made, name)[0]
 
 
-def _figures(summary: Summary) -> dict[str, Markup | None]:
-    """Return the figures by name, None for those that cannot be drawn."""
-    if not figures.available():
-        return {}
-    topics, names = summary["topics"], [client["name"] for client in summary["clients"]]
-    charts = {
-        "map": partial(figures.topic_map, topics, np.array(summary["positions"])),
-        "clients": partial(figures.clients_by_topics, topics),
+def _drawn(summary: Summary) -> dict[str, Any]:
+    """Return what figures are drawn by: see `drawn`."""
+    topics, positions = summary["topics"], np.array(summary["positions"])
+    colour, rounds = drawn.colours(summary["clients"]), summary["rounds"]
+    curves = {name: drawn.curve(rounds, name) for name in CURVES}
+    return {
+        "by_number": {topic["topic"]: topic for topic in topics},
+        "colour": colour,
+        "strips": {topic["topic"]: drawn.strip(topic, colour) for topic in topics},
+        "maps": [drawn.topic_map(topics, positions, size) for size in drawn.SIZES],
+        "tree": drawn.tree(summary["tree"], len(topics)),
+        "order": [] if summary["change"] is None else findings.grown(summary["change"]),
+        "curves": [(name, CURVES[name], curve) for name, curve in curves.items() if curve],
     }
-    if len(names) > 1:
-        similarity = np.array(summary["similarity"])
-        charts["similarity"] = partial(figures.client_similarity, names, similarity)
-    for value, (name, *axis) in CURVES.items():
-        rows = [row for row in summary["rounds"] if value in row]
-        if len({row[value] for row in rows}) > 1:
-            charts[name] = partial(figures.curve, rows, value, *axis)
-    drawn = zip(charts, figures.svgs([*charts.values()]), strict=True)
-    # Vega escapes what it writes into a figure.
-    return {name: None if svg is None else Markup(svg) for name, svg in drawn}  # noqa: S704
 
 
 def _list(topic: dict[str, Any]) -> list[Any]:
     return [[[visible(word), *shares] for word, *shares in topic["full"]], topic["orders"]]
+
+
+def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield a topic's words, each with how large it is shown, by its share of the topic."""
+    shares = [share for _, share, _ in topic["full"][: len(topic["words"])]]
+    most = max(shares, default=0.0) or 1.0
+    for word, share in zip(topic["words"], shares, strict=False):
+        yield word, round(0.85 + 0.5 * math.sqrt(share / most), 2)
+
+
+def _points(change: float) -> str:
+    """Write a change of a share in points of a hundred: up or down."""
+    points = round(100 * change, 1)
+    return f"{'▲' if points > 0 else '▼'} {abs(points):.1f}" if points else "0.0"
 
 
 def _for_script(content: Any) -> Markup:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedtopics.errors import RunError
 from fedtopics.federation.about import About
@@ -15,11 +17,14 @@ from fedtopics.federation.ledger import (
     bytes_by_round,
     find_ledgers,
     is_seeded,
+    read_ledger,
     summarise_ledger,
 )
+from fedtopics.federation.policy import Policy
 from fedtopics.model.folder import model_folder
 
 Rows = list[dict[str, Any]]
+Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,9 @@ class RunFacts:
     ledgers: dict[str, Rows] = field(default_factory=dict)  # by client, of `summarise_ledger`
     left: dict[int, int] = field(default_factory=dict)  # bytes from these clients, by round
     seeded: tuple[str, ...] = ()  # clients whose draws all could know, of those with a ledger
+    policies: dict[str, Policy] = field(default_factory=dict)  # by client, as its ledger has it
+    ended: str = ""  # the day of the last line of events and ledgers, such as 2026-03-01
+    place: Place = "model"
 
     def of_kind(self, kind: str) -> Rows:
         """Return the events of a kind."""
@@ -105,14 +113,45 @@ def read(folder: Path) -> RunFacts:
     left: Counter[int] = Counter()
     for path in paths.values():
         left.update(bytes_by_round(path))
+    events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
+    policies: dict[str, Policy] = {}
+    times = {_day(events[-1].get("time")) if events else ""}
+
+    def take(line: Mapping[str, Any]) -> None:
+        times.add(str(line["time"])[:10])
+        if line["what"] == "began":
+            known = Policy.model_fields.keys() & line["policy"]
+            policies[str(line["client"])] = Policy(**{key: line["policy"][key] for key in known})
+
+    for path in paths.values():
+        read_ledger(path, take)
     return RunFacts(
         name=folder.resolve().name,
         study=_study(folder / "study.toml"),
-        events=_events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl"),
+        events=events,
         ledgers={client: summarise_ledger(path) for client, path in paths.items()},
         left=dict(left),
         seeded=tuple(client for client, path in paths.items() if is_seeded(path)),
+        policies=policies,
+        ended=max(times),
+        place=_place(folder, bool(events)),
     )
+
+
+def _place(folder: Path, ran: bool) -> Place:
+    if (folder / "ledger.jsonl").exists():
+        return "client"
+    if (folder / "clients").is_dir():
+        return "simulation"
+    return "server" if ran else "model"
+
+
+def _day(time: Any) -> str:
+    """Return the day of seconds since 1970, in UTC; nothing of what is none."""
+    try:
+        return datetime.fromtimestamp(time, UTC).date().isoformat()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return ""
 
 
 def _study(path: Path) -> dict[str, Any]:

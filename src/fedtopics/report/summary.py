@@ -16,16 +16,15 @@ from fedtopics.extras import VERSION
 from fedtopics.federation.about import About
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.registry import find_method
-from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
 from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report.document_map import block
+from fedtopics.report import findings, header
+from fedtopics.report.own import of_documents
 from fedtopics.report.run import RunFacts
+from fedtopics.report.scores import scores_of
 from fedtopics.secure.said import LEAVES
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.repeats import LENGTH, MOST, find_repeats
 
 Summary = dict[str, Any]
 WORDS = 30  # of a topic, in its full list
@@ -33,7 +32,6 @@ STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full l
 SPECIFIC = 3  # topics that a client is named with
 MORE = 1.05  # times its share overall, from which a topic is specific for a client
 SHOWN_ROUNDS = 40  # of F-LDA, the last
-EXAMPLES = 3  # of a topic
 SEEN = (
     "No document left its client: the server saw sums over documents and the words that "
     "enough documents have, and so does whoever reads this."
@@ -45,38 +43,7 @@ MASKED = (
     "here of each client."
 )
 CLEAR = "What all saw of each client, in the clear: {}."
-PASSAGES = 20  # in the list of repeated ones
-LONGEST = 400  # characters that are shown of a document
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
-
-SCORES = {
-    "npmi": (
-        "coherence, NPMI",
-        "-1 to 1; how often a topic's ten first words occur together in the clients' documents, "
-        "against chance",
-        "Bouma 2009; Lau, Newman and Baldwin 2014",
-    ),
-    "c_v": (
-        "coherence, C_V",
-        "0 to 1; as NPMI, but by how alike the words' neighbours are",
-        "Röder, Both and Hinneburg 2015",
-    ),
-    "u_mass": (
-        "coherence, U_Mass",
-        "up to 0; how often a word occurs in the documents that have a more important one",
-        "Mimno et al. 2011",
-    ),
-    "diversity": (
-        "topic diversity",
-        "0 to 1; share of different words among the ten first of all topics",
-        "Dieng, Ruiz and Blei 2020",
-    ),
-    "dissimilarity": (
-        "mean cosine dissimilarity",
-        "0 to 1; of pairs of topics, over all words",
-        "1 - cosine of rows of beta",
-    ),
-}
 
 
 def summarise(
@@ -86,6 +53,7 @@ def summarise(
     min_documents: int | None = None,
     documents: Any = None,
     with_text: bool = False,
+    over_time: Sequence[Mapping[str, Any]] | None = None,
 ) -> Summary:
     """Return what a report says of a model and its run.
 
@@ -100,34 +68,61 @@ def summarise(
         Of which examples, repeated passages and a map are shown; such a report is not to be shared.
     with_text : bool
         Whether documents on the map say how they begin.
+    over_time : list of dict, optional
+        Rows of `TopicModel.topics_over_time`, of which what grew and what shrank are shown; by
+        default those that the federation has summed, if it has.
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
-    clusters, rows = model.shows_clusters, _rows(model, least)
+    kind, rows = "cluster" if model.shows_clusters else "topic", _rows(model, least)
+    clients, similarity = _clients(model, rows), client_similarity(model)
+    documents_of = {client["name"]: client["documents"] for client in clients}
+    if over_time is None and model.periods is not None:
+        over_time = [*model.periods.rows()]
+    topics, change = _topics(model, rows, documents_of), findings.changes(over_time)
+    said = documents_of, similarity, change, kind, counted_units(model)
     return {
-        "kind": "cluster" if clusters else "topic",
+        "kind": kind,
         "title": run.study.get("name") or run.name or "model",
-        "sentences": [merger(model)] if merger(model) else _sentences(model, clusters),
+        "found": findings.sentences(topics, *said),
         "min_documents": least,
-        "topics": _topics(model, rows),
+        "topics": topics,
+        "change": change,
+        "clients": clients,
+        "similarity": similarity.tolist(),
+        "over_time": over_time,
+        **_of_model(model),
+        **_of_run(model, run),
+        **of_documents(model, run, documents, with_text),
+    }
+
+
+def _of_model(model: TopicModel) -> Summary:
+    """Return the parts of a summary that are of the model alone."""
+    return {
+        "sentences": [merger(model)] if merger(model) else _sentences(model),
+        "tree": model.hierarchy(),
         "reading": _reading(model),
         "positions": figures.positions(model.beta).tolist(),
-        "clients": _clients(model, rows),
-        "similarity": client_similarity(model).tolist(),
-        "clusters": _clusters(model) if clusters else None,
-        "over_time": None if model.periods is None else [*model.periods.rows()],
+        "over_rounds": _over_rounds(model.info.get("history", [])),
+        "scores": scores_of(model),
+        "clusters": _clusters(model) if model.shows_clusters else None,
+        "versions": _versions(),
+    }
+
+
+def _of_run(model: TopicModel, run: RunFacts) -> Summary:
+    """Return the parts of a summary that are of the run alone."""
+    return {
+        "own": next(iter(run.policies), "") if run.place == "client" else "",
+        "facts": header.facts(model, run),
+        "policy": header.held(model, run),
+        "about": list(About(**run.study.get("about", {})).rows()),
         "rounds": _rounds(run),
         "absences": _absences(run, model),
         **{"adders": run.adders, "clipped": run.clipped, "claimed": run.of_kind("claimed")},
-        "about": list(About(**run.study.get("about", {})).rows()),
-        "over_rounds": _over_rounds(model.info.get("history", [])),
-        "scores": _scores(model),
         "left": _left(run, model),
         "settings": _settings(run, model),
-        "versions": _versions(),
-        "examples": None if documents is None else _examples(model, documents),
-        "document_map": None if documents is None else block(model, documents, with_text),
-        "repeats": None if documents is None else _repeats(model, run, documents),
     }
 
 
@@ -153,9 +148,9 @@ def client_similarity(model: TopicModel) -> NDArray[np.float64]:
     return np.asarray(np.clip(1 - distances, 0, 1))
 
 
-def _sentences(model: TopicModel, clusters: bool) -> list[str]:
+def _sentences(model: TopicModel) -> list[str]:
     total, n = sum(model.documents.values()), len(model.documents)
-    what = "clusters" if clusters else "topics"
+    what = "clusters" if model.shows_clusters else "topics"
     who = f"{n} clients" if n > 1 else "one client"
     if "privacy" in model.info:
         who = "all clients, counted with noise,"
@@ -180,14 +175,18 @@ def _method(model: TopicModel) -> str:
     return f"{title} ({network})" if name == "gfedntm" else title
 
 
-def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _topics(
+    model: TopicModel, rows: Sequence[Mapping[str, Any]], documents: Mapping[str, int]
+) -> list[dict[str, Any]]:
     total = sum(model.documents.values())
     words = _words(model)
     return [
         {
             **row,
             "label": row.get("label") or "",
-            "suggested": bool(row.get("suggested")),
+            "suggested": bool(row.get("suggested")),  # by a program: nobody has confirmed it
+            "parts": findings.parts(row, documents),
+            "owner": findings.owner(row, documents),
             "count": round(row["share"] * total),
             # Of fewer than two words there is none.
             "coherence": {n: score for n, score in row["coherence"].items() if np.isfinite(score)},
@@ -285,19 +284,6 @@ def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _scores(model: TopicModel) -> list[dict[str, Any]]:
-    known = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
-    values = {name: float(np.mean(score)) for name, score in known.items() if len(score)}
-    values["diversity"] = unique_words(model.topics(10), 10)
-    if model.n_topics > 1:
-        values["dissimilarity"] = mean_cosine_dissimilarity(model.beta)
-    return [
-        dict(zip(("name", "meaning", "reference"), SCORES[name], strict=True)) | {"value": value}
-        for name, value in values.items()
-        if name in SCORES
-    ]
-
-
 def _absences(run: RunFacts, model: TopicModel) -> list[dict[str, Any]]:
     return [
         row | {"client": model.called(row["client"]), "rounds": ranges(row["rounds"])}
@@ -363,37 +349,3 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:  # grpcio may be left out where nothing travels
             continue
     return found
-
-
-def _examples(model: TopicModel, documents: Any) -> dict[int, list[dict[str, Any]]]:
-    """Return beginnings of the documents that are most of each topic, with their shares of it.
-
-    A topic that is the largest of no document has none.
-    """
-    examples: dict[int, list[dict[str, Any]]] = {topic: [] for topic in range(model.n_topics)}
-    for row in model.representative_documents(documents, n_documents=EXAMPLES):
-        examples[row["topic"]].append({"share": row["share"], "text": _beginning(row["text"])})
-    return examples
-
-
-def _repeats(model: TopicModel, run: RunFacts, documents: Any) -> dict[str, Any]:
-    """Return the passages that most of the documents have, and how many words are copies of them.
-
-    Words that a client has too rarely are none, by the study and the usual policy.
-    """
-    least = run.study.get("vocabulary", {}).get("min_document_frequency", 1)
-    least, words = max(least, Policy().min_document_frequency), model.vocabulary
-    rng = np.random.default_rng()
-    repeats = find_repeats(Corpus.of(documents), model.text, words.index, least, rng)
-    does = "leaves out of training" if model.text.repeats == "cap" else "counts like all others"
-    sentence = (
-        f"Passages of {LENGTH} agreed words or more that more than {MOST} of these documents have. "
-        f"{repeats.copied.sum():,} of {len(repeats.words):,} words are in their copies beyond the "
-        f'first {MOST} documents, which the study {does} (repeats = "{model.text.repeats}").'
-    )
-    return {"sentence": sentence, "passages": repeats.passages(words.words)[:PASSAGES]}
-
-
-def _beginning(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= LONGEST else plain[:LONGEST].rsplit(" ", 1)[0] + " …"

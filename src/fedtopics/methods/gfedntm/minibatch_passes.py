@@ -73,7 +73,7 @@ class Passes(ABC):
 
     @drawn_anew(noise=True)
     @leaves(
-        "Summed gradients: of what the stage before shares (4 n_topics numbers), or, at the "
+        "Summed gradients: of what the stage before shares (four numbers a topic), or, at the "
         "first stage, of the weights; of the first layer, the rows of the minibatch's words."
     )
     def backward(

@@ -1,0 +1,107 @@
+"""Pictures of the report, for its documentation: each view on a phone, a tablet and a desk.
+
+The study is made up: letters to five offices of a city over two years (`tests/helpers/letters.py`).
+Each picture shows one view side by side at 390, 768 and 1280 pixels, light and dark; one more is
+the printed page, and one the beginning of the report.
+
+    python benchmarks/report_pictures.py
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from fedtopics.cli.report import write  # noqa: E402
+from quick import parser_of, results_of  # noqa: E402
+from tests.helpers.letters import letters_run  # noqa: E402
+
+FIGURES = ROOT / "docs" / "figures"
+SCREENS = (390, "light"), (390, "dark"), (768, "light"), (1280, "dark")
+VIEWS = {
+    "header": "header", "map": "#map", "change": "#change", "topics": "#topics",
+    "clients": "#clients", "tree": "#tree", "left": "#left",
+}  # fmt: skip
+TALLEST, GAP, SCALE = 900, 24, 0.6
+PAPER = 720, 1040  # pixels of a printed page, less its margins
+QUALITY = 50
+
+
+def opened(browser: Browser, page: Path, width: int, scheme: str) -> Page:
+    """Open the report; light up what is hovered over in the map, where there is room."""
+    shown = browser.new_page(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,  # type: ignore[arg-type]
+        reduced_motion="reduce",
+    )
+    shown.goto(page.as_uri())
+    return shown
+
+
+def picture_of(page: Page, view: str) -> Image.Image:
+    """Return a view with the page's margins, not longer than is shown."""
+    if view == "#map" and page.viewport_size and page.viewport_size["width"] > 1000:
+        page.locator("svg.wide a .disc").nth(2).hover()
+    top, height, width = page.locator(view).evaluate(
+        "e => [e.getBoundingClientRect().top + scrollY, e.offsetHeight, innerWidth]"
+    )
+    above = min(top, 12 if view != "header" else 60)
+    clip = {"x": 0, "y": top - above, "width": width, "height": min(height + 2 * above, TALLEST)}
+    return Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip)))  # type: ignore[arg-type]
+
+
+def beside(pictures: list[Image.Image]) -> Image.Image:
+    """Put pictures side by side, on grey, smaller than they were."""
+    width = sum(each.width for each in pictures) + GAP * (len(pictures) + 1)
+    height = max(each.height for each in pictures) + 2 * GAP
+    whole, x = Image.new("RGB", (width, height), "#8d95a3"), GAP
+    for each in pictures:
+        whole.paste(each, (x, GAP))
+        x += each.width + GAP
+    return smaller(whole)
+
+
+def smaller(picture: Image.Image) -> Image.Image:
+    """Return a picture as documentation shows it."""
+    size = round(picture.width * SCALE), round(picture.height * SCALE)
+    return picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+
+
+def save(picture: Image.Image, folder: Path, name: str) -> None:
+    """Write a picture, and say how large it is."""
+    path = folder / f"report-{name}.webp"
+    picture.save(path, quality=QUALITY, method=6)
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB", flush=True)
+
+
+def main() -> None:
+    arguments = parser_of(__doc__).parse_args()
+    out = results_of("report_pictures", True) if arguments.quick else FIGURES
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        page = write(letters_run(Path(name), part=0.2 if arguments.quick else 1.0))
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        pages = [opened(browser, page, *screen) for screen in SCREENS]
+        for view, selector in VIEWS.items():
+            save(beside([picture_of(each, selector) for each in pages]), out, view)
+        first = opened(browser, page, 1280, "light")
+        first.set_viewport_size({"width": 1280, "height": 1330})
+        save(smaller(Image.open(io.BytesIO(first.screenshot()))), out, "first")
+        first.emulate_media(media="print")
+        first.set_viewport_size({"width": PAPER[0], "height": PAPER[1]})
+        save(smaller(Image.open(io.BytesIO(first.screenshot()))), out, "print")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

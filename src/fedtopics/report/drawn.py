@@ -1,0 +1,214 @@
+"""Where things stand in the report's figures: plain numbers, which templates write as SVG.
+
+Lengths are pixels of a figure's own size. Amounts begin at zero: areas, bars and lines alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Shape = dict[str, Any]
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+SIZES = {"wide": (640, 540), "narrow": (340, 400)}  # of the map, on screens and on phones
+COLOURED = 8  # clients with a colour of their own, the largest
+COVERED = 0.17  # of the map, by circles
+SMALLEST, GAP, EDGE = 4.0, 4.0, 6.0
+STEPS = 300  # that circles are moved apart in
+LETTER, LINE = 8.0, 18.0  # width and height of a letter
+LONGEST = 24  # letters of a name in the map
+NUMBERED = 6.0, 4.0  # radius from which a circle has its number: so much, and for each digit
+ROW = 30  # height of a leaf
+MOST_POINTS = 200  # of a curve: more are averaged
+GROUPS = 6  # at most, of topics in the tree
+
+
+def colours(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the colour of each client by its name; the smallest of many have one together."""
+    largest = sorted(clients, key=lambda client: -client["documents"])
+    return {
+        client["name"]: f"c{place}" if place < COLOURED else "cx"
+        for place, client in enumerate(largest)
+    }
+
+
+def strip(topic: Mapping[str, Any], colour: Mapping[str, str]) -> list[Shape]:
+    """Return which part of a topic's documents is of which client, of 100, of those shown.
+
+    Where none is shown all is of the colour of small clients.
+    """
+    total = sum(topic["parts"].values()) or 1.0
+    by_colour: dict[str, float] = {}
+    for client, part in sorted(topic["parts"].items(), key=lambda item: colour[item[0]]):
+        by_colour[colour[client]] = by_colour.get(colour[client], 0.0) + 100 * part / total
+    pieces, start = [], 0.0
+    for name, length in by_colour.items():
+        if length >= 0.5:
+            pieces.append({"colour": name, "start": round(start, 1), "length": round(length, 1)})
+        start += length
+    return pieces or [{"colour": "cx", "start": 0.0, "length": 100.0}]
+
+
+def topic_map(
+    topics: Sequence[Mapping[str, Any]], positions: NDArray[np.float64], size: str
+) -> Shape:
+    """Return circles, as large as a topic's share, near those with similar words.
+
+    Circles are moved apart until none covers another; the largest ones have their name beside
+    them, where there is room.
+    """
+    width, height = SIZES[size]
+    share = np.array([topic["share"] for topic in topics])
+    radii = np.sqrt(COVERED * width * height * share / max(share.sum(), 1e-12) / np.pi)
+    radii = np.clip(radii, SMALLEST, 0.16 * min(width, height))
+    places = _apart(_scaled(positions[[t["topic"] for t in topics]], width, height), radii, size)
+    rows = zip(topics, places.tolist(), radii.tolist(), strict=True)
+    circles = [
+        {"topic": topic, "x": round(x, 1), "y": round(y, 1), "r": round(r, 1)}
+        | {"numbered": r >= NUMBERED[0] + NUMBERED[1] * len(str(topic["topic"]))}
+        for topic, (x, y), r in rows
+    ]
+    _name(circles, width, height)
+    return {"size": size, "width": width, "height": height, "circles": circles}
+
+
+def _scaled(points: NDArray[np.float64], width: int, height: int) -> Any:
+    """Return points within a box; one scale for both directions, as distances are to be seen."""
+    points = points[:, ::-1] if height > width else points  # what differs most has most room
+    low, high = points.min(0), points.max(0)
+    inner = np.array([width, height]) * 0.76
+    with np.errstate(divide="ignore"):
+        scale = np.min(inner / (high - low))
+    middle = np.array([width, height]) / 2
+    return middle + (points - (low + high) / 2) * (scale if np.isfinite(scale) else 0.0)
+
+
+def _apart(places: NDArray[np.float64], radii: NDArray[np.float64], size: str) -> Any:
+    """Move circles apart, a little at a time, until none covers another."""
+    # Those at one point part in directions of their own.
+    turn = np.arange(len(places)) * 2.4
+    places = places + 0.01 * np.column_stack([np.cos(turn), np.sin(turn)])
+    least = radii[:, None] + radii + GAP
+    np.fill_diagonal(least, 0)
+    low = radii[:, None] + EDGE
+    for _ in range(STEPS):
+        between = places[:, None] - places[None]
+        far = np.maximum(np.sqrt((between**2).sum(2)), 1e-9)
+        push = np.maximum(least - far, 0) / far
+        if not push.any():
+            break
+        places = places + 0.4 * (between * push[:, :, None]).sum(1) / 1.5
+        places = np.clip(places, low, np.array(SIZES[size]) - low)
+    return places
+
+
+def _name(circles: list[Shape], width: int, height: int) -> None:
+    """Give circles their names, the largest first, where nothing is in the way."""
+    taken: list[Box] = [
+        (c["x"] - c["r"], c["y"] - c["r"], c["x"] + c["r"], c["y"] + c["r"]) for c in circles
+    ]
+    for own, circle in enumerate(circles):
+        topic = circle["topic"]
+        text = short(topic["label"] or ", ".join(topic["words"][:2]))
+        long = LETTER * len(text)
+        for x, y, anchor in _beside(circle, long):
+            left = {"start": x, "middle": x - long / 2, "end": x - long}[anchor]
+            box = (left - 3, y - LINE + 3, left + long + 3, y + 4)
+            inside = box[0] >= 2 and box[1] >= 2 and box[2] <= width - 2 and box[3] <= height - 2
+            others = taken[:own] + taken[own + 1 :]
+            if inside and not any(_meet(box, other) for other in others):
+                circle["name"] = {"x": round(x, 1), "y": round(y, 1), "anchor": anchor}
+                circle["name"]["text"] = text
+                taken.append(box)
+                break
+
+
+def _beside(circle: Shape, long: float) -> Iterator[tuple[float, float, str]]:
+    x, y, far = circle["x"], circle["y"], circle["r"] + 4
+    yield x + far + 3, y + 4, "start"
+    yield x - far - 3, y + 4, "end"
+    yield x, y + far + LINE - 4, "middle"
+    yield x, y - far, "middle"
+    for side in (-1, 1):
+        yield x + far * 0.7, y + side * far, "start"
+        yield x - far * 0.7, y + side * far, "end"
+
+
+def _meet(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def short(text: str) -> str:
+    """Return a name that fits beside a circle."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip(" ,") + "…"
+
+
+def tree(rows: Sequence[Mapping[str, Any]], n_topics: int) -> Shape | None:
+    """Return a tree of topics: the order of its leaves, its branches, and groups of topics."""
+    if len(rows) < 2:
+        return None
+    sides = {row["parent"]: (row["left"], row["right"]) for row in rows}
+    leaves = _leaves(rows[-1]["parent"], sides)
+    heights = np.sqrt(np.maximum.accumulate([row["distance"] for row in rows]))
+    across = 100 - 96 * heights / max(float(heights[-1]), 1e-12)
+    ends = {leaf: (100.0, ROW * (place + 0.5)) for place, leaf in enumerate(leaves)}
+    branches = []
+    for row, x in zip(rows, across.tolist(), strict=True):
+        (x1, y1), (x2, y2) = ends[row["left"]], ends[row["right"]]
+        branches.append(f"M{x1:.1f} {y1:.1f}H{x:.1f}V{y2:.1f}H{x2:.1f}")
+        ends[row["parent"]] = x, (y1 + y2) / 2
+    wanted = max(2, min(GROUPS, round(math.sqrt(n_topics))))
+    kept = rows[: n_topics - wanted]
+    inner = {side for row in kept for side in sides[row["parent"]]}
+    tops = {row["parent"]: row for row in kept if row["parent"] not in inner}
+    of_leaf = {leaf: row["parent"] for row in tops.values() for leaf in row["topics"]}
+    groups: list[Shape] = []
+    for leaf in leaves:
+        top = of_leaf.get(leaf, leaf)
+        if groups and groups[-1]["top"] == top:
+            groups[-1]["topics"].append(leaf)
+        else:
+            words = tops[top]["words"][:3] if top in tops else []
+            share = tops[top]["share"] if top in tops else None
+            groups.append({"top": top, "topics": [leaf], "words": words, "share": share})
+    return {"path": "".join(branches), "height": ROW * len(leaves), "groups": groups}
+
+
+def _leaves(top: int, sides: Mapping[int, tuple[int, int]]) -> list[int]:
+    found, left = [], [top]
+    while left:
+        node = left.pop()
+        if node in sides:
+            left += reversed(sides[node])
+        else:
+            found.append(node)
+    return found
+
+
+def line(points: Sequence[tuple[float, float]], most: float | None = None) -> str:
+    """Return a path of points from 0 to 1 across, and from zero up, in a box of 100 by 30."""
+    top = (max(y for _, y in points) if most is None else most) or 1.0
+    return "M" + "L".join(f"{100 * x:.1f} {29 - 28 * y / top:.1f}" for x, y in points)
+
+
+def curve(rows: Sequence[Mapping[str, Any]], value: str) -> Shape | None:
+    """Return how a value changed with the rounds; None where it did not, or is no number.
+
+    A long curve is of means of neighbouring rounds. What may be below zero, such as a loss, is
+    drawn above its lowest value, which is said.
+    """
+    found = [(row["round"], float(row[value])) for row in rows if value in row]
+    if len({y for _, y in found}) < 2 or not all(math.isfinite(y) for _, y in found):
+        return None
+    step = -(-len(found) // MOST_POINTS)
+    parts = [found[start : start + step] for start in range(0, len(found), step)]
+    points = [(part[-1][0], sum(y for _, y in part) / len(part)) for part in parts]
+    lowest = min(y for _, y in points) if value == "loss" else 0.0
+    first, last = points[0][0], points[-1][0]
+    scaled = [((x - first) / max(last - first, 1), y - lowest) for x, y in points]
+    most = max(y for _, y in scaled)
+    return {"path": line(scaled), "first": first, "last": last, "most": most, "lowest": lowest}

@@ -1,0 +1,121 @@
+"""What people ask of a study before they read on: who, what for, when, and what was kept to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import Any
+
+from fedtopics.federation.about import About
+from fedtopics.model.card import counted_units, promise
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.report.run import RunFacts
+
+Fact = dict[str, Any]
+MOST_NAMED = 8  # clients
+UNSAID = "not said", "The study's [about] can name an operator."
+LATER = {"recipients": "Who gets it", "retention": "Kept for", "contact": "Whom to ask"}
+PLACES = {
+    "client": "At each client",
+    "server": "At each client",
+    "model": "Not known here",
+}
+UNBOUND = (
+    "No document left its client; how much sums tell of a single one is not bounded by a number."
+)
+SEEN: Mapping[object, str] = {
+    True: "Replies were masked: nobody saw those of one client.",
+    False: "Replies were not masked: whoever added saw those of each client.",
+}
+KEPT = (
+    "Each client's own program refuses what its policy does not allow; its ledger, which stays "
+    "there, is the proof."
+)
+
+
+def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
+    """Return the questions of the header with their answers.
+
+    Returns
+    -------
+    list of dict
+        ``name``, a question; ``value``, its answer in a few words; ``detail``, a sentence or
+        nothing; ``good``, whether the answer is one that people hope for, None where neither.
+    """
+    about = dict(About(**run.study.get("about", {})).rows())
+    names = [model.called(name) for name in sorted(model.documents)]
+    rest = len(names) - MOST_NAMED
+    named = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    units, total = counted_units(model), sum(model.documents.values())
+    who = f"{len(names)} clients" if len(names) > 1 else "One client"
+    return [
+        _fact("Who runs it", *([about["operator"]] if "operator" in about else UNSAID)),
+        _fact("Who took part", who, f"{named}: {total:,} {units}."),
+        _private(model, run),
+        _policy(run),
+        *([_fact("When", day_of(run.ended))] if run.ended else []),
+        *(_fact(title, about[name]) for name, title in LATER.items() if name in about),
+    ]
+
+
+def day_of(day: str) -> str:
+    """Write a day as people do: 1 March 2026."""
+    try:
+        return f"{date.fromisoformat(day):%-d %B %Y}"
+    except ValueError:
+        return day
+
+
+def _fact(name: str, value: str, detail: str = "", good: bool | None = None) -> Fact:
+    return {"name": name, "value": value, "detail": detail, "good": good}
+
+
+def _private(model: TopicModel, run: RunFacts) -> Fact:
+    bound, said = model.info.get("privacy"), promise(model)
+    seen = "All clients were on one machine." if run.place == "simulation" else ""
+    seen = SEEN.get(model.info.get("masked", ""), seen)
+    if bound is None:
+        detail = f"{UNBOUND} {seen}".strip()
+        return _fact("Is it private?", "Sums alone, no promise", detail)
+    if bound["seeded"]:
+        return _fact("Is it private?", "For trying alone", f"{said}.", False)
+    value = f"Yes, epsilon {bound['epsilon']:g}"
+    return _fact("Is it private?", value, f"For each {bound['unit']}. {seen}".strip(), True)
+
+
+def _policy(run: RunFacts) -> Fact:
+    name = "Was its policy met?" if run.place == "client" else "Were policies met?"
+    if not run.policies:
+        return _fact(name, PLACES.get(run.place, "At each client"), KEPT)
+    broken = sorted(set(_broken(run)))
+    if broken:
+        return _fact(name, "No", f"{' '.join(broken)} See fedtopics verify.", False)
+    fewest = min((row["documents"] for row in _replies(run)), default=0)
+    asked = max(policy.min_documents for policy in run.policies.values())
+    each = f"Each reply sums over {fewest:,} documents or more" if fewest else "Nothing has left"
+    return _fact(name, "Yes", f"{each}; {asked:,} are asked for.", True)
+
+
+def _replies(run: RunFacts) -> Iterator[Mapping[str, Any]]:
+    """Yield what left by function, of replies that are of documents."""
+    for rows in run.ledgers.values():
+        yield from (row for row in rows if row["replies"] and row["documents"])
+
+
+def _broken(run: RunFacts) -> Iterator[str]:
+    """Yield what in the ledgers is against the policies that they name."""
+    for client, policy in run.policies.items():
+        own = RunFacts("", ledgers={client: run.ledgers.get(client, [])})
+        for row in _replies(own):
+            if row["documents"] < policy.min_documents:
+                yield f"A reply of {client} is over {row['documents']:,} documents."
+            if policy.methods is not None and row["method"] not in policy.methods:
+                yield f"The policy of {client} does not allow {row['method']}."
+
+
+def held(model: TopicModel, run: RunFacts) -> str:
+    """Say which policy a client has; nothing where it is not the folder of one."""
+    if run.place != "client" or not run.policies:
+        return ""
+    (policy,) = run.policies.values()
+    return policy.described(seen=model.info.get("masked") is False)

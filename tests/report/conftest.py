@@ -1,0 +1,24 @@
+"""Pages in a browser; where there is none, tests that ask for it are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from tests.helpers.browser import launched
+
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture
+def opening(browser: Any) -> Iterator[Any]:
+    from tests.helpers.browser import opener
+
+    with opener(browser) as opening:
+        yield opening
