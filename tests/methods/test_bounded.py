@@ -298,6 +298,11 @@ def test_a_client_goes_by_its_policy_and_its_account(
         Participation("north", themed(100), policy, tmp_path / "more").look(
             proposal(again, None), signed=True
         )
+    of_sums = Policy(min_documents_in_sum=200)
+    with pytest.raises(PolicyError, match="Leave min_documents_in_sum out"):
+        Participation("north", themed(100), of_sums, tmp_path / "sums").look(
+            proposal(plan, None), signed=True
+        )
     alone = Policy(methods=("private",))
     with pytest.raises(PolicyError, match="nmf"):
         Participation("north", themed(100), alone, tmp_path / "other").look(

@@ -175,8 +175,15 @@ class Policy(BaseModel):
         Raises
         ------
         PolicyError
-            If it may.
+            If it may, or if numbers of documents have noise that the policy asks for.
         """
+        if privacy is not None and self.min_documents_in_sum:
+            raise PolicyError(
+                f"The policy of client {client!r} asks for masked sums over at least "
+                f"{self.min_documents_in_sum:,} documents, and where a study has a bound nobody "
+                "says how many there are; nothing has left. Leave min_documents_in_sum out of the "
+                "policy."
+            )
         if self.max_epsilon is None:
             return
         if privacy is None:
