@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from experiments.gfedntm import amwmd, amwmd_results
+from experiments.gfedntm.amwmd_claims import Scores
+
 KEPT = Path(__file__).parents[1] / "benchmarks" / "results"
 EXPERIMENTS = {
     "figure3": ("experiments.gfedntm.figure3", "experiments.gfedntm.figure3_results"),
@@ -37,9 +40,6 @@ def page_again(name: str) -> str:
 
 def _figure_4(name: str) -> str:
     """Return the page of a folder of figure 4, whose rows are scores by seed, client and model."""
-    from experiments.gfedntm import amwmd, amwmd_results
-    from experiments.gfedntm.amwmd_claims import Scores
-
     content = _kept(KEPT / name / "amwmd.json")
     settings = amwmd.Settings(Path("FOLDER"), preset=FIGURE_4[name])
     scores = [

@@ -10,17 +10,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from experiments.fstc.methods import ENCODERS, MASSES, TITLES, VIEWS, DataSet
+from experiments.fstc.parts import COMPARED, CONTROLS, FORMS, SWEEPS, VIEWED
 from experiments.fstc.published import PAPERS_ENCODER, PUBLISHED
+from experiments.fstc.significance import LEVEL, UTest
 from experiments.fstc.tables import STARTS, Wanted, data_sets
-from experiments.fstc.tasks import (
-    COMPARED,
-    CONTROLS,
-    FORMS,
-    MASSES,
-    SWEEPS,
-    TITLES,
-    DataSet,
-)
 from experiments.report import Found, mean, scores, select, verdict
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -30,7 +24,14 @@ ENCODER = EmbeddingSettings().model
 def sentences(found: Found) -> Iterator[str]:
     """Say what is best, what reaches the paper, what each step adds, and what is the encoder's."""
     for data in data_sets(found, "table2"):
-        yield from _of_table2(found, data)
+        rows = select(found, part="table2", data=data.name)
+        seeds = {title: len(select(rows, name=name)) for name, title in TITLES.items()}
+        most = max(seeds.values())
+        if fewer := [f"{title} ({n})" for title, n in seeds.items() if n < most]:
+            yield f"{data.title}: fewer than {most} seeds were run of {', '.join(fewer)}."
+        if all(seeds.values()):
+            yield from _of_table2(found, data)
+        yield _significant(found, data)
     for data in data_sets(found, "ablation"):
         for start in STARTS:
             yield _of_ablation(found, data, start)
@@ -42,6 +43,10 @@ def sentences(found: Found) -> Iterator[str]:
             yield from _of_clients(found, data, part)
     for data in data_sets(found, "skew"):
         yield from _of_skew(found, data)
+    for data in data_sets(found, "views"):
+        yield from _of_views(found, data)
+    for data in data_sets(found, "encoders"):
+        yield from _of_encoders(found, data)
     for data in data_sets(found, "picture"):
         yield _of_picture(found, data)
 
@@ -58,7 +63,7 @@ def _of_table2(found: Found, data: DataSet) -> Iterator[str]:
         yield from _beside_published(data, acc, nmi)
     else:
         added = acc["paper"] - acc["fsbert"]
-        yield f"{data.title}: FSTC as in the paper adds {added:+.2f} to FSBERT's ACC."
+        yield f"{data.title}: {TITLES['paper']} adds {added:+.2f} to FSBERT's ACC."
     gains = [_gain(rows, score, {"name": "fstc"}, {"name": "discriminative"})
              for score in ("acc", "nmi")]  # fmt: skip
     adds = "adds to" if all(gain.clear for gain in gains) else "does not add to"
@@ -83,20 +88,72 @@ def _beside_published(
     reached = {name: (acc[name] >= paper.acc) + (nmi[name] >= paper.nmi) for name in TITLES}
     yield (
         f"{data.title}: the published FSTC ({paper.acc:.2f} / {paper.nmi:.2f}) is reached in "
-        f"both scores by {_names(reached, 2)}; in one of them by {_names(reached, 1)}. FSTC as in "
-        f"the paper has {acc['paper']:.2f} / {nmi['paper']:.2f} here."
+        f"both scores by {_names(reached, 2)}; in one of them by {_names(reached, 1)}. "
+        f"{TITLES['paper']} has {acc['paper']:.2f} / {nmi['paper']:.2f} here."
     )
     here, there, best = acc["fsbert"], known["fsbert"].acc, max(acc.values())
     yield (
         f"{data.title}: k-means of the embeddings (FSBERT) has ACC {here:.2f} with {ENCODER}; "
         f"{there:.2f} was published with {PAPERS_ENCODER}. Our best is {best - there:.2f} above "
-        f"the latter, and {here - there:.2f} of it are the encoder's. FSTC as in the paper adds "
+        f"the latter, and {here - there:.2f} of it are the encoder's. {TITLES['paper']} adds "
         f"{acc['paper'] - here:+.2f} to FSBERT here, {paper.acc - there:+.2f} as published."
     )
 
 
 def _names(reached: Mapping[str, int], times: int) -> str:
     return ", ".join(TITLES[name] for name, n in reached.items() if n == times) or "none"
+
+
+def _significant(found: Found, data: DataSet) -> str:
+    """Say what FSTC is significantly above, as the paper's table 2 marks it."""
+    said: dict[str, list[str]] = {"above": [], "not above": [], "cannot be said of": []}
+    for other in ("fbow", "ftfidf", "fsbert", "fsccl"):
+        tests = [UTest.of(found, data.name, score, "paper", other) for score in ("acc", "nmi")]
+        kind = "above" if all(test.significant for test in tests) else "not above"
+        said[kind if all(test.can_tell for test in tests) else "cannot be said of"].append(
+            TITLES[other]
+        )
+    parts = "; ".join(f"{kind} {', '.join(names)}" for kind, names in said.items() if names)
+    claim = "cannot be said" if said["cannot be said of"] else verdict(not said["not above"])
+    return (
+        f"{data.title}: {TITLES['paper']} is above each baseline in both scores by a one-sided "
+        f"Mann-Whitney U test (p < {LEVEL}), as in the paper: {claim} ({parts})."
+    )
+
+
+def _of_views(found: Found, data: DataSet) -> Iterator[str]:
+    rows = select(found, part="views", data=data.name)
+    plain, *others = VIEWS
+    for name in VIEWED:
+        changes = [
+            f"{views}: ACC {_both_gains(rows, name, views, plain)}"
+            for views in others
+            if select(rows, name=name, views=views) and select(rows, name=name, views=plain)
+        ]
+        if changes:
+            yield f"{data.title}, {TITLES[name]}, by what is seen: {'; '.join(changes)}."
+
+
+def _both_gains(rows: Found, name: str, views: str, plain: str) -> str:
+    gains = (
+        str(_gain(rows, score, {"name": name, "views": views}, {"name": name, "views": plain}))
+        for score in ("acc", "nmi")
+    )
+    return "; NMI ".join(gains)
+
+
+def _of_encoders(found: Found, data: DataSet) -> Iterator[str]:
+    rows = select(found, part="encoders", data=data.name)
+    for encoder in ENCODERS:
+        acc = {
+            name: mean(rows, "acc", name=name, encoder=encoder)
+            for name in TITLES
+            if select(rows, name=name, encoder=encoder)
+        }
+        if acc:
+            best = max(acc, key=acc.__getitem__)
+            said = ", ".join(f"{TITLES[name]} {value:.2f}" for name, value in acc.items())
+            yield f"{data.title}, {encoder}: best in ACC is {TITLES[best]} ({said})."
 
 
 class _Gain:
@@ -117,7 +174,11 @@ class _Gain:
 
 
 def _gain(found: Found, score: str, one: Wanted, other: Wanted) -> _Gain:
-    return _Gain(scores(found, score, **one), scores(found, score, **other))
+    seeds = [{row["seed"] for row in select(found, **wanted)} for wanted in (one, other)]
+    both = sorted(seeds[0] & seeds[1])
+    values = ([scores(found, score, **wanted, seed=seed)[0] for seed in both]
+              for wanted in (one, other))  # fmt: skip
+    return _Gain(*values)
 
 
 def _of_ablation(found: Found, data: DataSet, start: str) -> str:
@@ -161,7 +222,8 @@ def _of_clients(found: Found, data: DataSet, part: str) -> Iterator[str]:
         said = [f"{key} = {value}: {one:.1f} against {other:.1f}" for value, one, other in beside]
         holds = all(one > other for _, one, other in beside)
         yield (
-            f"{data.title}: {TITLES[name]} is above FSCCL in ACC for each {key}: {verdict(holds)} "
+            f"{data.title}: {TITLES[name]} is above {TITLES['fsccl']} in ACC for each {key}: "
+            f"{verdict(holds)} "
             f"({'; '.join(said)})."
         )
     change = ", ".join(f"{TITLES[name]} {a[-1] - a[0]:+.1f}" for name, a in acc.items())

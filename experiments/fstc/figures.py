@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.fstc.methods import TITLES, DataSet
+from experiments.fstc.parts import COMPARED, SWEEPS, Sweep
 from experiments.fstc.tables import data_sets
-from experiments.fstc.tasks import COMPARED, SWEEPS, TITLES, DataSet, Sweep
 from experiments.report import Found, draw, mean, scores, select
 
 SIZE = 3.6  # inches, of one picture of a figure

@@ -11,23 +11,41 @@ from experiments.fstc import claims
 from experiments.fstc import tables as score_tables
 from experiments.fstc.claims import ENCODER
 from experiments.fstc.figures import write_figures
+from experiments.fstc.methods import DIMENSION, SHORT, TUNED
+from experiments.fstc.parts import N_CLIENTS
 from experiments.fstc.published import PAPERS_ENCODER
-from experiments.fstc.tasks import N_CLIENTS, QUICK_DOCUMENTS, SHORT, Settings
+from experiments.fstc.runs import PACKAGES
+from experiments.fstc.tasks import QUICK_DOCUMENTS, Settings
 from experiments.report import Found, Table
 
-PACKAGES = ("fedtopics", "sentence-transformers", "torch", "numpy", "scipy", "scikit-learn")
 MEANING = f"""\
 ACC / NMI in per cent (NMI with the geometric mean), mean and deviation over seeds: best matching of
 clusters and labels, on the documents that were clustered. As many clusters as labels. {N_CLIENTS}
 clients with equal shares of the shuffled documents, unless said. Embeddings are of
-{ENCODER}, which is not trained; the paper trains {PAPERS_ENCODER}.
-*FSTC as in the paper* is a variant: besides, texts are not augmented, a tenth of the steps goes by
-before the first transport, and the mixture is diagonal and has floors.
+{ENCODER}, which is not trained, unless said; the paper trains {PAPERS_ENCODER}.
+{ENCODER} was trained on questions of Stack Overflow among much else: it has seen such texts.
 FSBERT is k-means of the same embeddings: what is above it is a method's, the rest the encoder's.
-*Published*: the paper's table 2. *Seconds* are of training in one process, all clients one after
-the other, without embedding texts. *MB*: what leaves one client in all. *Short schedule*: FSTC and
-FSCCL have {SHORT["max_rounds"]} rounds of {SHORT["local_steps"]} steps instead of 40 of 100; three
-seeds.
+
+- *Frozen*: a variant of the paper's method, with its start, steps and losses on an encoder that is
+  not trained. FSTC's texts are as they are, unless said (the paper has SCCL's augmentation), the
+  first tenth of the steps is on the labels of the start, and variances and width of the mixture
+  have lower bounds; FSCCL's views are texts without a fifth of the words.
+- *Published*: the paper's table 2. A dash: not run.
+- Rows in runs.jsonl that name no versions are of an earlier state of fedtopics 0.1.0, with the same
+  settings and other draws: trained again, a seed comes out elsewhere within the deviation.
+- *Seconds* are of training in one process, all clients one after the other, without embedding
+  texts, beside other work. *MB*: what leaves one client in all.
+- *Short schedule*: FSTC and FSCCL have {SHORT["max_rounds"]} rounds of {SHORT["local_steps"]} steps
+  instead of 40 of 100; three seeds, or fewer where that is all there is.
+- *Mann-Whitney*: p by the scores of all seeds; "too few" if so few cannot come below the level.
+- *Words left out*, *words replaced*: a step sees two views of each text, without a fifth of its
+  words, or with one of the five nearest words, by {ENCODER}, in the place of a fifth of them.
+- *Word vectors of the same texts*: of {DIMENSION} dimensions, by a singular value decomposition of
+  the texts that are clustered, all in one place; *of other texts*: of those of the other files in
+  the folder. No language model and no label is in them.
+- *Fine-tuned*: two clients, {TUNED["max_rounds"]} rounds of {TUNED["local_steps"]} steps of
+  {TUNED["batch_size"]} texts, the first half on the labels of the start, at the paper's learning
+  rates.
 """
 QUICK_MEANING = f"""\
 A quick run: {QUICK_DOCUMENTS} documents of each set, one seed, and far too few steps for a verdict.

@@ -15,8 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from experiments.costs import what_left
-from experiments.fstc.tasks import DATA_SETS, PARTS, Settings, Task
-from experiments.report import require
+from experiments.fstc.methods import DIMENSION, OTHER, OWN
+from experiments.fstc.parts import PARTS, Task
+from experiments.fstc.tasks import Settings
+from experiments.fstc.word_vectors import embed
+from experiments.report import require, versions
 from fedtopics import __version__
 from fedtopics.datasets import split_clients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -30,8 +33,10 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import represent
 from fedtopics.text.corpus import Corpus
 
-SCORES = ("acc", "nmi", "seconds", "rounds", "bytes")
+PACKAGES = ("fedtopics", "sentence-transformers", "torch", "numpy", "scipy", "scikit-learn")
+SCORES = ("acc", "nmi", "seconds", "core_seconds", "rounds", "bytes", "versions")
 PICTURED = 2000  # documents
+GROWING = ("table2", "views", "encoders", "tuning")  # parts whose lines are read one by one
 Named = tuple[dict[str, Any], Task]  # by what its row says of it
 
 
@@ -48,7 +53,8 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     Returns
     -------
     list of dict
-        A row a training, of all parts that are complete, be they trained now or before.
+        A row a training, be it trained now or before; of each part and data set of which no line
+        is empty, and what there is of the parts in `GROWING`.
     """
     require(matplotlib="matplotlib")
     kept = RowFile(settings.folder / "runs.jsonl")
@@ -58,26 +64,45 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
 
     def work(named: Named) -> dict[str, Any]:
         name, task = named
-        # The same training may be a row of several parts.
-        same = kept.find({"made_of": name["made_of"]})
+        # The same training may be a row of several parts; rows of old are not set beside new ones.
+        same = kept.find({"made_of": name["made_of"], "versions": versions(PACKAGES)})
         if same is not None and task.part != "picture":
-            return {key: same[key] for key in SCORES}
+            return {key: same[key] for key in SCORES if key in same}
         return _scored(settings, task, on_event)
 
     wanted = [part for part in PARTS if part in settings.only or not settings.only]
     todo = [named for part in wanted for named in tasks[part]]
     kept.fill(todo, itemgetter(0), work, _title, on_event)
-    rows = [[kept.find(name) for name, _ in part] for part in tasks.values()]
-    return [row for part in rows if all(part) for row in part if row]
+    return [row for part in tasks.values() for row in _shown(kept, part)]
+
+
+def _shown(kept: RowFile, part: list[Named]) -> list[dict[str, Any]]:
+    """Return the rows of a part; those of a data set together, if each line has one."""
+    lines: dict[str, dict[str, list[Any]]] = {}
+    for name, task in part:
+        line = json.dumps([task.name, task.varied])
+        of_line = lines.setdefault(task.data, {}).setdefault(line, [])
+        of_line += [row for row in [kept.find(name)] if row is not None]
+    whole = (of_data for of_data in lines.values()
+             if all(of_data.values()) or part[0][1].part in GROWING)  # fmt: skip
+    return [row for of_data in whole for of_line in of_data.values() for row in of_line]
 
 
 def _name(settings: Settings, task: Task) -> dict[str, Any]:
-    """Return what says which row it is, with a digest of what its result depends on."""
-    study = settings.study(task).model_dump(mode="json")
-    study["method"].pop("preset", None)  # which stands for values that are there
-    content = [__version__, task.data, len(settings.documents(task.data)), task.split, study]
-    known = {"part": task.part, "data": task.data, "name": task.name, "seed": task.seed}
-    return {**known, **task.varied, "made_of": digest(json.dumps(content, sort_keys=True))}
+    """Return what says which row it is, with a digest of what its result depends on.
+
+    That is the method's settings that are not its defaults, which change with the version only: a
+    new setting, off by default, leaves rows as they are.
+    """
+    study = settings.study(task)
+    given: Any = study.method
+    method = given.model_dump(mode="json", exclude_defaults=True, exclude={"preset"})
+    method["name"] = given.method_name
+    documents = [task.data, len(settings.documents(task.data, task.n_documents)), task.split]
+    known = settings.known_to(given.embedding.model, task.data)
+    content = [__version__, *documents, task.seed, method, *known]
+    row = {"part": task.part, "data": task.data, "name": task.name, "seed": task.seed}
+    return {**row, **task.varied, "made_of": digest(json.dumps(content, sort_keys=True))}
 
 
 def _title(named: Named) -> str:
@@ -86,13 +111,26 @@ def _title(named: Named) -> str:
     return ", ".join([task.part, task.data, task.name, *varied, f"seed {task.seed}"])
 
 
-@lru_cache(maxsize=len(DATA_SETS))
-def _embedded(settings: Settings, name: str, on_event: OnEvent) -> Corpus:
+@lru_cache(maxsize=4)
+def _embedded(
+    settings: Settings, name: str, n_documents: int | None, encoder: str, on_event: OnEvent
+) -> Corpus:
+    """Return a data set's texts with their embeddings."""
+    documents = settings.documents(name, n_documents)
+    if encoder in (OWN, OTHER):
+        known = [settings.documents(other) for other in settings.known_to(encoder, name)]
+        texts = [text for corpus in known for text in _texts(corpus)]
+        return documents.with_embeddings(embed(_texts(documents), texts, DIMENSION))
+
     def tell(done: int, documents: int) -> None:
         on_event({"event": "embedding", "client": name, "done": done, "documents": documents})
 
     study = Study.make(method={"name": "discriminative"})
-    return study.embedded(settings.documents(name), on_progress=tell)
+    return study.embedded(documents, on_progress=tell)
+
+
+def _texts(corpus: Corpus) -> list[str]:
+    return [text for batch in corpus.texts() for text in batch]
 
 
 def _labels(corpus: Corpus) -> list[Any]:
@@ -103,30 +141,38 @@ def _labels(corpus: Corpus) -> list[Any]:
 
 def _scored(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]:
     """Train; return scores in per cent, and what they cost."""
-    corpus = _embedded(settings, task.data, on_event)
+    study = settings.study(task)
+    method: Any = study.method
+    encoder = method.embedding.model
+    corpus = _embedded(settings, task.data, task.n_documents, encoder, on_event)
+    if getattr(method, "fine_tune", False):
+        corpus = settings.documents(task.data, task.n_documents)
     clients = split_clients(corpus, **task.split, seed=task.seed)
     # A quick run's clients have few documents of a cluster.
     policies = dict.fromkeys(clients, OPEN_POLICY if settings.quick else Policy())
-    begun = time.perf_counter()
+    begun, begun_on_cores = time.perf_counter(), time.process_time()
 
     def note(event: dict[str, Any]) -> None:
-        nonlocal begun
-        if event["event"] == "embedding":  # FSCCL's views, before it trains
-            begun = time.perf_counter()
+        nonlocal begun, begun_on_cores
+        if event["event"] == "embedding":  # of views, before any training
+            begun, begun_on_cores = time.perf_counter(), time.process_time()
         on_event(event)
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        model = train(settings.study(task), clients, out=out, policies=policies, on_event=note)
+        model = train(study, clients, out=out, policies=policies, on_event=note)
         seconds = time.perf_counter() - begun
+        core_seconds = time.process_time() - begun_on_cores
         sent = what_left(out)
     labels, clusters = _labels(corpus), model.main_topics(corpus)
     row = {
         "acc": 100 * clustering_accuracy(labels, clusters),
         "nmi": 100 * normalised_mutual_information(labels, clusters, average="geometric"),
         "seconds": seconds,
+        "core_seconds": core_seconds,
         "rounds": int(model.info["rounds"]),
         "bytes": sent["bytes"],
+        "versions": versions(PACKAGES),
     }
     return row if task.part != "picture" else row | _pictured(model, corpus)
 

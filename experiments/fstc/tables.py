@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.fstc.published import PUBLISHED
-from experiments.fstc.tasks import (
+from experiments.fstc.methods import (
+    DATA_SETS,
+    ENCODERS,
+    MASSES,
+    TITLES,
+    TUNED_DOCUMENTS,
+    TUNINGS,
+    VIEWS,
+    DataSet,
+)
+from experiments.fstc.parts import (
     COMPARED,
     CONCENTRATION,
     CONTROLS,
-    DATA_SETS,
+    ENCODED,
     FORMS,
-    MASSES,
+    SMALLEST,
     SWEEPS,
     SWEPT,
-    TITLES,
-    DataSet,
+    VIEWED,
 )
+from experiments.fstc.published import PUBLISHED
+from experiments.fstc.significance import LEVEL, PAIRS, UTest
 from experiments.report import Found, Table, mean, scores, select, spread
 
 Wanted = Mapping[str, Any]
@@ -34,7 +44,8 @@ VARIANTS = {
 def tables(found: Found) -> list[Table]:
     """Return the tables of the parts that there are."""
     made = [_table2(found, data) for data in data_sets(found, "table2")]
-    made += [_ablation(found), _lambda(found), _clients(found), _shares(found), _skew(found)]
+    made += [_significance(found), _ablation(found), _lambda(found), _clients(found)]
+    made += [_shares(found), _skew(found), _views(found), _encoders(found), _tuning(found)]
     return [table for table in made if table.rows]
 
 
@@ -44,7 +55,9 @@ def data_sets(found: Found, part: str) -> list[DataSet]:
 
 
 def _table2(found: Found, data: DataSet) -> Table:
-    header = ("method", "ACC", "NMI", "published ACC", "published NMI", "seconds", "rounds", "MB")
+    header = (
+        "method", "seeds", "ACC", "NMI", "published ACC", "published NMI", "seconds", "rounds", "MB"
+    )  # fmt: skip
     lines = []
     for name, title in TITLES.items():
         wanted = {"part": "table2", "data": data.name, "name": name}
@@ -56,12 +69,34 @@ def _table2(found: Found, data: DataSet) -> Table:
                 f"{known.nmi:.2f} ± {known.nmi_deviation:.2f}",
             )
         ours = (spread(scores(found, score, **wanted), 2) for score in ("acc", "nmi"))
-        seconds, rounds, size = (
-            mean(found, cost, **wanted) for cost in ("seconds", "rounds", "bytes")
-        )
-        cost = f"{seconds:.1f}", f"{rounds:.0f}", f"{size / 1e6:.2f}"
-        lines.append((title, *ours, *published, *cost))
+        seeds = len(select(found, **wanted))
+        cost = ("-", "-", "-")
+        if seeds:
+            seconds, rounds, size = (
+                mean(found, cost, **wanted) for cost in ("seconds", "rounds", "bytes")
+            )
+            cost = f"{seconds:.1f}", f"{rounds:.0f}", f"{size / 1e6:.2f}"
+        lines.append((title, str(seeds), *ours, *published, *cost))
     return Table(f"{data.title}, table 2", header, tuple(lines))
+
+
+def _significance(found: Found) -> Table:
+    """Return p of one-sided tests, a column a data set and score."""
+    sets = data_sets(found, "table2")
+    header = ("is above", *(f"{data.title}, {score}" for data in sets for score in ("ACC", "NMI")))
+    rows = tuple(
+        (
+            f"{TITLES[one]} above {TITLES[other]}",
+            *(
+                str(UTest.of(found, data.name, score, one, other))
+                for data in sets
+                for score in ("acc", "nmi")
+            ),
+        )
+        for one, other in PAIRS
+        if sets
+    )
+    return Table(f"Mann-Whitney U tests, one-sided, of table 2 (* p < {LEVEL})", header, rows)
 
 
 def _ablation(found: Found) -> Table:
@@ -84,13 +119,14 @@ def _lambda(found: Found) -> Table:
 
 
 def _clients(found: Found) -> Table:
-    title = f"{DATA_SETS[SWEPT].title} at m clients, short schedule"
+    title = f"IID partitions: {DATA_SETS[SWEPT].title} at m clients, short schedule"
     columns = {f"m = {m}": {"m": m} for m in SWEEPS["clients"].values}
     return _grid(title, found, "clients", _methods(*COMPARED), columns)
 
 
 def _shares(found: Found) -> Table:
-    title = f"{DATA_SETS[SWEPT].title} at two clients of different size, short schedule"
+    name = DATA_SETS[SWEPT].title
+    title = f"Non-IID partitions: {name} at two clients of different size, short schedule"
     columns = {f"{5 + rho}:{5 - rho}": {"rho": rho} for rho in SWEEPS["shares"].values}
     return _grid(title, found, "shares", _methods(*COMPARED), columns)
 
@@ -110,6 +146,48 @@ def _skew(found: Found) -> Table:
         f"Clients with the same labels and with others (Dirichlet, {CONCENTRATION}), short schedule"
     )
     return _grid(title, found, "skew", lines, columns)
+
+
+def _views(found: Found) -> Table:
+    lines = {
+        f"{TITLES[name]}: {views}": {"name": name, "views": views}
+        for name in VIEWED
+        for views in VIEWS
+    }
+    return _grid("What networks are trained on, short schedule", found, "views", lines)
+
+
+def _encoders(found: Found) -> Table:
+    lines = {
+        f"{encoder}: {TITLES[name]}": {"name": name, "encoder": encoder}
+        for encoder in ENCODERS
+        for name in ENCODED
+    }
+    return _grid("Encoders, short schedule", found, "encoders", lines)
+
+
+def _tuning(found: Found) -> Table:
+    rows = select(found, part="tuning")
+    lines: dict[str, Wanted] = {TITLES["fsbert"]: {"name": "fsbert"}}
+    lines |= {
+        TITLES[name].replace("frozen", tuning): {"name": name, "tuning": tuning}
+        for name in ("stc", "paper")
+        for tuning in TUNINGS
+    }
+    title = (
+        f"An encoder that is trained: {TUNED_DOCUMENTS} texts of {DATA_SETS[SMALLEST].title}, few "
+        "and small steps"
+    )
+    digits = {"acc": 2, "nmi": 2, "core_seconds": 0}
+    return Table(
+        title,
+        ("method", "ACC", "NMI", "seconds of a core"),
+        tuple(
+            (name, *(spread(scores(rows, score, **line), n) for score, n in digits.items()))
+            for name, line in lines.items()
+            if rows
+        ),
+    )
 
 
 def _methods(*names: str) -> dict[str, Wanted]:

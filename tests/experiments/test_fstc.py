@@ -15,20 +15,15 @@ import pytest
 import torch
 
 from experiments.commands import group
+from experiments.fstc import parts as fstc_parts
 from experiments.fstc import runs as fstc_runs
-from experiments.fstc import tasks as fstc_tasks
+from experiments.fstc.methods import DATA_SETS, ENCODERS, OTHER, OWN, methods
+from experiments.fstc.parts import PARTS, PICTURES, SWEEPS, Task, usable_seeds
 from experiments.fstc.results import page, plain, sentences, tables, write_results
 from experiments.fstc.runs import representation, reproduce
-from experiments.fstc.tasks import (
-    DATA_SETS,
-    PARTS,
-    PICTURES,
-    SWEEPS,
-    Settings,
-    Task,
-    methods,
-    usable_seeds,
-)
+from experiments.fstc.significance import UTest
+from experiments.fstc.tasks import Settings
+from experiments.report import versions
 from fedtopics import cli
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.simulation import train
@@ -77,7 +72,7 @@ def rows(settings: Settings, **acc: float) -> list[dict[str, Any]]:
     for task in (task for part in PARTS for task in settings.tasks(part)):
         given = acc.get(task.name, 80.0)
         known = {"part": task.part, "data": task.data, "name": task.name, "seed": task.seed}
-        cost = {"seconds": 2.0, "rounds": 40, "bytes": 3.2e6}
+        cost = {"seconds": 2.0, "core_seconds": 1.5, "rounds": 40, "bytes": 3.2e6}
         row = known | task.varied | {"acc": given + task.seed, "nmi": 70.0} | cost
         if task.part == "picture":
             row |= {"neighbours": 90.0, "points": [[0.0, 1.0, 0], [2.0, 3.0, 1]]}
@@ -90,32 +85,97 @@ def test_table_2(folder: Path) -> None:
     first, second, *_ = tables(settings, rows(settings, fsbert=60.0))
     assert (first.title, second.title) == ("AgNews, table 2", "StackOverflow, table 2")
     assert [row[0] for row in first.rows] == [
-        "FBOW", "FTF-IDF", "FSBERT", "FSCCL", "FSTC-STC", "FSTC-RSTC", "FSTC as in the paper",
+        "FBOW", "FTF-IDF", "FSBERT", "FSCCL (frozen)", "FSTC-STC (frozen)", "FSTC-RSTC (frozen)",
+        "FSTC (frozen)",
         "discriminative clustering (ours)", "FSTC, discriminative start (ours)",
     ]  # fmt: skip
     by_title = {row[0]: row[1:] for row in second.rows}
     assert by_title["FSBERT"] == (
-        "61.00 ± 0.82", "70.00 ± 0.00", "60.55 ± 0.00", "51.79 ± 0.00", "2.0", "40", "3.20",
+        "3", "61.00 ± 0.82", "70.00 ± 0.00", "60.55 ± 0.00", "51.79 ± 0.00", "2.0", "40", "3.20",
     )  # fmt: skip
-    assert by_title["FSTC as in the paper"][2:4] == ("79.70 ± 1.13", "68.83 ± 0.28")
-    assert by_title["FSTC, discriminative start (ours)"][2:4] == ("-", "-"), "ours is new"
+    assert by_title["FSTC (frozen)"][3:5] == ("79.70 ± 1.13", "68.83 ± 0.28")
+    assert by_title["FSTC, discriminative start (ours)"][3:5] == ("-", "-"), "ours is new"
 
 
 def test_tables_of_the_other_parts(folder: Path) -> None:
     settings = Settings(folder, seeds=1)
-    _, _, ablation, weights, clients, shares, skew = tables(settings, rows(settings, late=81.5))
+    made = tables(settings, rows(settings, late=81.5))
+    _, _, _, ablation, weights, clients, shares, skew, views, encoders, tuning = made
     by_title = {row[0]: row[1:] for row in ablation.rows}
     assert ablation.header == ("method", "AgNews", "StackOverflow")
     assert by_title["from k-means: with the mixture from the middle"] == ("81.5 / 70.0",) * 2
     assert by_title["from discriminative clustering: the start alone"][0] == "80.0 / 70.0"
     assert [row[0] for row in weights.rows][:4] == [
         "FSBERT", "discriminative clustering (ours)",
-        "FSTC as in the paper, lambda 0.001", "FSTC as in the paper, lambda 0.01",
+        "FSTC (frozen), lambda 0.001", "FSTC (frozen), lambda 0.01",
     ]  # fmt: skip
     assert clients.header[1:] == ("m = 2", "m = 4", "m = 8", "m = 10")
     assert shares.header[1:] == ("5:5", "6:4", "7:3", "8:2", "9:1")
     assert skew.header[1:3] == ("AgNews, even", "AgNews, skewed")
     assert skew.rows[-1][0] == "FSTC, discriminative start (ours), masses 'own'"
+    assert [row[0] for row in views.rows][:3] == [
+        "FSCCL (frozen): texts as they are", "FSCCL (frozen): words left out",
+        "FSCCL (frozen): words replaced",
+    ]  # fmt: skip
+    assert encoders.rows[4] == ("word vectors of the same texts: FSBERT", *["80.0 / 70.0"] * 2)
+    assert [row[0] for row in tuning.rows] == [
+        "FSBERT", "FSTC-STC (frozen)", "FSTC-STC (fine-tuned)", "FSTC (frozen)",
+        "FSTC (fine-tuned)",
+    ]  # fmt: skip
+    assert tuning.rows[2][1:] == ("80.00", "70.00", "2")
+
+
+def test_whether_it_is_chance(folder: Path) -> None:
+    """p of U tests of five scores against five, of which 252 orders are equally likely."""
+    found = rows(Settings(folder, seeds=5), paper=90.0, fsbert=70.0, fsccl=89.5)
+    title, table = next(
+        (table.title, {row[0]: row[1:] for row in table.rows})
+        for table in tables(Settings(folder), found)
+        if table.title.startswith("Mann-Whitney")
+    )
+    assert title == "Mann-Whitney U tests, one-sided, of table 2 (* p < 0.01)"
+    assert table["FSTC (frozen) above FSBERT"][0] == "0.004*", "1 / 252"
+    assert table["FSTC (frozen) above FSBERT"][1] == "1.000", "all are equal in NMI"
+    assert table["FSTC (frozen) above FSCCL (frozen)"][0] == "0.345", "U is 15 of 25"
+    fewer = [row for row in found if row["seed"] == 0 or row["name"] != "paper"]
+    assert str(UTest.of(fewer, "agnews", "acc", "paper", "fsbert")) == "too few"
+    assert str(UTest.of([], "agnews", "acc", "paper", "fsbert")) == "-"
+    said = [one for one in sentences(Settings(folder), found) if "Mann-Whitney" in one]
+    assert said[0] == (
+        "AgNews: FSTC (frozen) is above each baseline in both scores by a one-sided Mann-Whitney U "
+        "test (p < 0.01), as in the paper: does not hold (not above FBOW, FTF-IDF, FSBERT, FSCCL "
+        "(frozen))."
+    )
+
+
+def test_what_was_not_run_is_said_and_is_a_dash(folder: Path) -> None:
+    settings = Settings(folder, seeds=2)
+    found = [row for row in rows(settings) if row["name"] != "fsccl" or row["part"] != "table2"]
+    by_title = {row[0]: row[1:] for row in tables(settings, found)[0].rows}
+    assert by_title["FSCCL (frozen)"] == ("0", "-", "-", "81.17 ± 0.11", "54.78 ± 0.18", *"---")
+    said = list(sentences(settings, found))
+    assert said[0] == "AgNews: fewer than 2 seeds were run of FSCCL (frozen) (0)."
+    assert not any("best in ACC is FBOW" in one for one in said[:3])
+
+
+def test_views_and_encoders_in_words(folder: Path) -> None:
+    settings = Settings(folder, seeds=2)
+    found = [row for row in rows(settings) if row.get("views") != "words replaced"]
+    for row in found:
+        if row.get("views") == "words left out" and row["name"] == "stc":
+            row["acc"] += 1.5
+        if row.get("encoder") == OWN and row["name"] == "discriminative":
+            row["acc"] = 85.0
+    said = list(sentences(settings, found))
+    assert (
+        "AgNews, FSTC-STC (frozen), by what is seen: words left out: ACC +1.50, better in 2 of 2 "
+        "seeds; NMI +0.00, better in 0 of 2 seeds." in said
+    )
+    assert (
+        "StackOverflow, word vectors of the same texts: best in ACC is discriminative clustering "
+        "(ours) (FSBERT 80.50, FSTC-STC (frozen) 80.50, discriminative clustering (ours) 85.00, "
+        "FSTC, discriminative start (ours) 80.50)." in said
+    )
 
 
 def test_verdicts(folder: Path) -> None:
@@ -129,14 +189,14 @@ def test_verdicts(folder: Path) -> None:
     assert (
         "AgNews: the published FSTC (85.10 / 62.45) is reached in both scores by discriminative "
         "clustering (ours), FSTC, discriminative start (ours); in one of them by FBOW, FTF-IDF, "
-        "FSBERT, FSCCL, FSTC-STC, FSTC-RSTC, FSTC as in the paper. FSTC as in the paper has 82.50 "
-        "/ 70.00 here." in found
+        "FSBERT, FSCCL (frozen), FSTC-STC (frozen), FSTC-RSTC (frozen), FSTC (frozen). FSTC "
+        "(frozen) has 82.50 / 70.00 here." in found
     )
     assert (
         "AgNews: k-means of the embeddings (FSBERT) has ACC 75.50 with all-MiniLM-L6-v2; 65.95 was "
         "published with distilbert-base-nli-stsb-mean-tokens. Our best is 22.55 above the latter, "
-        "and 9.55 of it are the encoder's. FSTC as in the paper adds +7.00 to FSBERT here, +19.15 "
-        "as published." in found
+        "and 9.55 of it are the encoder's. FSTC (frozen) adds +7.00 to FSBERT here, +19.15 as "
+        "published." in found
     )
     assert (
         "StackOverflow: training FSTC does not add to the discriminative start: ACC -2.00, better "
@@ -153,14 +213,14 @@ def test_verdicts(folder: Path) -> None:
         "pulling centres together does not help (+0.00, better in 0 of 2 seeds)." in found
     )
     assert (
-        "StackOverflow: FSTC, discriminative start (ours) is above FSCCL in ACC for each m: holds "
-        "(m = 2: 86.5 against 79.5; m = 4: 86.5 against 79.5; m = 8: 86.5 against 79.5; m = 10: "
-        "86.5 against 79.5)." in found
+        "StackOverflow: FSTC, discriminative start (ours) is above FSCCL (frozen) in ACC for each "
+        "m: holds (m = 2: 86.5 against 79.5; m = 4: 86.5 against 79.5; m = 8: 86.5 against 79.5; "
+        "m = 10: 86.5 against 79.5)." in found
     )
     assert (
         "StackOverflow: per cent of nearest neighbours of the same label: FTF-IDF 90.0, FSBERT "
-        "90.0, FSCCL 90.0, FSTC, discriminative start (ours) 90.0, discriminative clustering "
-        "(ours) 90.0." in found
+        "90.0, FSCCL (frozen) 90.0, FSTC, discriminative start (ours) 90.0, discriminative "
+        "clustering (ours) 90.0." in found
     )
 
 
@@ -177,22 +237,22 @@ def test_verdicts_on_what_is_varied(folder: Path) -> None:
             row["acc"] = {"even": 60.0, "global": 65.0, "own": 78.0}[row["masses"]]
     said = list(sentences(settings, found))
     assert (
-        "AgNews, FSTC as in the paper: best lambda by ACC is 0.1 (77.00), the worst has 60.00; ACC "
+        "AgNews, FSTC (frozen): best lambda by ACC is 0.1 (77.00), the worst has 60.00; ACC "
         "rises and then falls with lambda, as in the paper: holds." in said
     )
     assert any(
-        one.startswith("StackOverflow, FSTC as in the paper: best lambda")
+        one.startswith("StackOverflow, FSTC (frozen): best lambda")
         and one.endswith("does not hold.")
         for one in said
     ), "level is no rise"
     assert (
-        "StackOverflow: FSTC as in the paper is above FSCCL in ACC for each rho: does not hold "
+        "StackOverflow: FSTC (frozen) is above FSCCL (frozen) in ACC for each rho: does not hold "
         "(rho = 0: 80.0 against 80.0; rho = 1: 80.0 against 80.0; rho = 2: 80.0 against 80.0; "
         "rho = 3: 81.0 against 80.0; rho = 4: 80.0 against 80.0)." in said
     )
     assert (
-        "AgNews: what skewed labels change in ACC: FSBERT +0.00, FSCCL +0.00, discriminative "
-        "clustering (ours) +0.00, FSTC, discriminative start (ours) -20.00." in said
+        "AgNews: what skewed labels change in ACC: FSBERT +0.00, FSCCL (frozen) +0.00, "
+        "discriminative clustering (ours) +0.00, FSTC, discriminative start (ours) -20.00." in said
     )
     assert (
         "AgNews, skewed labels: the best masses for FSTC's transport are 'own' (ACC: even 60.00, "
@@ -205,8 +265,7 @@ def test_the_page_says_whose_embeddings_they_are(folder: Path) -> None:
     text = page(settings, found := rows(settings), plain(settings, found))
     assert "all-MiniLM-L6-v2, which is not trained" in text
     assert "the paper trains distilbert-base-nli-stsb-mean-tokens" in text
-    assert "*FSTC as in the paper* is a variant" in text
-    assert "FSCCL have 10 rounds of 40 steps instead of 40 of 100" in text
+    assert "FSCCL have 10 rounds of 40 steps\n  instead of 40 of 100" in text
     assert "A quick run" not in text
     quick = Settings(folder, quick=True)
     assert page(quick, [], plain(quick, [])).count("A quick run") == 1
@@ -221,7 +280,7 @@ def test_only_what_is_there_is_written(folder: Path) -> None:
     names = [path.name for path in write_results(settings, weights)]
     assert names == ["fstc.md", "fstc.json", "fstc-lambda.png", "fstc-lambda.svg"]
     text = (folder / "fstc.md").read_text("utf-8")
-    assert "| FSTC as in the paper, lambda 0.1 | 80.5 ± 0.5 / 70.0 ± 0.0 |" in text
+    assert "| FSTC (frozen), lambda 0.1 | 80.5 ± 0.5 / 70.0 ± 0.0 |" in text
     assert ", table 2" not in text
 
 
@@ -246,6 +305,47 @@ def test_every_method_is_one(folder: Path) -> None:
     assert studies["skew", "agnews", "fstc", "skewed", "own"].masses == "own"
 
 
+def test_what_a_result_depends_on(folder: Path) -> None:
+    """A preset is its values; a setting that is off is as if there were none."""
+    settings = Settings(folder)
+    task = Task("views", "agnews", "stc", 0, {"name": "fstc", "preset": "stc"})
+
+    def made_of(**changed: Any) -> str:
+        found: str = fstc_runs._name(settings, replace(task, **changed))["made_of"]
+        return found
+
+    same = {"alignment": 0.0, "deletion": 0.0, "synonyms": 0.0}
+    assert made_of(part="table2", method=task.method | same) == made_of()
+    others: list[dict[str, Any]] = [
+        {"seed": 1},
+        {"data": "stackoverflow"},
+        {"method": task.method | {"deletion": 0.2}},
+        {"split": {"by": "even", "n_clients": 2}},
+        {"n_documents": 40},
+        {"method": task.method | ENCODERS[OWN]},
+        {"method": task.method | ENCODERS[OTHER]},
+    ]
+    before = [made_of(), *(made_of(**other) for other in others)]
+    assert len(set(before)) == 8
+    pq.write_table(pq.read_table(folder / "agnews.parquet"), folder / "biomedical.parquet")
+    after = [made_of(), *(made_of(**other) for other in others)]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True] * 7 + [False]
+
+
+def test_word_vectors_are_of_the_same_texts_or_of_others(folder: Path) -> None:
+    settings = Settings(folder)
+    assert settings.known_to(OWN, "agnews") == ["agnews"]
+    assert settings.known_to(OTHER, "agnews") == ["stackoverflow"]
+    assert settings.known_to("all-MiniLM-L6-v2", "agnews") == []
+    (folder / "stackoverflow.parquet").unlink()
+    with pytest.raises(StudyError, match=r"Beside agnews\.parquet there are no texts"):
+        settings.known_to(OTHER, "agnews")
+    task = next(task for task in settings.tasks("encoders") if task.varied["encoder"] == OWN)
+    row = fstc_runs._scored(replace(settings, quick=True), task, lambda event: None)
+    assert (task.name, row["acc"]) == ("fsbert", 100), "words tell themes apart"
+    assert row["versions"]["fedtopics"]
+
+
 def test_other_sets_are_taken_if_they_are_there(folder: Path) -> None:
     assert {task.data for task in Settings(folder).tasks("table2")} == {"agnews", "stackoverflow"}
     table = pq.read_table(folder / "agnews.parquet")
@@ -256,10 +356,8 @@ def test_other_sets_are_taken_if_they_are_there(folder: Path) -> None:
     }  # fmt: skip
     assert {task.data for task in settings.tasks("clients")} == {"stackoverflow"}
     found = rows(settings)
-    assert [row[3] for row in tables(settings, found)[2].rows] == ["-"] * 9, "none is published"
-    assert "SearchSnippets: FSTC as in the paper adds +0.00 to FSBERT's ACC." in sentences(
-        settings, found
-    )
+    assert [row[4] for row in tables(settings, found)[2].rows] == ["-"] * 9, "none is published"
+    assert "SearchSnippets: FSTC (frozen) adds +0.00 to FSBERT's ACC." in sentences(settings, found)
 
 
 def test_seeds_that_leave_a_client_out_are_passed_over() -> None:
@@ -287,9 +385,10 @@ def test_a_training_in_several_parts_is_done_once(
     pytest.importorskip("matplotlib")
     trained: list[Task] = []
 
-    def scored(settings: Settings, task: Task, on_event: Any) -> dict[str, float]:
+    def scored(settings: Settings, task: Task, on_event: Any) -> dict[str, Any]:
         trained.append(task)
-        return dict.fromkeys(fstc_runs.SCORES, float(len(trained)))
+        scores: dict[str, Any] = dict.fromkeys(fstc_runs.SCORES, float(len(trained)))
+        return scores | {"versions": versions(fstc_runs.PACKAGES)}
 
     monkeypatch.setattr(fstc_runs, "_scored", scored)
     out, events = folder / "out", []
@@ -311,9 +410,10 @@ def test_a_training_in_several_parts_is_done_once(
     assert one["acc"] == other["acc"]
     kept = out / "runs.jsonl"
     kept.write_text("".join(kept.read_text("utf-8").splitlines(keepends=True)[:-1]), "utf-8")
-    assert {row["part"] for row in reproduce(Settings(folder, out, 1, only=("table2",)))} == {
-        "table2"
-    }, "a part of which a row is missing is not shown"
+    found = reproduce(Settings(folder, out, 1, only=("table2",)))
+    assert {(row["part"], row["data"]) for row in found} == {
+        ("table2", "agnews"), ("table2", "stackoverflow"), ("lambda", "agnews"),
+    }, "a part of which a line has no row is not shown"  # fmt: skip
 
 
 def small(name: str) -> tuple[TopicModel, Corpus]:
@@ -350,7 +450,7 @@ def test_a_small_run(
 ) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setitem(SWEEPS, "clients", replace(SWEEPS["clients"], values=(2,)))
-    monkeypatch.setattr(fstc_tasks, "PICTURES", ("fsbert",))
+    monkeypatch.setattr(fstc_parts, "PICTURES", ("fsbert",))
     out = folder / "out"
     command = ["experiments", "fstc", "--data", str(folder), "--out", str(out)]
     options = ["--quick", "--only", "clients, picture", "--json"]

@@ -146,6 +146,13 @@ def all_texts() -> list[str]:
     return [text for texts in CLIENTS.values() for text in texts]
 
 
+def test_an_encoder_is_trained_on_views(folder: Path) -> None:
+    views, texts = (trained(planned(folder, deletion=share)) for share in (0.3, 0.0))
+    assert clustering_accuracy(TRUTH, views.main_topics(all_texts())) > 0.8
+    before, after = encoder_of(texts), encoder_of(views)
+    assert not all(torch.equal(before[name], after[name]) for name in before)
+
+
 class Run:
     """One training with a folder, which several tests look at."""
 
@@ -251,6 +258,21 @@ def by_hand(folder: Path, texts: list[str], seed: int, origin: NDArray[Any]) -> 
     unit = mean / mean.norm(dim=1, keepdim=True)
     moved = unit - torch.from_numpy(origin).float()
     return encoder, moved / moved.norm(dim=1, keepdim=True)
+
+
+def test_a_step_on_views_embeds_them_in_the_texts_place(
+    folder: Path, network: EncoderNetwork
+) -> None:
+    texts, views = CLIENTS["south"], [CLIENTS["north"][:24], CLIENTS["west"][:24]]
+    origin, secret = np.full(DIMENSION, 0.1), Secret(b"5" * 32)
+    tokens = network.tokens([*texts, *views[0], *views[1]])
+    inputs = EncodedInputs(network, tokens, origin, secret, n_views=2)
+    rows = np.array([3, 8])
+    seen = inputs(rows, (7, 1))
+    named = [view[row] for view in views for row in rows]
+    _, points = by_hand(folder, named, secret.seed("dropout", 7, 1), origin)
+    torch.testing.assert_close(seen, points, atol=1e-5, rtol=0)
+    assert (len(inputs), len(inputs(rows))) == (24, 2)
 
 
 def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) -> None:

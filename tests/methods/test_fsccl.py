@@ -24,7 +24,6 @@ from fedtopics.methods.fsccl.training import (
     contrastive_loss,
     drop,
     network,
-    shorten,
 )
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.registry import find_method
@@ -97,26 +96,6 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
 
 
 # Views
-
-
-def test_a_shortened_text_keeps_words_in_their_order() -> None:
-    text = " ".join(f"w{i:03d}" for i in range(1000))
-    (short,) = shorten([text], 0.2, 0)
-    words = short.split()
-    assert words == sorted(words)
-    assert 760 < len(words) < 840
-
-
-def test_at_least_one_word_stays() -> None:
-    texts = [f"{text}{i}" for i in range(50) for text in ("one", "two words", "three short words")]
-    short = list(shorten(texts, 0.99, 0))
-    assert all(set(new.split()) <= set(old.split()) for old, new in zip(texts, short, strict=True))
-    assert min(len(text.split()) for text in short) == 1
-    assert {text.rstrip("0123456789") for text in short[2::3]} == {"three", "short", "words"}
-
-
-def test_nothing_stays_nothing() -> None:
-    assert list(shorten(["", " \n"], 0.5, 0)) == ["", ""]
 
 
 def test_dropout_sets_numbers_to_zero_and_enlarges_the_rest() -> None:

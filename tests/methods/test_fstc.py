@@ -195,6 +195,23 @@ def test_the_loss_of_a_step(alignment: float) -> None:
     assert not np.array_equal(one.weights["head"].detach().numpy(), weights["head"])
 
 
+def test_a_step_sees_views_in_the_documents_place() -> None:
+    """Each view with the document's pseudo-label; centres are those of the documents."""
+    points, labels = points_of(), random_labels()
+    views = [points_of()[::-1], 2 * points_of()]
+    own = settings(alignment=0.0, local_steps=1, batch_size=40, transports=0, deletion=0.2)
+    first = Adapter(DIMENSION, own.hidden, CLUSTERS).initial_weights(0)
+    inputs = FixedInputs(np.concatenate([points, *views]), own.n_views)
+    one = Trainer(own, inputs, first, labels, Secret(b"1" * 32))
+    assert len(inputs) == 40
+    weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
+    outputs = [view @ weights["head"].T + weights["head_bias"] for view in views]
+    error = np.mean([((labels - output) ** 2).sum(1) for output in outputs])
+    sums, _ = one.centres()
+    np.testing.assert_allclose(sums.sum(0), points.sum(0), rtol=1e-4)
+    assert one.train(broadcast()) == pytest.approx(error, rel=1e-5)
+
+
 def test_alignment_draws_centres_to_those_of_all() -> None:
     points, labels = points_of(), random_labels()
     apart = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -132,6 +132,13 @@ class ClusterClient(PointClient[Settings]):
         if inference.sees_words:
             return inference.points(origin, self.bag[self.usable], None)
         return inference.points(origin, None, self.embeddings[self.usable])
+
+    def points_of(
+        self, origin: Numbers, views: Sequence[NDArray[np.float32]]
+    ) -> list[NDArray[np.float32]]:
+        """Return the points of views of all documents, given by their embeddings."""
+        inference = self._inference()
+        return [inference.points(origin, None, view[self.usable]) for view in views]
 
     @property
     def n_dimensions(self) -> int:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.inference.points import Numbers
 from fedtopics.inference.trained_clusters import Contrastive
 from fedtopics.methods.client import leaves
 from fedtopics.methods.cluster_client import ClusterClient
-from fedtopics.methods.events import Embedding
 from fedtopics.methods.fsccl.settings import FSCCLSettings
-from fedtopics.methods.fsccl.training import Texts, shorten, train
+from fedtopics.methods.fsccl.training import Texts, train
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.plan import Plan, Site
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.embeddings import document_embeddings, require_texts
+from fedtopics.methods.views import embedded_views
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -32,9 +28,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
 
     def __init__(self, plan: Plan[FSCCLSettings], site: Site) -> None:
         super().__init__(plan, site)
-        # Here, as it takes minutes and may fail: both should come before the first round.
-        deletes = self.settings.deletion > 0
-        self._views = [self._shortened(view) for view in (0, 1)] if deletes else None
+        embedding = self.settings.embedding
+        self._views = embedded_views(self._corpus, self.settings, embedding, site)
 
     @staticmethod
     def rounds(settings: FSCCLSettings) -> dict[str, str]:
@@ -64,29 +59,5 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
 
     def _texts(self, origin: Numbers) -> Texts:
         points = self.points(origin)
-        views = [points, points]
-        if self._views is not None:
-            inference = self._inference()
-            views = [inference.points(origin, None, view[self.usable]) for view in self._views]
+        views = self.points_of(origin, self._views) or [points, points]
         return Texts(*map(torch.from_numpy, (points, *views)))
-
-    def _shortened(self, view: int) -> NDArray[np.float32]:
-        """Return the embeddings of all texts without some of their words."""
-
-        def on_progress(done: int, documents: int) -> None:
-            self.site.notify(Embedding(done, documents, self.name))
-
-        texts = chain.from_iterable(self._corpus.texts())
-        try:
-            require_texts(self._corpus, "that views of them are made of")
-            return document_embeddings(
-                Corpus.of(list(shorten(texts, self.settings.deletion, view))),
-                self.settings.embedding,
-                embedding_model=self.site.embedding_model,
-                on_progress=on_progress,
-            )
-        except FedTopicsError as error:
-            raise StudyError(
-                f"Client {self.name!r} cannot embed texts without some of their words: {error} "
-                "Or set deletion = 0 in the study, for dropout alone."
-            ) from None

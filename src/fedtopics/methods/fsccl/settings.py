@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from fedtopics.methods.cluster_settings import EmbeddedSettings, NetworkTraining
+from fedtopics.methods.views import ViewSettings
 
 
 class FSCCLChoice(BaseModel):
@@ -15,7 +16,7 @@ class FSCCLChoice(BaseModel):
     name: Literal["fsccl"] = Field("fsccl", description="the method")
 
 
-class FSCCLSettings(EmbeddedSettings, NetworkTraining, FSCCLChoice):
+class FSCCLSettings(EmbeddedSettings, NetworkTraining, ViewSettings, FSCCLChoice):
     """All parameters of FSCCL, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = "its network is trained on pairs of documents"
@@ -24,7 +25,7 @@ class FSCCLSettings(EmbeddedSettings, NetworkTraining, FSCCLChoice):
     deletion: float = Field(
         0.2, ge=0, lt=1,
         description="share of a text's words that a view of it does without; it needs the model of "
-        "the embeddings, with 0 there is dropout alone",
+        "the embeddings; with 0, and no synonyms, there is dropout alone",
     )  # fmt: skip
     dropout: float = Field(
         0.1, ge=0, lt=1, description="share of an embedding's numbers that a view does without"

@@ -5,8 +5,6 @@ Nothing here leaves the client; `client` says what does.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,27 +35,6 @@ class Trained(Contrastive):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the weights that travel."""
         return super().shapes() | network(self.n_dimensions, self.settings.hidden).shapes
-
-
-def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
-    """Leave out each word with a probability of `share`, but never all words of a text.
-
-    It depends on the text and the number of the view alone, not on client or seed, so that a text
-    is embedded once.
-
-    Examples
-    --------
-    >>> list(shorten(["oak and beech", "fir", ""], 0.5, view=0))
-    ['and', 'fir', '']
-    """
-    for text in texts:
-        words = text.split()
-        digest = hashlib.sha256(text.encode()).digest()
-        rng = np.random.default_rng([view, int.from_bytes(digest[:8])])
-        kept = rng.random(len(words)) >= share
-        if words and not kept.any():
-            kept[rng.integers(len(words))] = True
-        yield " ".join(word for word, stays in zip(words, kept, strict=True) if stays)
 
 
 @dataclass(frozen=True)

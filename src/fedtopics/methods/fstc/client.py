@@ -31,6 +31,7 @@ from fedtopics.methods.fstc.training import (
 from fedtopics.methods.groups import SEEN, Enough, Groups, as_many, is_count
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.point_client import of_enough
+from fedtopics.methods.views import embedded_views, text_views
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import (
     EncoderNetwork,
@@ -63,6 +64,11 @@ class FSTCClient(ClusterClient[FSTCSettings]):
                 self._encoder = encoder_to_train(self._corpus, self.settings, site.embedding_model)
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
+        embedding = self.settings.embedding
+        # An encoder that is trained embeds views in each step.
+        self._views = [] if self._encoder else embedded_views(
+            self._corpus, self.settings, embedding, site
+        )  # fmt: skip
 
     @property
     def inference(self) -> type[Adapted]:  # type: ignore[override]
@@ -240,9 +246,14 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def _new_trainer(self) -> Trainer:
         settings = self.settings
         network = Adapter(self.n_dimensions, settings.hidden, settings.n_components)
-        inputs = FixedInputs(self._points[1])
+        n_views = settings.n_views
         if self._encoder is not None:
-            inputs = EncodedInputs(self._encoder, self._tokens, self._origin, self.secret)
+            inputs: FixedInputs = EncodedInputs(
+                self._encoder, self._tokens, self._origin, self.secret, n_views
+            )
+        else:
+            views = self.points_of(self._origin, self._views)
+            inputs = FixedInputs(np.concatenate([self._points[1], *views]), n_views)
         weights = network.initial_weights(self._public_seed)
         return Trainer(settings, inputs, weights, self._first_labels, self.secret)
 
@@ -251,7 +262,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         if self._encoder is None:
             return {}
         texts = [text for batch in self._corpus.texts() for text in batch]
-        return self._encoder.tokens([texts[row] for row in self.usable])
+        views = text_views(self._corpus, self.settings, self.settings.embedding, self.site)
+        return self._encoder.tokens([one[row] for one in (texts, *views) for row in self.usable])
 
     def _go_to(self, round_: int) -> None:
         """Restore the state after a round, or the last one before it that is stored."""

@@ -10,12 +10,15 @@ from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTune
 from fedtopics.methods.cluster_settings import NetworkTraining
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.settings import fill_from
+from fedtopics.methods.views import ViewSettings
 from fedtopics.networks.trained_encoder import Shapes
 
 _PAPER = {"start": "kmeans", "max_rounds": 40, "local_steps": 100, "transports": 30, "warm_up": 0.1}
 FSTC_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    # As the paper has it; its lambda is 0.01 on StackOverflow and 1 on the other two sets.
+    # The paper's start, steps and losses. It trains the encoder, which is frozen here, augments
+    # texts, which are as they are, and has no tenth of the steps on the labels of the start.
+    # Its lambda is 0.01 on StackOverflow and 1 on the other two sets.
     "paper": {**_PAPER, "mixture_from": 0.0, "alignment": 1.0},
     # Its ablation, Table 2: without alignment, and without the mixture as well.
     "rstc": {**_PAPER, "mixture_from": 0.0, "alignment": 0.0},
@@ -34,7 +37,7 @@ class FSTCChoice(BaseModel):
     )
 
 
-class FSTCSettings(SeparationSettings, NetworkTraining, FSTCChoice):
+class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, FSTCChoice):
     """All parameters of FSTC, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = (

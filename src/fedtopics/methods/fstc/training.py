@@ -46,24 +46,37 @@ Step = tuple[int, int]
 
 
 class FixedInputs:
-    """What the network sees of documents: points that do not change, shape (n, n_dimensions)."""
+    """What the network sees of documents: points that do not change, shape (n, n_dimensions).
+
+    Below them are those of each view of all documents, if there are views: a training step sees
+    them in the documents' place.
+    """
 
     weights: Tensors = {}  # noqa: RUF012 - of an encoder that is trained with the network
     device = torch.device("cpu")
 
-    def __init__(self, points: NDArray[np.float32]) -> None:
+    def __init__(self, points: NDArray[np.float32], n_views: int = 0) -> None:
         self._points = torch.from_numpy(points)
+        self._n_views = n_views
 
     def __len__(self) -> int:
-        return len(self._points)
+        return len(self._points) // (1 + self._n_views)
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
-        """Return the points of documents; with a gradient and dropout in a training step."""
-        return self._points[torch.from_numpy(rows)]
+        """Return the points of documents; in a training step, with a gradient and dropout.
+
+        Where there are views, a step has those of the first view of all documents, then the next.
+        """
+        return self._points[torch.from_numpy(self._seen(rows, step))]
+
+    def _seen(self, rows: NDArray[np.int64], step: Step | None) -> NDArray[np.int64]:
+        if step is None or not self._n_views:
+            return rows
+        return np.concatenate([rows + len(self) * (1 + view) for view in range(self._n_views)])
 
 
 class EncodedInputs(FixedInputs):
-    """Texts, and an encoder that is trained with the network.
+    """Texts, then their views, and an encoder that is trained with the network.
 
     A point is the embedding of unit length, less the mean embedding of all clients before training
     (the origin), of unit length again: as with a frozen encoder. Dropout of a step follows from the
@@ -71,21 +84,23 @@ class EncodedInputs(FixedInputs):
     """
 
     def __init__(
-        self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, secret: Secret
-    ) -> None:
+        self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, secret: Secret,
+        n_views: int = 0,
+    ) -> None:  # fmt: skip
         self.weights = {name: weight.clone() for name, weight in encoder.first.items()}
         self.device = encoder.device
         self._encoder = encoder
         self._tokens = tokens
         self._origin = torch.from_numpy(origin).to(self.device, torch.float32)
         self._secret = secret
+        self._n_views = n_views
 
     def __len__(self) -> int:
-        return len(self._tokens["input_ids"])
+        return len(self._tokens["input_ids"]) // (1 + self._n_views)
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
         """As of `FixedInputs`."""
-        tokens = take(self._tokens, rows)
+        tokens = take(self._tokens, self._seen(rows, step))
         if step is None:
             embedded = self._encoder.embed(self.weights, tokens)
         else:
@@ -177,10 +192,11 @@ class Trainer:
         return total / self._settings.local_steps
 
     def _step(self, rows: NDArray[np.int64], target: Tensor, present: Tensor, step: Step) -> float:
-        labels = self._labels[torch.from_numpy(rows)]
         points = represent(self.weights, self._inputs(rows, step))
+        # Each view of a document has the document's pseudo-label.
+        labels = self._labels[torch.from_numpy(rows)].repeat(len(points) // len(rows), 1)
         outputs = score(self.weights, points)
-        trust = torch.ones(len(rows), device=self._device)
+        trust = torch.ones(len(points), device=self._device)
         if step[0] >= self._mixture_from:
             residuals = labels - outputs
             self._mixture, right = self._mixture.fit(residuals, self._settings.mixture_steps)

@@ -1,0 +1,243 @@
+"""The parts of the FSTC paper's experiments: which trainings each has.
+
+Every method gets the same embeddings, computed once before any training: what an encoder brings
+and what a method brings are told apart by k-means of the same embeddings (FSBERT), which is in
+every part.
+
+References
+----------
+Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Protocol
+
+from experiments.fstc.methods import (
+    ENCODERS,
+    MASSES,
+    SHORT,
+    TUNED,
+    TUNED_DOCUMENTS,
+    TUNINGS,
+    VARIANTS,
+    VIEWS,
+    DataSet,
+    Method,
+    methods,
+    short,
+)
+from fedtopics.datasets import split_clients
+from fedtopics.errors import StudyError
+from fedtopics.federation.policy import Policy
+from fedtopics.text.corpus import Corpus
+
+N_CLIENTS = 4
+CONCENTRATION = 0.3  # of the Dirichlet distribution, for clients that differ in labels
+SWEPT = "stackoverflow"  # whose clients are varied, and which is pictured, as in the paper
+SMALLEST = "agnews"
+FORMS = ("paper", "fstc")  # of FSTC: the paper's and ours
+CONTROLS = ("fsbert", "fsccl", "discriminative")  # of clients that differ in labels
+COMPARED = ("fsbert", "fsccl", "paper", "discriminative", "fstc")
+VIEWED = ("fsccl", "stc", "paper")  # of which views are compared
+ENCODED = ("fsbert", "stc", "discriminative", "fstc")  # of which encoders are
+PICTURES = ("ftfidf", "fsbert", "fsccl", "fstc", "discriminative")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A part that varies one number.
+
+    Parameters
+    ----------
+    key : str
+        Of the rows.
+    values : tuple of float
+    label : str
+        Of an axis.
+    """
+
+    key: str
+    values: tuple[float, ...]
+    label: str
+
+
+SWEEPS = {
+    "lambda": Sweep("alignment", (0.001, 0.01, 0.1, 1, 10), "lambda"),
+    "clients": Sweep("m", (2, 4, 8, 10), "m, clients of one size"),
+    "shares": Sweep("rho", (0, 1, 2, 3, 4), "rho, two clients 5 + rho to 5 - rho"),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training.
+
+    Parameters
+    ----------
+    part, data, name : str
+    seed : int
+        Of the study and of the split.
+    method : dict
+        Of its study.
+    varied : dict
+        What the part varies, for the row.
+    split : dict
+        How `split_clients` spreads the documents.
+    n_documents : int, optional
+        Of the data set, drawn at random; all if not given.
+    """
+
+    part: str
+    data: str
+    name: str
+    seed: int
+    method: Method
+    varied: dict[str, Any] = field(default_factory=dict)
+    split: dict[str, Any] = field(default_factory=lambda: {"by": "even", "n_clients": N_CLIENTS})
+    n_documents: int | None = None
+
+
+class HasDocuments(Protocol):
+    """What knows the texts of data sets."""
+
+    def documents(self, name: str, n_documents: int | None = None) -> Corpus:
+        """Return a data set's texts and labels."""
+
+
+def _table2(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    for seed in range(seeds):
+        for name, method in methods(data).items():
+            yield Task("table2", data.name, name, seed, method)
+
+
+def _ablation(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    known = methods(data)
+    starts = {
+        "kmeans": (known["fsbert"], known["stc"] | {"alignment": data.alignment}),
+        "discriminative": (known["discriminative"], known["fstc"]),
+    }
+    for seed in range(seeds):
+        for start, (alone, fstc) in starts.items():
+            varied = {"start": start}
+            yield Task("ablation", data.name, "alone", seed, alone, varied)
+            for name, change in VARIANTS.items():
+                yield Task("ablation", data.name, name, seed, fstc | SHORT | change, varied)
+
+
+def _lambda(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    known = methods(data)
+    for seed in range(seeds):
+        for name in ("fsbert", "discriminative"):
+            yield Task("lambda", data.name, name, seed, known[name])
+        for name in FORMS:
+            for value in SWEEPS["lambda"].values:
+                varied = {"alignment": value}
+                yield Task("lambda", data.name, name, seed, known[name] | SHORT | varied, varied)
+
+
+def _clients(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    for n_clients in SWEEPS["clients"].values:
+        split = {"by": "even", "n_clients": n_clients}
+        yield from _compared("clients", data, seeds, {"m": n_clients}, split)
+
+
+def _shares(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    for level in SWEEPS["shares"].values:
+        split = {"by": "proportions", "proportions": [5 + level, 5 - level]}
+        yield from _compared("shares", data, seeds, {"rho": level}, split)
+
+
+def _compared(
+    part: str, data: DataSet, seeds: int, varied: dict[str, Any], split: dict[str, Any]
+) -> Iterator[Task]:
+    if data.name == SWEPT:
+        for seed in range(seeds):
+            for name in COMPARED:
+                yield Task(part, data.name, name, seed, short(data, name), varied, split)
+
+
+def _skew(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    even = {"by": "even", "n_clients": N_CLIENTS}
+    skewed = {"by": "dirichlet", "n_clients": N_CLIENTS, "alpha": CONCENTRATION}
+    usable = usable_seeds(settings.documents(data.name), skewed, seeds)
+    for labels, split, own_seeds in (("even", even, range(seeds)), ("skewed", skewed, usable)):
+        for seed in own_seeds:
+            for name in CONTROLS:
+                varied = {"labels": labels}
+                yield Task("skew", data.name, name, seed, short(data, name), varied, split)
+            for masses in MASSES:
+                given = {"masses": masses}
+                method, varied = short(data, "fstc") | given, {"labels": labels, **given}
+                yield Task("skew", data.name, "fstc", seed, method, varied, split)
+
+
+def _picture(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    if data.name == SWEPT:
+        for name in PICTURES:
+            yield Task("picture", data.name, name, 0, methods(data)[name])
+
+
+def _views(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    for seed in range(seeds):
+        for name in VIEWED:
+            for views, given in VIEWS.items():
+                method = short(data, name) | given
+                yield Task("views", data.name, name, seed, method, {"views": views})
+
+
+def _encoders(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    for seed in range(seeds):
+        for encoder, given in ENCODERS.items():
+            for name in ENCODED:
+                method = short(data, name) | given
+                yield Task("encoders", data.name, name, seed, method, {"encoder": encoder})
+
+
+def _tuning(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+    """List frozen and fine-tuned encoders, on few texts of the smallest set and in few steps."""
+    if data.name != SMALLEST:
+        return
+    split = {"by": "even", "n_clients": 2}
+    given: dict[str, Any] = {
+        "data": data.name,
+        "split": split,
+        "n_documents": TUNED_DOCUMENTS,
+        "part": "tuning",
+    }
+    for seed in range(seeds):
+        yield Task(name="fsbert", seed=seed, method=methods(data)["fsbert"], **given)
+        for tuning, change in TUNINGS.items():
+            for name in ("stc", "paper"):
+                method = methods(data)[name] | TUNED | change
+                yield Task(name=name, seed=seed, method=method, varied={"tuning": tuning}, **given)
+
+
+PARTS: dict[str, Callable[[HasDocuments, DataSet, int], Iterator[Task]]] = {
+    "table2": _table2,
+    "ablation": _ablation,
+    "lambda": _lambda,
+    "clients": _clients,
+    "shares": _shares,
+    "skew": _skew,
+    "picture": _picture,
+    "views": _views,
+    "encoders": _encoders,
+    "tuning": _tuning,
+}
+
+
+def usable_seeds(corpus: Corpus, split: Mapping[str, Any], seeds: int) -> list[int]:
+    """Return the first seeds whose split leaves each client enough documents to take part."""
+
+    def usable(seed: int) -> bool:
+        try:
+            parts = split_clients(corpus, **split, seed=seed)
+        except StudyError:  # a client without any document
+            return False
+        return min(map(len, parts.values())) >= Policy().min_documents
+
+    return list(islice(filter(usable, range(100)), seeds))
