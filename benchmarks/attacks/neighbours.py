@@ -188,6 +188,7 @@ def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
     for half in (*chosen, alone):
         secret = Secret.from_seed(number, f"{case} {there} {half.name}")
         half.noise = Overheard(secret, case.noise)
+        half.forget()
     plan = plan_of(case)
     recipe = plan.settings.recipe
     sums = Sums(chosen, alone, there)

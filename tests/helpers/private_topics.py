@@ -66,9 +66,9 @@ def planned(epsilon: float | None = None, seed: int = 0, **method: Any) -> Study
     return Study.make(seed=seed, method=settings, secure=True, **bound)
 
 
-def half_of(corpus: Corpus, **method: Any) -> Any:
-    """A client's half, without noise, that has taken up a mode and the public words."""
-    plan = plan_of(planned(**method))
+def half_of(corpus: Corpus, epsilon: float | None = None, **method: Any) -> Any:
+    """A client's half that has taken up a mode and the public words; by default without noise."""
+    plan = plan_of(planned(epsilon, **method).with_clients("a"))
     half: Any = METHOD.client(plan, Site("a", corpus, OPEN_POLICY))
     half.take(plan.settings.recipe.mode, PUBLIC)
     return half

@@ -80,6 +80,21 @@ def test_what_cannot_have_a_bound_says_why(method: dict[str, Any], why: str) -> 
     Study.make(method=method)
 
 
+@pytest.mark.parametrize(
+    ("clients", "more", "why"),
+    [
+        (2, {}, "three clients can"),
+        (3, {"method": {"name": "lda", "clients_per_round": 3}}, "leave out clients_per_round"),
+        (9, {"federation": {"robust": "median"}}, "leave out federation.robust"),
+        (1001, {}, "at most 1,000 clients"),
+    ],
+)
+def test_sums_have_all_parts_of_the_noise(clients: int, more: Any, why: str) -> None:
+    given = {"method": {"name": "lda"}, "clients": {f"c{n}": {} for n in range(clients)}}
+    with pytest.raises(StudyError, match=why):
+        Study.make(**given | more, privacy=BOUND)
+
+
 @pytest.mark.parametrize("name", ["gfedntm", "fstc", "fsccl"])
 def test_networks_cannot_have_a_bound(name: str) -> None:
     pytest.importorskip("torch")
@@ -98,6 +113,8 @@ def test_settings_with_a_bound() -> None:
     assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint
     assert study.registration is METHOD
     assert study.with_rounds(9).method.recipe.rounds == 7
+    least = Study.make(method={"name": "lda", "alpha": 5e-324}, privacy=BOUND).method
+    assert least.recipe.alpha == 1e-12, "of less, shares of topics are no numbers"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -280,6 +297,11 @@ def test_a_client_goes_by_its_policy_and_its_account(
     with pytest.raises(PolicyError, match=r"1 before had 3, and with this one it would be 4\.42"):
         Participation("north", themed(100), policy, tmp_path / "more").look(
             proposal(again, None), signed=True
+        )
+    of_sums = Policy(min_documents_in_sum=200)
+    with pytest.raises(PolicyError, match="Leave min_documents_in_sum out"):
+        Participation("north", themed(100), of_sums, tmp_path / "sums").look(
+            proposal(plan, None), signed=True
         )
     alone = Policy(methods=("private",))
     with pytest.raises(PolicyError, match="nmf"):

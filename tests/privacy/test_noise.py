@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from fedtopics.errors import PolicyError
 from fedtopics.methods.private.stages import noisy
 from fedtopics.methods.secret import Secret
-from fedtopics.privacy import Noise, Privacy
+from fedtopics.privacy import MOST_CLIENTS, Noise, Privacy
 from fedtopics.privacy.noise import LARGEST, _drawn, normal
 from fedtopics.secure.fixed import FINE, Layout
 
@@ -43,6 +43,17 @@ def test_the_parts_of_two_thirds_are_enough(clients: int) -> None:
 def test_sums_stay_on_a_grid_that_masks_keep_exactly() -> None:
     added = noise_of("north", 5).added(np.linspace(0, 1000, 1001), 2.5, "words", 1)
     assert (added * 2**30 == np.rint(added * 2**30)).all()
+
+
+@pytest.mark.parametrize("clients", [3, 300, MOST_CLIENTS])
+@pytest.mark.parametrize("sigma", [0.1, 2.5])
+def test_masks_round_nothing_more_in_sums_of_many(clients: int, sigma: float) -> None:
+    """What was rounded once more would change by more with a document than is counted on."""
+    added = noise_of("north", clients).added(np.linspace(-9, 9, 1001), sigma, "words")
+    template = {"words": noisy(Privacy(epsilon=3), (1001,))}
+    layout = Layout.of(template, [f"{n}" for n in range(clients)], FINE)
+    whole, _ = layout._parts["words"].whole(added)
+    assert (whole * 2.0 ** -layout._parts["words"].fraction == added).all()
 
 
 def test_the_same_is_said_the_same_way_and_nothing_else_is_said_with_its_noise() -> None:

@@ -8,14 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fedtopics.engines import adder
 from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server import proposal
+from fedtopics.federation.server import proposal, serve
+from fedtopics.federation.settings import FederationSettings
+from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
-from tests.helpers.private_topics import planned, themed
+from fedtopics.text.vocabulary import fingerprint
+from tests.helpers.clusters import accuracy
+from tests.helpers.grpc_federation import HOST, Notes, Partner, comes_back, partner, until
+from tests.helpers.private_topics import PUBLIC, install, planned, themed
 
 PLAN = planned(3, mode="words").with_clients(["east", "north", "west"])
 
@@ -46,6 +53,42 @@ def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None
         door.call("extent", {}, Moment(1, 3))
 
 
+def sketched(door: Any, moment: Moment, masked: bool = False, **other: Any) -> Any:
+    door._half.take("words", PUBLIC)
+    columns = np.arange(10)
+    how = {"vocabulary": fingerprint(PUBLIC), "columns": columns, "rarity": np.ones(10)}
+    payload = SharedPayload(how | other)
+    payload.masked = masked
+    return door.call("sketch", payload, moment)["sketch"]
+
+
+def test_a_sum_is_asked_for_in_one_way_also_after_a_restart(tmp_path: Path) -> None:
+    """It is refused as a question, though the answer would be the same, or as there are none."""
+    with started(tmp_path, 100) as door:
+        first = sketched(door, Moment(2))
+    with started(tmp_path, 100) as door:
+        assert (sketched(door, Moment(2, 2)) == first).all()
+        with pytest.raises(PolicyError, match="as it was not before in this run"):
+            sketched(door, Moment(3), rarity=2 * np.ones(10))
+
+
+def test_a_masked_sum_is_of_one_turn(tmp_path: Path) -> None:
+    """In another one it could be over others: the difference had a part of the noise alone."""
+    with started(tmp_path, 100) as door:
+        sketched(door, Moment(2), masked=True)
+    with started(tmp_path, 100) as door:
+        sketched(door, Moment(2, 2), masked=True)
+        with pytest.raises(PolicyError, match="as it was not before in this run"):
+            sketched(door, Moment(3), masked=True)
+
+
+def test_nothing_leaves_without_masks_where_somebody_lies(tmp_path: Path) -> None:
+    """A reply alone has a part of the noise, whatever a policy allows in other studies."""
+    part = Participation("north", themed(100), Policy(clear_attempt=True), tmp_path)
+    assert not part.policy_in(PLAN).clear_attempt
+    assert part.policy_in(PLAN.model_copy(update={"privacy": None})).clear_attempt
+
+
 def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
     """Whoever says that it is the same would get other noise on the same sums."""
     for _ in range(2):
@@ -54,3 +97,41 @@ def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(PolicyError, match="1 before had 3"), started(tmp_path, 100):
         pass
+
+
+def test_a_client_that_comes_back_is_asked_in_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between machines, under masks: what it refuses is nobody's who does as agreed."""
+    install(monkeypatch)
+    monkeypatch.setattr(adder, "GRACE", 0.0)
+    corpora = {name: themed(4000, seed) for seed, name in enumerate("abcd")}
+    federation = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60)
+    plan = planned(8, name="nmf").with_clients(corpora)
+    plan = plan.model_copy(update={"federation": federation})
+    partners: dict[str, Partner] = {}
+    events, nodes, address = Notes(), list[Any](), list[str]()
+
+    def begin(name: str) -> None:
+        out = tmp_path / name
+        partners[name] = partner(address[0], name, corpora[name], out, secret_from_seed=False)
+
+    def follow(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "listening":
+            address.append(event["address"])
+            for name in corpora:
+                begin(name)
+        if event["event"] == "round" and event["round"] == 3:
+            partners["d"].kill()
+            until(lambda: not nodes[0].members["d"].link)
+            begin("d")
+            comes_back(nodes[0], "d")
+
+    model = serve(
+        plan, None, f"{HOST}:0", tmp_path / "server", on_event=follow, on_listen=nodes.append
+    )
+    for each in partners.values():
+        each.result()
+    assert all((e["missing"], e["attempts"]) == ({}, 1) for e in events.of("round"))
+    assert accuracy(model, corpora) > 0.9

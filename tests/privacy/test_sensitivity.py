@@ -179,6 +179,73 @@ def test_questions_by_which_a_document_counts_more_than_once(
         getattr(half, name)(vocabulary=AGREED, **how)
 
 
+@pytest.mark.parametrize("document", [[], [PUBLIC[-1]]])
+@pytest.mark.parametrize("mode", MODES)
+def test_questions_of_another_shape_are_refused_whatever_documents_have(
+    mode: str, document: list[str]
+) -> None:
+    """Else it would be an error with a document, or a word would count twice: -1 is the last."""
+    half = half_of(Corpus.of([document]).with_embeddings(CENTRES[:1]), mode=mode)
+    last = np.array([len(PUBLIC) - 1, -1])
+    for name, how in questions(mode, np.random.default_rng(0)):
+        other: list[dict[str, Any]] = []
+        for field in how.keys() - {"number"}:
+            value = how[field]
+            wrong = [value[:1], value[None]]
+            if field == "columns":
+                of_words = {"rarity", "topics"} & how.keys()
+                wrong = [value[None], value + 0.0, value + len(PUBLIC)]
+                other.append(how | {n: how[n][:2] for n in of_words} | {"columns": last})
+            other += [how | {field: each} for each in wrong]
+        for how in other:
+            with pytest.raises(PolicyError, match="could count more than once"):
+                getattr(half, name)(vocabulary=AGREED, **how)
+
+
+@pytest.mark.parametrize("number", [1e308, -1e308, 1.0, 2.6e-162, 1e-310])
+@pytest.mark.parametrize("mode", ["words", "factors"])
+def test_words_of_weights_at_the_end_of_numbers(mode: str, number: float) -> None:
+    """A document adds a number, of length 1 at most, however large or small weights are."""
+    rng = np.random.default_rng(0)
+    columns = np.arange(10)
+    weights = {"columns": columns, "rarity": np.where(columns < 9, number, 1.0)}
+    topics = 10 ** rng.uniform(-320, 308, (10, 3))
+    topics[:3] = abs(number)
+    asked: list[tuple[str, dict[str, Any]]] = [("sketch", weights)]
+    if mode == "factors":
+        asked.append(("noisy_factors", {"number": 1, **weights, "topics": topics}))
+    else:
+        asked.append(("topic_words", {"number": 1, "columns": columns, "topics": topics}))
+    for words in (PUBLIC[:9], PUBLIC[:1] * 1000, PUBLIC[:10] * 9):
+        found = released([(words, CENTRES[0])], mode, asked)
+        without = released([], mode, asked)
+        for field, value in found.items():
+            assert np.linalg.norm(value - without[field]) <= ONE, field
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_sum_is_asked_for_in_one_way(mode: str) -> None:
+    """Whether another question has the same answer would be told without noise, by who refuses."""
+    corpus = Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION)))
+    half = half_of(corpus, 3, mode=mode)
+    for name, how in questions(mode, np.random.default_rng(0)):
+        first = getattr(half, name)(vocabulary=AGREED, **how)
+        again = getattr(half, name)(vocabulary=AGREED, **how)
+        assert all((first[field] == again[field]).all() for field in first)
+        for field in how.keys() - {"number", "columns"}:  # of no word the same, of any question
+            with pytest.raises(PolicyError, match="asked for the same with other numbers before"):
+                getattr(half, name)(vocabulary=AGREED, **how | {field: how[field] * 2})
+        if "number" in how:
+            with pytest.raises(PolicyError, match="has no part of the budget"):
+                getattr(half, name)(vocabulary=AGREED, **how | {"number": 51})
+
+
+def test_documents_are_not_seen_by_something_else_as_well() -> None:
+    half = half_of(Corpus.of([PUBLIC[:1]]).with_embeddings(CENTRES[:1]), 3, mode="both")
+    with pytest.raises(PolicyError, match="documents are not seen by what 'occurrences' sums"):
+        half.occurrences(vocabulary=AGREED)
+
+
 def test_words_that_are_named_twice_in_clusters() -> None:
     corpus = Corpus.of([PUBLIC[:1]]).with_embeddings(CENTRES[:1])
     half = half_of(corpus, mode="embeddings")

@@ -71,6 +71,7 @@ class Door:
         if function not in self._half.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {function!r}.")
         self._check_moment(function, digest, moment)
+        self._check_question(function, payload, moment)
         self._count_round(payload, moment)
 
     def _let_out(
@@ -78,7 +79,9 @@ class Door:
     ) -> None:
         self._check(function, reply)
         # What is different in two replies with the same noise would be there without any.
-        noted = {"once": self._half.noisy, "summed": self._half.summed or None}
+        noted: dict[str, Any] = {"once": self._half.noisy, "summed": self._half.summed or None}
+        if self._half.noisy:
+            noted["asked"] = _question(function, payload, moment)
         self._write(function, payload, digest, moment, reply, **noted)
 
     def _write(
@@ -145,6 +148,21 @@ class Door:
                 f"{self._asked(last.function, last.moment)}, and is asked for {function!r} of turn "
                 f"{moment.turn}, attempt {moment.attempt}, exchange {moment.exchange} now, which "
                 "is past; a run does not go back. Look into what the others run."
+            )
+
+    def _check_question(self, function: str, payload: Payload, moment: Moment) -> None:
+        """Refuse a sum with noise that was asked for in another way, also by a process before.
+
+        It would have the same noise, over other clients or of other vectors of the same documents.
+        """
+        if not self._half.noisy:
+            return
+        release, how = _question(function, payload, moment)
+        if self._ledger.asked.get(release, how) != how:
+            raise PolicyError(
+                f"Client {self.client!r} is asked for {function!r} as it was not before in this "
+                "run; its sums have one noise, and the difference would have none. Nothing has "
+                "left; look into what the others run."
             )
 
     def _asked(self, function: str, moment: Moment) -> str:
@@ -221,6 +239,12 @@ class AtOnce:
         for door, documents in zip(doors, together.documents, strict=True):
             door._let_out(function, payload, "", moment, {"documents": documents})
         return total
+
+
+def _question(function: str, payload: Payload, moment: Moment) -> tuple[str, str]:
+    """Return which sum with noise is asked for, and in what way; of a masked one in which turn."""
+    turn = moment.turn if getattr(payload, "masked", False) else 0
+    return f"{function} {payload.get('number', 1)}", f"{turn} {digest_of(dict(payload))}"
 
 
 def _rarest(value: Any) -> float:

@@ -56,9 +56,9 @@ class Ledger:
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
     `last` is the last answer in this run; `sums` says over which clients masked sums were opened,
-    by turn and function. Each line says if the client's secret is `seeded`, by the study, and if
-    replies are `seen` by whoever adds, and is signed by `sign`. RunError if the file that is there
-    is damaged.
+    by turn and function; `asked` how sums with noise were asked for, by their names. Each line says
+    if the client's secret is `seeded`, by the study, and if replies are `seen` by whoever adds, and
+    is signed by `sign`. RunError if the file that is there is damaged.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Ledger:
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()
         self.sums: dict[tuple[int, str], list[str]] = {}
+        self.asked: dict[str, str] = {}
         self.last = Answer(Moment(0))
         self._replies: dict[tuple[int, str], str] = {}  # digests of the last ones, by turn
         self._lines, self._before = 0, FIRST
@@ -112,6 +113,7 @@ class Ledger:
     def write(
         self, client: str, function: str, payload: Payload, digest: str, moment: Moment,
         reply: Payload, once: bool = False, summed: int | None = None,
+        asked: tuple[str, str] | None = None,
     ) -> bool:  # fmt: skip
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values.
 
@@ -119,8 +121,9 @@ class Ledger:
         the payload. False, and nothing is written, if another reply to the same call has left; with
         `once`, to any call of the function at that turn.
         """
+        noted = {} if asked is None else {"asked": asked}
         if self._file is None:
-            self._remember(Answer(moment, function), payload)
+            self._remember(Answer(moment, function), {**payload, **noted})
             return True
         fields = {}
         content = hashlib.sha256()
@@ -147,12 +150,13 @@ class Ledger:
             **_words(payload),
             **({"masked": True} if getattr(payload, "masked", False) else {}),
             **_sum(payload),
+            **noted,
             documents=reply.get("documents", summed),
             fields=fields,
             bytes=total,
             sha256=answer.reply,
         )
-        self._remember(answer, payload)
+        self._remember(answer, {**payload, **noted})
         return True
 
     def _remember(self, answer: Answer, content: Mapping[str, Any]) -> None:
@@ -160,6 +164,9 @@ class Ledger:
         self._replies[turn, answer.function] = answer.reply
         if "counted" in content:
             self.sums[turn, content["called"]] = content["counted"]
+        if "asked" in content:
+            release, how = content["asked"]
+            self.asked[release] = how
 
     def came(self, moment: Moment, function: str, digest: str, size: int) -> None:
         """Write down a total, by its SHA-256 and its bytes."""

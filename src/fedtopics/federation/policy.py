@@ -130,9 +130,12 @@ class Policy(BaseModel):
         return self.model_copy(update={"min_documents": SEEN_DOCUMENTS})
 
     def of_enough(self, clients: int) -> Policy:
-        """Return the policy where so many clients have to be in each sum, or more by its own."""
+        """Return the policy where so many clients have to be in each sum, or more by its own.
+
+        No reply leaves without masks then: it has a part of the noise alone.
+        """
         least = max(self.min_clients_in_sum, clients)
-        return self.model_copy(update={"min_clients_in_sum": least})
+        return self.model_copy(update={"min_clients_in_sum": least, "clear_attempt": False})
 
     def described(self, seen: bool) -> str:
         """Say what holds in a study, in which replies are seen one by one, or masked."""
@@ -172,8 +175,15 @@ class Policy(BaseModel):
         Raises
         ------
         PolicyError
-            If it may.
+            If it may, or if numbers of documents have noise that the policy asks for.
         """
+        if privacy is not None and self.min_documents_in_sum:
+            raise PolicyError(
+                f"The policy of client {client!r} asks for masked sums over at least "
+                f"{self.min_documents_in_sum:,} documents, and where a study has a bound nobody "
+                "says how many there are; nothing has left. Leave min_documents_in_sum out of the "
+                "policy."
+            )
         if self.max_epsilon is None:
             return
         if privacy is None:

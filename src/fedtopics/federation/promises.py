@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedtopics.errors import FedTopicsError
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.model.topics import TrainingInfo
+from fedtopics.privacy import MOST_CLIENTS
 
 if TYPE_CHECKING:
     from fedtopics.federation.study import Study
@@ -27,6 +28,16 @@ def check_privacy(study: Study) -> None:
         raise ValueError(
             "with privacy each client adds a part of the noise, which protects sums alone: set "
             "secure = true, which three clients can"
+        )
+    if len(study.clients) > MOST_CLIENTS:
+        raise ValueError(
+            f"with privacy a study has at most {MOST_CLIENTS:,} clients: of more, each one's part "
+            "of the noise is too small for the whole numbers of masked sums"
+        )
+    if study.federation.robust not in (None, "none"):
+        raise ValueError(
+            "with privacy all clients' parts of the noise are in one sum, and a robust rule looks "
+            "at sums of some: leave out federation.robust"
         )
     if study.method.clients_per_round is not None:
         raise ValueError("with privacy all clients take part: leave out clients_per_round")

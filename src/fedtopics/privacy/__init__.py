@@ -6,7 +6,7 @@ was of: by a factor of e^epsilon at most, but for cases of probability delta.
 """
 
 from fedtopics.privacy.accounting import Budget
-from fedtopics.privacy.noise import BOUND, Noise
+from fedtopics.privacy.noise import BOUND, MOST_CLIENTS, Noise
 from fedtopics.privacy.settings import Privacy
 
-__all__ = ["BOUND", "Budget", "Noise", "Privacy"]
+__all__ = ["BOUND", "MOST_CLIENTS", "Budget", "Noise", "Privacy"]

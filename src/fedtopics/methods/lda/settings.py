@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from fedtopics.inference.lda import LDAPrior
+from fedtopics.inference.points import TINY
 from fedtopics.methods.bounded import Bounded, Recipe
 from fedtopics.methods.settings import FIRST_TOPICS, Beginning, MinibatchSettings
 
@@ -52,4 +53,5 @@ class LDASettings(Bounded, MinibatchSettings, LDAPrior, LDAChoice):
 
     @property
     def recipe(self) -> Recipe:
-        return self.made("words", alpha=self.theta_prior)
+        # Of the smallest numbers there are, what documents add would be none.
+        return self.made("words", alpha=max(self.theta_prior, TINY))

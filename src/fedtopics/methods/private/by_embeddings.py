@@ -14,7 +14,7 @@ from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import Discriminant, Numbers, blocks, sums_by_label, weighted_sums
 from fedtopics.methods.client import leaves
 from fedtopics.methods.private import contributions
-from fedtopics.methods.private.noisy_client import NOISE, NoisyClient
+from fedtopics.methods.private.noisy_client import NOISE, NoisyClient, Shape
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
 
@@ -29,7 +29,7 @@ class ByEmbeddings(NoisyClient):
     )
     def key_words(self, vocabulary: str) -> dict[str, Any]:
         """Sum the documents' nearest words, and their embeddings."""
-        self.check(vocabulary)
+        self._look("key_words", vocabulary, ())
         mean, products = contributions.moments(self.embeddings, self._weights)
         return {
             "words": self._noisy("words", self._nearest.sum(0)),
@@ -54,7 +54,7 @@ class ByEmbeddings(NoisyClient):
         self, vocabulary: str, number: int, origin: Numbers, centres: Numbers
     ) -> dict[str, Any]:
         """Sum the points (n_clusters, n_dimensions) that are nearest to each centre."""
-        self._look(vocabulary, (), origin, centres)
+        self._look("cluster_sums", vocabulary, (), *self._where(origin, centres), number=number)
         points, nearest = contributions.placed(self.embeddings, origin, centres)
         points *= self._weights[:, None]
         sums, _ = sums_by_label(points, nearest, len(centres))
@@ -68,7 +68,7 @@ class ByEmbeddings(NoisyClient):
         self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
     ) -> dict[str, Any]:
         """Sum the nearest words of documents by cluster, (n_words, n_clusters)."""
-        self._look(vocabulary, columns, origin, centres)
+        self._look("cluster_words", vocabulary, columns, *self._where(origin, centres))
         _, nearest = contributions.placed(self.embeddings, origin, centres)
         sums, _ = sums_by_label(self._nearest[:, columns], nearest, len(centres))
         return {"counts": self._noisy("histogram", sums.T)}
@@ -83,7 +83,9 @@ class ByEmbeddings(NoisyClient):
         directions: Numbers, bias: Numbers,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points (n_clusters, n_dimensions) by their memberships, and these."""
-        points, members = self._members(vocabulary, (), origin, projection, directions, bias)
+        apart = origin, projection, directions, bias
+        self._look("class_sums", vocabulary, (), *self._apart(*apart), number=number)
+        points, members = self._members(*apart)
         members *= self._weights[:, None]
         sums, sizes = weighted_sums(points, blocks(members), len(bias))
         return {
@@ -100,15 +102,27 @@ class ByEmbeddings(NoisyClient):
         directions: Numbers, bias: Numbers,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the nearest words of documents by their memberships, (n_words, n_clusters)."""
-        _, members = self._members(vocabulary, columns, origin, projection, directions, bias)
+        apart = origin, projection, directions, bias
+        self._look("class_words", vocabulary, columns, *self._apart(*apart))
+        _, members = self._members(*apart)
         return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
 
+    def _where(self, origin: Numbers, centres: Numbers) -> list[tuple[Numbers, Shape]]:
+        """Return what tells the cluster of an embedding, with the shapes that it has to have."""
+        n, k = self.embeddings.shape[1], self.recipe.n_components
+        return [(origin, (n,)), (centres, (k, n))]
+
+    def _apart(
+        self, origin: Numbers, projection: Numbers, directions: Numbers, bias: Numbers
+    ) -> list[tuple[Numbers, Shape]]:
+        """As `_where`, of clusters that are set apart."""
+        n, k, d = self.embeddings.shape[1], self.recipe.n_components, directions.shape[-1]
+        return [(origin, (n,)), (projection, (n, d)), (directions, (k, d)), (bias, (k,))]
+
     def _members(
-        self, vocabulary: str, columns: Any, origin: Numbers, projection: Numbers,
-        directions: Numbers, bias: Numbers,
-    ) -> tuple[NDArray[np.float32], Numbers]:  # fmt: skip
+        self, origin: Numbers, projection: Numbers, directions: Numbers, bias: Numbers
+    ) -> tuple[NDArray[np.float32], Numbers]:
         """Return embeddings less the origin, of length 1, and their shares of clusters."""
-        self._look(vocabulary, columns, origin, projection, directions, bias)
         points = centred(self.embeddings, origin)
         of = Discriminant(projection, directions, bias, self.recipe.own.temperature)
         return points, contributions.memberships(points, of)

@@ -24,7 +24,7 @@ class PrivateClient(ByEmbeddings):
     )
     def occurrences(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents with each word."""
-        self.check(vocabulary)
+        self._look("occurrences", vocabulary, ())
         return {"words": self._noisy("words", contributions.occurrences(self.bag, self._weights))}
 
     @leaves(
@@ -35,10 +35,10 @@ class PrivateClient(ByEmbeddings):
         self, vocabulary: str, columns: NDArray[np.int64], rarity: Numbers
     ) -> dict[str, Any]:
         """Sum sketches of which words of documents occur together, the rare ones counting more."""
-        self._look(vocabulary, columns, rarity)
+        self._look("sketch", vocabulary, columns, (rarity, columns.shape))
         projection = sketches.projection(len(columns), self._public_seed)
         bag = self._of(columns)
-        found = contributions.sketched(bag, rarity, projection, self._weights)
+        found = contributions.sketched(bag, _relative(rarity), projection, self._weights)
         return {"sketch": self._noisy("sketch", found)}
 
     @leaves(
@@ -49,7 +49,8 @@ class PrivateClient(ByEmbeddings):
         self, vocabulary: str, number: int, columns: NDArray[np.int64], topics: Numbers
     ) -> dict[str, Any]:
         """Share the words of documents among topics (n_words, n_topics), and sum them."""
-        self._look(vocabulary, columns, topics, above=0.0)
+        of_words = topics, (len(columns), self.recipe.n_components)
+        self._look("topic_words", vocabulary, columns, of_words, number=number, above=0.0)
         bag, alpha = self._of(columns), self.recipe.alpha
         counts = contributions.expected_words(bag, topics, alpha, self._weights)
         return {"counts": self._noisy(f"topics {number}", counts)}
@@ -64,11 +65,18 @@ class PrivateClient(ByEmbeddings):
         topics: Numbers,
     ) -> dict[str, Any]:  # fmt: skip
         """Fit documents by topics (n_words, n_topics); sum X' W, and W' W as `packed`."""
-        self._look(vocabulary, columns, rarity, topics)
-        rarity = rarity / max(np.abs(rarity).max(initial=0), TINY)  # of which the scale is nothing
-        points = weigh(self._of(columns), rarity, self.recipe.own.term_weight)
+        of_words = topics, (len(columns), self.recipe.n_components)
+        self._look(
+            "noisy_factors", vocabulary, columns, (rarity, columns.shape), of_words, number=number
+        )
+        points = weigh(self._of(columns), _relative(rarity), self.recipe.own.term_weight)
         sums, products = contributions.factored(points, topics, self._weights)
         return {
             "factors": self._noisy(f"factors {number}", sums),
             "products": self._noisy(f"products {number}", products),
         }
+
+
+def _relative(rarity: Numbers) -> Numbers:
+    """Return how rare words are beside the rarest: the scale is nothing, and could be too large."""
+    return np.asarray(rarity / max(np.abs(rarity).max(initial=0), TINY))

@@ -18,6 +18,7 @@ from fedtopics.inference.points import TINY, Discriminant, Numbers, blocks, soft
 
 STEPS = 8  # of variational inference, in which documents find their topics
 ENTRIES = 1 << 13  # of a bag, that are computed with at a time
+LEAST_TOPIC = 1e-200  # of a word, of what the topic has that has most of it
 DOUBLED = np.sqrt(2.0)
 Vectors = NDArray[np.floating[Any]]
 
@@ -145,10 +146,13 @@ def expected_words(
     """Return how much of each word is of each topic, summed over documents, (n_words, n_topics).
 
     The roots of a document's numbers of words, which damp repetitions, are brought to length 1 and
-    shared among topics (n_words, n_topics) as variational inference finds.
+    shared among topics (n_words, n_topics) as variational inference finds. It goes by how much
+    more of a word one topic has than another: of words with hardly any, quotients had no number.
     """
     from fedtopics.inference.variational import infer  # a server need not compile it
 
+    topics = topics.astype(np.float64)
+    topics = np.maximum(topics / topics.max(1, keepdims=True), LEAST_TOPIC)
     total = np.zeros(topics.shape)
     for rows, counts in blocks(bag):
         found = infer(counts, topics, alpha, STEPS)
@@ -169,7 +173,7 @@ def factored(
     from fedtopics.inference.least_squares import add_products, solve  # a server needs none
 
     sums, products = np.zeros(topics.shape), np.zeros((topics.shape[1],) * 2)
-    for rows, block in blocks(points):
+    for rows, block in blocks(clipped_rows(points)):  # they may be longer where squares are tiny
         with np.errstate(over="ignore"):
             shares = _short(solve(block, topics))
         mine = unit_rows(shares) * weights[rows, None]

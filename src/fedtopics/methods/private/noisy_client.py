@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from fedtopics.methods.settings import TopicSettings
 from fedtopics.privacy import Budget
 from fedtopics.text.vocabulary import fingerprint
 
+Shape = tuple[int, ...]
 NOISE = "with this client's part of the noise"
 
 
@@ -43,6 +45,10 @@ class NoisyClient(TopicClient[TopicSettings]):
             self._corpus = site.corpus.take(rows)
         self.summed = len(rows)
         self._mode: Mode | None = None
+        self._asked: dict[tuple[str, int], bytes] = {}  # digests of questions
+
+    def forget(self) -> None:
+        self._asked.clear()
 
     @classmethod
     def schedule(cls, settings: TopicSettings) -> dict[str, str]:
@@ -83,17 +89,36 @@ class NoisyClient(TopicClient[TopicSettings]):
         self.bag = self.count(self._columns).astype(np.float64)
 
     def _look(
-        self, vocabulary: str, columns: Any, *numbers: Numbers, above: float = -np.inf
-    ) -> None:
-        """Refuse what a document could count more than once in, or could make no number."""
+        self, function: str, vocabulary: str, columns: Any, *numbers: tuple[Numbers, Shape],
+        number: int = 1, above: float = -np.inf,
+    ) -> None:  # fmt: skip
+        """Refuse what a document could count more than once in, or could make no number.
+
+        Numbers have a shape, so that nothing fails by what documents have. And
+        each release is of one question: whether another has the same answer would have no noise.
+        """
         self.check(vocabulary)
-        usual = (((each > above) & (each < np.inf)).all() for each in numbers)
-        if len(np.unique(columns)) < len(columns) or not all(usual):
-            raise PolicyError(
-                f"Client {self.name!r} was asked for sums in which a document could count more "
-                "than once, as a word is named twice or numbers are none; look into what the "
-                "others run."
+        if self._mode is None or function not in _calls(self._mode, ""):
+            raise self._refusal(f"documents are not seen by what {function!r} sums")
+        columns = np.asarray(columns)
+        usual = (_fits(each, shape) and (each > above).all() for each, shape in numbers)
+        if not _are_columns(columns, len(self._words)) or not all(usual):
+            raise self._refusal(
+                "a document could count more than once, as a word is named twice or numbers are "
+                "none"
             )
+        asked = hashlib.sha256(vocabulary.encode())
+        for array in (columns, *(each for each, _ in numbers)):
+            asked.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+        first = self._asked.setdefault((function, number), asked.digest())
+        if self._privacy is not None and first != asked.digest():
+            raise self._refusal("it was asked for the same with other numbers before")
+
+    def _refusal(self, why: str) -> PolicyError:
+        return PolicyError(
+            f"Client {self.name!r} was asked for sums that the study does not have: {why}; look "
+            "into what the others run."
+        )
 
     def _of(self, columns: NDArray[np.int64]) -> sparse.csr_array:
         """Return the bag of some words, each in its column."""
@@ -102,11 +127,28 @@ class NoisyClient(TopicClient[TopicSettings]):
         return bag
 
     def _noisy(self, release: str, values: Any) -> Numbers:
+        if release not in self._budget.shares:
+            raise self._refusal(f"{release!r} has no part of the budget")
         return self.noise.added(values, self._budget.sigma(release), release)
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         """Infer nothing: no exchange of this method asks for it."""
         return iter(())
+
+
+def _fits(numbers: Any, shape: Shape) -> bool:
+    """Whether these are finite numbers of a shape."""
+    array = np.asarray(numbers)
+    return array.shape == shape and array.dtype.kind == "f" and bool(np.isfinite(array).all())
+
+
+def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
+    """Whether each is the column of another word; -1 would name the last one a second time."""
+    if columns.size == 0:
+        return True
+    whole = columns.ndim == 1 and columns.dtype.kind == "i"
+    known = whole and columns.min() >= 0 and columns.max() < n_words
+    return bool(known and len(np.unique(columns)) == len(columns))
 
 
 def _calls(mode: Mode, times: str) -> dict[str, str]:
