@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from experiments import report
 from experiments.gfedntm import amwmd, amwmd_results
 from experiments.gfedntm.amwmd_claims import Scores
 
@@ -27,6 +28,11 @@ FIGURE_4: dict[str, Literal["default", "paper"]] = {
 
 def page_again(name: str) -> str:
     """Return an experiment's page, made of its rows anew, with the versions that they are of."""
+    return _made(name)[0]
+
+
+def _made(name: str) -> tuple[str, dict[str, Any]]:
+    """Return a page, and what stands beside it as JSON."""
     if name in FIGURE_4:
         return _figure_4(name)
     settings_of, results_of = map(import_module, EXPERIMENTS[name])
@@ -35,10 +41,10 @@ def page_again(name: str) -> str:
     rows = [json.loads(line) for line in (folder / "runs.jsonl").read_text("utf-8").splitlines()]
     versions = _kept(folder / f"{name}.json")["versions"]
     content: dict[str, Any] = results_of.plain(settings, rows) | {"versions": versions}
-    return str(results_of.page(settings, rows, content))
+    return results_of.page(settings, rows, content), content
 
 
-def _figure_4(name: str) -> str:
+def _figure_4(name: str) -> tuple[str, dict[str, Any]]:
     """Return the page of a folder of figure 4, whose rows are scores by seed, client and model."""
     content = _kept(KEPT / name / "amwmd.json")
     settings = amwmd.Settings(Path("FOLDER"), preset=FIGURE_4[name])
@@ -46,7 +52,7 @@ def _figure_4(name: str) -> str:
         Scores(one["data_set"], one["documents"], tuple(one["models"]), np.array(one["by_seed"]))
         for one in content["data_sets"]
     ]
-    return amwmd_results.page(settings, scores, content)
+    return amwmd_results.page(settings, scores, content), content
 
 
 def _kept(path: Path) -> dict[str, Any]:
@@ -62,8 +68,8 @@ def path_of(name: str) -> Path:
 def differing(write: bool) -> Iterator[Path]:
     """Yield the pages that are not what their rows say; with `write`, mend them."""
     for name in (*EXPERIMENTS, *FIGURE_4):
-        path, page = path_of(name), page_again(name)
+        path, (page, content) = path_of(name), _made(name)
         if path.read_text("utf-8") != page:
             if write:
-                path.write_text(page, "utf-8")
+                report.write(path.parent, path.stem, page, content)
             yield path
