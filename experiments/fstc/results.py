@@ -32,7 +32,7 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
   have lower bounds; FSCCL's views are texts without a fifth of the words.
 - *Published*: the paper's table 2. A dash: not run.
 - Rows in runs.jsonl that name no versions are of an earlier state of fedtopics 0.1.0, with the same
-  settings and other draws: trained again, a seed comes out elsewhere within the deviation.
+  settings and other draws: the command trains them again, and a seed comes out elsewhere.
 - *Seconds* are of training in one process, all clients one after the other, without embedding
   texts, beside other work. *MB*: what leaves one client in all.
 - *Short schedule*: FSTC and FSCCL have {SHORT["max_rounds"]} rounds of {SHORT["local_steps"]} steps
