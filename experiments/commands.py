@@ -97,16 +97,24 @@ def gfedntm_amwmd(
     "--out", type=FOLDER, help="Folder of the results.  [default: runs/gfedntm-figure3[-quick]]"
 )
 @click.option(
-    "--seeds", type=click.IntRange(1), default=10, show_default=True, help="Of LDA and NMF."
+    "--seeds",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Of LDA, and of NMF in the first setting.",
 )
 @click.option(
-    "--network-seeds", type=click.IntRange(1), default=3, show_default=True, help="Of networks."
+    "--few-seeds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Of networks, and of NMF elsewhere.",
 )
 @click.option("--quick", is_flag=True, help="See that it runs: few documents, few rounds.")
 @click.option("--model", "models", multiple=True, help="Train these only.  [default: all]")
 @as_json
 def gfedntm_figure3(
-    out: Path | None, seeds: int, network_seeds: int, quick: bool, models: tuple[str, ...],
+    out: Path | None, seeds: int, few_seeds: int, quick: bool, models: tuple[str, ...],
     as_json: bool,
 ) -> None:  # fmt: skip
     """gFedNTM, figure 3: what federating brings, on synthetic documents of known topics.
@@ -121,7 +129,7 @@ def gfedntm_figure3(
 
     if unknown := set(models) - set(RECIPES):
         raise StudyError(f"There is no model {min(unknown)!r}; known: {', '.join(RECIPES)}.")
-    settings = Settings(out, seeds, quick, network_seeds, models or tuple(RECIPES))
+    settings = Settings(out, seeds, quick, few_seeds, models or tuple(RECIPES))
     with ModelProgress(hidden=as_json) as display:
         rows = reproduce(settings, display)
     finish(figure3_results, settings, rows, as_json)

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from experiments import report
-from experiments.gfedntm.figure3 import ALPHAS, ETAS, RECIPES, SHARED, Settings
+from experiments.gfedntm.figure3 import ALPHAS, ETAS, PACKAGES, RECIPES, SHARED, Settings
 from experiments.gfedntm.figure3_runs import Case, alone
 from experiments.report import Found, Table, spread
 
-PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")
 PUBLISHED = {"centralised": (8.68, 2555), "alone": (7.57, 3067)}  # figure 3, K' = 10, eta = 0.01
 SCENARIOS = ("federated", "centralised", "alone")
 SCORES = (("tss", "TSS of 50", 2), ("dss", "DSS", 0), ("dss_refined", "DSS refined", 0))

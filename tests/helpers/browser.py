@@ -74,8 +74,9 @@ class Opened:
         return self.topic(number).locator("summary")
 
     def words(self, number: int) -> list[str]:
-        """The full list of a topic's words."""
+        """The full list of a topic's words, once it is filled in: a little after it is opened."""
         cells = self.topic(number).locator("table.list tbody th")
+        cells.first.wait_for(state="attached")
         found: list[str] = cells.all_text_contents()
         return found
 
