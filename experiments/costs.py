@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from experiments.report import versions
+from experiments.report import Found, Table, versions
 from fedtopics.federation.ledger import summarise_ledger
 
 T = TypeVar("T")
+HOUR = 3600  # seconds
+Groups = Mapping[str, tuple[int, Found]]  # by name: how many trainings there are to be, and rows
 
 
 def what_left(run: Path) -> dict[str, float]:
@@ -57,3 +59,40 @@ def _peak() -> int | None:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) // 1024
     return None
+
+
+def table(groups: Groups) -> Table:
+    """Return what the trainings of each group took, and what all of them would at that rate."""
+    wanted = sum(number for number, _ in groups.values())
+    rows = [row for _, rows in groups.values() for row in rows]
+    lines = [_line(name, *group) for name, group in groups.items()]
+    header = (
+        "what it took", "trainings", "of", "measured", "core-hours", "whole, core-hours",
+        "largest, MB",
+    )  # fmt: skip
+    whole = "-"
+    if all(_hours(rows) for _, rows in groups.values()):
+        whole = f"{sum(_whole(*group) for group in groups.values()):.1f}"
+    total = (*_line("all", wanted, rows)[:5], whole, _most(rows))
+    return Table("Time and memory", header, (*lines, total))
+
+
+def _line(name: str, wanted: int, rows: Found) -> tuple[str, ...]:
+    hours = _hours(rows)
+    whole = f"{_whole(wanted, rows):.1f}" if hours else "-"
+    numbers = (len(rows), wanted, len(hours))
+    return name, *(f"{n:,}" for n in numbers), f"{sum(hours):.1f}", whole, _most(rows)
+
+
+def _hours(rows: Found) -> list[float]:
+    """Return the core-hours of those rows that say what they cost."""
+    return [row["cost"]["core_seconds"] / HOUR for row in rows if "cost" in row]
+
+
+def _whole(wanted: int, rows: Found) -> float:
+    return wanted * float(np.mean(_hours(rows)))
+
+
+def _most(rows: Found) -> str:
+    known = [row["cost"]["megabytes"] or 0 for row in rows if "cost" in row]
+    return f"{max(known):,}" if any(known) else "-"

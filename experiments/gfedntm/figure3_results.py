@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments import report
-from experiments.gfedntm.figure3 import ALPHAS, ETAS, PACKAGES, RECIPES, SHARED, Settings
+from experiments import costs, report
+from experiments.gfedntm.figure3 import ALPHAS, ETAS, PACKAGES, RECIPES, SHARED, Settings, tasks
 from experiments.gfedntm.figure3_runs import Case, alone
-from experiments.report import Found, Table, spread
+from experiments.report import Found, Table, select, spread
 
 PUBLISHED = {"centralised": (8.68, 2555), "alone": (7.57, 3067)}  # figure 3, K' = 10, eta = 0.01
 SCENARIOS = ("federated", "centralised", "alone")
@@ -78,7 +78,13 @@ def tables(settings: Settings, rows: Found) -> list[Table]:
             case = replace(first, alpha=alpha)
             for score, title, digits in SCORES:
                 found.append(_sweep(f"{title}, alpha = {alpha:g}", case, score, digits, scores))
-    return [table for table in found if table.rows]
+    groups = {
+        recipe.title: (
+            len(list(tasks(replace(settings, models=(model,))))), select(rows, model=model)
+        )
+        for model, recipe in RECIPES.items()
+    }  # fmt: skip
+    return [table for table in (*found, costs.table(groups)) if table.rows]
 
 
 def _first_table(scores: Scores, case: Case) -> Table:
