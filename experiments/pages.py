@@ -49,7 +49,13 @@ def _figure_4(name: str) -> tuple[str, dict[str, Any]]:
     content = _kept(KEPT / name / "amwmd.json")
     settings = amwmd.Settings(Path("FOLDER"), preset=FIGURE_4[name])
     scores = [
-        Scores(one["data_set"], one["documents"], tuple(one["models"]), np.array(one["by_seed"]))
+        Scores(
+            one["data_set"],
+            one["documents"],
+            tuple(one["models"]),
+            np.array(one["by_seed"]),
+            one["trainings"],
+        )
         for one in content["data_sets"]
     ]
     return amwmd_results.page(settings, scores, content), content

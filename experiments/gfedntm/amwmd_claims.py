@@ -5,7 +5,7 @@ No sentence knows the outcome: which claims hold is read off the scores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +36,15 @@ class Scores:
     models : tuple of str, length n_models
         The clients' own models first, in the order of `documents`.
     values : float64 array of shape (n_seeds, n_clients, n_models)
+    trainings : sequence of dict
+        Of each trained model its name and seed, and what it cost where that is known.
     """
 
     data_set: str
     documents: Mapping[str, int]
     models: tuple[str, ...]
     values: NDArray[np.float64]
+    trainings: Sequence[Mapping[str, Any]] = ()
 
     def of(self, model: str) -> NDArray[np.float64]:
         """Return the scores of a model, shape (n_seeds, n_clients).
@@ -65,6 +68,7 @@ class Scores:
             "deviation": _deviation(self.values).tolist(),
             "sum": (self.values.mean(0) * ALONE_TOPICS).tolist(),
             "by_seed": self.values.tolist(),
+            "trainings": list(self.trainings),
             "findings": [
                 {
                     "statement": finding.statement,

