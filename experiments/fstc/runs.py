@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.costs import what_left
+from experiments.costs import measured, what_left
 from experiments.fstc.methods import DIMENSION, OTHER, OWN
 from experiments.fstc.parts import PARTS, Task
 from experiments.fstc.tasks import Settings
@@ -34,7 +34,7 @@ from fedtopics.networks import represent
 from fedtopics.text.corpus import Corpus
 
 PACKAGES = ("fedtopics", "sentence-transformers", "torch", "numpy", "scipy", "scikit-learn")
-SCORES = ("acc", "nmi", "seconds", "core_seconds", "rounds", "bytes", "versions")
+SCORES = ("acc", "nmi", "seconds", "core_seconds", "rounds", "bytes", "cost", "versions")
 PICTURED = 2000  # documents
 GROWING = ("table2", "views", "encoders", "tuning")  # parts whose lines are read one by one
 Named = tuple[dict[str, Any], Task]  # by what its row says of it
@@ -62,13 +62,18 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
         part: [(_name(settings, task), task) for task in settings.tasks(part)] for part in PARTS
     }
 
+    def score(task: Task) -> dict[str, Any]:
+        return _scored(settings, task, on_event)
+
+    trained = measured(score, PACKAGES)
+
     def work(named: Named) -> dict[str, Any]:
         name, task = named
         # The same training may be a row of several parts; rows of old are not set beside new ones.
         same = kept.find({"made_of": name["made_of"], "versions": versions(PACKAGES)})
         if same is not None and task.part != "picture":
             return {key: same[key] for key in SCORES if key in same}
-        return _scored(settings, task, on_event)
+        return trained(task)
 
     wanted = [part for part in PARTS if part in settings.only or not settings.only]
     todo = [named for part in wanted for named in tasks[part]]
@@ -172,7 +177,6 @@ def _scored(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]
         "core_seconds": core_seconds,
         "rounds": int(model.info["rounds"]),
         "bytes": sent["bytes"],
-        "versions": versions(PACKAGES),
     }
     return row if task.part != "picture" else row | _pictured(model, corpus)
 
