@@ -28,6 +28,7 @@ from fedtopics.federation.study import Study
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.client import ALL
 from fedtopics.methods.fstc import training as fstc_training
+from fedtopics.methods.fstc.pseudo_labels import Mixture
 from fedtopics.methods.fstc.client import STORED_ROUNDS, FSTCClient
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
@@ -195,6 +196,28 @@ def test_the_loss_of_a_step(alignment: float) -> None:
     assert not np.array_equal(one.weights["head"].detach().numpy(), weights["head"])
 
 
+def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the scores' softmax; the mixture is of what that misses."""
+    missed = []
+    fit = Mixture.fit
+
+    def noting(self: Mixture, residuals: torch.Tensor, steps: int) -> Any:
+        missed.append(residuals.detach().numpy())
+        return fit(self, residuals, steps)
+
+    monkeypatch.setattr(Mixture, "fit", noting)
+    points, labels = points_of(), random_labels()
+    given = {"loss": "cross_entropy", "mixture_from": 0.0, "alignment": 0.0, "transports": 0}
+    one = trainer(points, labels, local_steps=1, batch_size=40, **given)
+    weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
+    scores = np.exp(points @ weights["head"].T + weights["head_bias"])
+    probable = scores / scores.sum(1, keepdims=True)
+    entropy = -(labels * np.log(probable)).sum(1).mean()
+    assert one.train(broadcast()) == pytest.approx(entropy, rel=1e-5)
+    (residuals,) = missed
+    np.testing.assert_allclose(np.sort(residuals, 0), np.sort(labels - probable, 0), atol=1e-6)
+
+
 def test_a_step_sees_views_in_the_documents_place() -> None:
     """Each view with the document's pseudo-label; centres are those of the documents."""
     points, labels = points_of(), random_labels()
@@ -252,9 +275,9 @@ def test_no_transport_and_one_before_each_step(transports: int) -> None:
 def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
     weighed: list[float] = []
 
-    def noting(targets: Any, outputs: Any, trust: Any) -> Any:
+    def noting(targets: Any, outputs: Any, trust: Any, loss: str) -> Any:
         weighed.append(float(trust.min()))
-        return weighted_error(targets, outputs, trust)
+        return weighted_error(targets, outputs, trust, loss)
 
     weighted_error = fstc_training.weighted_error
     monkeypatch.setattr(fstc_training, "weighted_error", noting)

@@ -317,9 +317,23 @@ def test_weighted_error() -> None:
     same(outputs.grad, matrix([-0.5, 0.5], [0, -0.4], [0, 0]) / 1.5)
 
 
-def test_no_weight_no_error_no_gradient() -> None:
+def test_weighted_cross_entropy() -> None:
+    targets = matrix([1, 0], [0.5, 0.5], [1, 0])
+    outputs = torch.log(matrix([0.8, 0.2], [0.25, 0.75], [0.1, 0.9])).requires_grad_()
+    weight = torch.tensor([0.5, 1, 0], dtype=FLOAT)
+    error = weighted_error(targets, outputs, weight, "cross_entropy")
+    assert error.item() == pytest.approx(
+        (-0.5 * math.log(0.8) - 0.5 * math.log(0.25 * 0.75)) / 1.5
+    )
+    error.backward()
+    # w (P - Q) / sum of w
+    same(outputs.grad, matrix([-0.1, 0.1], [-0.25, 0.25], [0, 0]) / 1.5)
+
+
+@pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
+def test_no_weight_no_error_no_gradient(loss: str) -> None:
     outputs = normal(3, 2).requires_grad_()
-    error = weighted_error(normal(3, 2, seed=1), outputs, torch.zeros(3))
+    error = weighted_error(normal(3, 2, seed=1), outputs, torch.zeros(3), loss)
     error.backward()
     assert error.item() == 0
     assert torch.equal(outputs.grad, torch.zeros(3, 2, dtype=FLOAT))

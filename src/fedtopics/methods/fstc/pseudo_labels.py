@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 ROUGHLY = 10, 0.01  # iterations and tolerance of a transport that only starts the next one
 SMALLEST_SUM = 1e-200  # below, a sum of exponentials loses digits
@@ -178,16 +179,23 @@ def weights(responsibilities: Tensor) -> Tensor:
     return torch.where(responsibilities >= TRUSTED, responsibilities, 0.0)
 
 
-def weighted_error(targets: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
+def weighted_error(
+    targets: Tensor, outputs: Tensor, weights: Tensor, loss: str = "squared"
+) -> Tensor:
     """Return the mean squared distance of outputs from pseudo-labels, equation 14.
 
     Targets Q and outputs O have the shape (n, n_clusters), weights (n,). Only outputs have a
-    gradient, and their precision is the result's. If all weights are 0, so is the error.
+    gradient, and their precision is the result's. If all weights are 0, so is the error. With the
+    loss "cross_entropy" it is the mean cross entropy of the outputs' softmax, which the paper
+    compares with.
     """
-    fixed = weights.detach().to(outputs)
-    distances = (targets.detach().to(outputs) - outputs).square().sum(1)
+    fixed, right = weights.detach().to(outputs), targets.detach().to(outputs)
+    if loss == "squared":
+        errors = (right - outputs).square().sum(1)
+    else:
+        errors = cross_entropy(outputs, right, reduction="none")
     total = fixed.sum()
-    return (fixed * distances).sum() / torch.where(total > 0, total, 1.0)
+    return (fixed * errors).sum() / torch.where(total > 0, total, 1.0)
 
 
 def schedule(total: int, times: int, first: int = 0) -> list[int]:

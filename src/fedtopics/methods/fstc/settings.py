@@ -68,6 +68,11 @@ class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, FSTCChoice
         description="share of all steps after which the mixture weighs documents; by default never",
     )  # fmt: skip
     mixture_steps: int = Field(1, ge=1, description="steps of the mixture for each minibatch")
+    loss: Literal["squared", "cross_entropy"] = Field(
+        "squared",
+        description='what is made small between scores and pseudo-labels: "squared" error, as in '
+        'the paper, or "cross_entropy"',
+    )
     alignment: float = Field(
         0.01, ge=0, description="weight of the distance from the global centres: lambda"
     )

@@ -198,10 +198,12 @@ class Trainer:
         outputs = score(self.weights, points)
         trust = torch.ones(len(points), device=self._device)
         if step[0] >= self._mixture_from:
-            residuals = labels - outputs
+            # Of cross entropy it is the softmax of scores that comes near to a label.
+            squared = self._settings.loss == "squared"
+            residuals = labels - (outputs if squared else outputs.softmax(1))
             self._mixture, right = self._mixture.fit(residuals, self._settings.mixture_steps)
             trust = trusted(right)
-        loss = weighted_error(labels, outputs, trust)
+        loss = weighted_error(labels, outputs, trust, self._settings.loss)
         if self._settings.alignment:
             centres, counts = _centres(points, labels.argmax(1), len(target))
             in_both = present & (counts > 0)
