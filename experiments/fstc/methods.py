@@ -73,6 +73,8 @@ VIEWS: dict[str, Method] = {  # a fifth of the words, as SCCL has it
     "words left out": {"deletion": 0.2, "synonyms": 0.0},
     "words replaced": {"deletion": 0.0, "synonyms": 0.2},
 }
+LOSSES = {"squared error": "squared", "cross entropy": "cross_entropy"}
+DAMAGED = (0.0, 0.1, 0.3)  # shares of words with a typing mistake
 DIMENSION = 200  # of word vectors
 OWN, OTHER = "word vectors of the same texts", "word vectors of other texts"
 ENCODERS: dict[str, Method] = {

@@ -11,13 +11,15 @@ Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering, sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
 from experiments.fstc.methods import (
+    DAMAGED,
     ENCODERS,
+    LOSSES,
     MASSES,
     SHORT,
     TUNED,
@@ -44,6 +46,8 @@ CONTROLS = ("fsbert", "fsccl", "discriminative")  # of clients that differ in la
 COMPARED = ("fsbert", "fsccl", "paper", "discriminative", "fstc")
 VIEWED = ("fsccl", "stc", "paper")  # of which views are compared
 ENCODED = ("fsbert", "stc", "discriminative", "fstc")  # of which encoders are
+LEARNED = ("stc", "rstc", "paper")  # of which losses are: the paper's forms
+SHAKEN = ("fsbert", *LEARNED, "discriminative")  # with typing mistakes
 PICTURES = ("ftfidf", "fsbert", "fsccl", "fstc", "discriminative")
 
 
@@ -89,6 +93,8 @@ class Task:
         How `split_clients` spreads the documents.
     n_documents : int, optional
         Of the data set, drawn at random; all if not given.
+    damaged : float
+        Share of words that get a typing mistake, which the seed draws.
     """
 
     part: str
@@ -99,22 +105,23 @@ class Task:
     varied: dict[str, Any] = field(default_factory=dict)
     split: dict[str, Any] = field(default_factory=lambda: {"by": "even", "n_clients": N_CLIENTS})
     n_documents: int | None = None
+    damaged: float = 0.0
 
 
-class HasDocuments(Protocol):
-    """What knows the texts of data sets."""
+class HasSeeds(Protocol):
+    """What knows which splits of data sets can be used."""
 
-    def documents(self, name: str, n_documents: int | None = None) -> Corpus:
-        """Return a data set's texts and labels."""
+    def usable(self, name: str, split: Mapping[str, Any], seeds: int) -> Sequence[int]:
+        """Return the first seeds that leave each client enough documents to take part."""
 
 
-def _table2(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _table2(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     for seed in range(seeds):
         for name, method in methods(data).items():
             yield Task("table2", data.name, name, seed, method)
 
 
-def _ablation(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _ablation(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     known = methods(data)
     starts = {
         "kmeans": (known["fsbert"], known["stc"] | {"alignment": data.alignment}),
@@ -128,7 +135,7 @@ def _ablation(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Tas
                 yield Task("ablation", data.name, name, seed, fstc | SHORT | change, varied)
 
 
-def _lambda(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _lambda(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     known = methods(data)
     for seed in range(seeds):
         for name in ("fsbert", "discriminative"):
@@ -139,13 +146,13 @@ def _lambda(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]
                 yield Task("lambda", data.name, name, seed, known[name] | SHORT | varied, varied)
 
 
-def _clients(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _clients(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     for n_clients in SWEEPS["clients"].values:
         split = {"by": "even", "n_clients": n_clients}
         yield from _compared("clients", data, seeds, {"m": n_clients}, split)
 
 
-def _shares(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _shares(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     for level in SWEEPS["shares"].values:
         split = {"by": "proportions", "proportions": [5 + level, 5 - level]}
         yield from _compared("shares", data, seeds, {"rho": level}, split)
@@ -160,10 +167,10 @@ def _compared(
                 yield Task(part, data.name, name, seed, short(data, name), varied, split)
 
 
-def _skew(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _skew(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     even = {"by": "even", "n_clients": N_CLIENTS}
     skewed = {"by": "dirichlet", "n_clients": N_CLIENTS, "alpha": CONCENTRATION}
-    usable = usable_seeds(settings.documents(data.name), skewed, seeds)
+    usable = settings.usable(data.name, skewed, seeds)
     for labels, split, own_seeds in (("even", even, range(seeds)), ("skewed", skewed, usable)):
         for seed in own_seeds:
             for name in CONTROLS:
@@ -175,13 +182,13 @@ def _skew(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("skew", data.name, "fstc", seed, method, varied, split)
 
 
-def _picture(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _picture(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     if data.name == SWEPT:
         for name in PICTURES:
             yield Task("picture", data.name, name, 0, methods(data)[name])
 
 
-def _views(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _views(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     for seed in range(seeds):
         for name in VIEWED:
             for views, given in VIEWS.items():
@@ -189,7 +196,7 @@ def _views(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("views", data.name, name, seed, method, {"views": views})
 
 
-def _encoders(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _encoders(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     for seed in range(seeds):
         for encoder, given in ENCODERS.items():
             for name in ENCODED:
@@ -197,7 +204,7 @@ def _encoders(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Tas
                 yield Task("encoders", data.name, name, seed, method, {"encoder": encoder})
 
 
-def _tuning(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]:
+def _tuning(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
     """List frozen and fine-tuned encoders, on few texts of the smallest set and in few steps."""
     if data.name != SMALLEST:
         return
@@ -216,13 +223,32 @@ def _tuning(settings: HasDocuments, data: DataSet, seeds: int) -> Iterator[Task]
                 yield Task(name=name, seed=seed, method=method, varied={"tuning": tuning}, **given)
 
 
-PARTS: dict[str, Callable[[HasDocuments, DataSet, int], Iterator[Task]]] = {
+def _losses(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+    for seed in range(seeds):
+        for name in LEARNED:
+            for loss, setting in LOSSES.items():
+                method = short(data, name) | {"loss": setting}
+                yield Task("losses", data.name, name, seed, method, {"loss": loss})
+
+
+def _noise(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+    if data.name == SMALLEST:
+        for seed in range(seeds):
+            for share in DAMAGED:
+                for name in SHAKEN:
+                    method, varied = short(data, name), {"damaged": share}
+                    yield Task("noise", data.name, name, seed, method, varied, damaged=share)
+
+
+PARTS: dict[str, Callable[[HasSeeds, DataSet, int], Iterator[Task]]] = {
     "table2": _table2,
     "ablation": _ablation,
     "lambda": _lambda,
     "clients": _clients,
     "shares": _shares,
     "skew": _skew,
+    "losses": _losses,
+    "noise": _noise,
     "picture": _picture,
     "views": _views,
     "encoders": _encoders,

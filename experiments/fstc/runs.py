@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from experiments.costs import measured, what_left
 from experiments.fstc.methods import DIMENSION, OTHER, OWN
+from experiments.fstc.noise import damaged
 from experiments.fstc.parts import PARTS, Task
+from experiments.fstc.published import Counts
 from experiments.fstc.tasks import Settings
 from experiments.fstc.word_vectors import embed
 from experiments.report import require, versions
@@ -36,7 +39,7 @@ from fedtopics.text.corpus import Corpus
 PACKAGES = ("fedtopics", "sentence-transformers", "torch", "numpy", "scipy", "scikit-learn")
 SCORES = ("acc", "nmi", "seconds", "core_seconds", "rounds", "bytes", "cost", "versions")
 PICTURED = 2000  # documents
-GROWING = ("table2", "views", "encoders", "tuning")  # parts whose lines are read one by one
+GROWING = ("table2", "views", "encoders", "tuning", "losses", "noise")  # parts whose lines are read one by one
 Named = tuple[dict[str, Any], Task]  # by what its row says of it
 
 
@@ -54,7 +57,7 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     -------
     list of dict
         A row a training, be it trained now or before; of each part and data set of which no line
-        is empty, and what there is of the parts in `GROWING`.
+        is empty, and what there is of the parts in `GROWING`. Before them what the files hold.
     """
     require(matplotlib="matplotlib")
     kept = RowFile(settings.folder / "runs.jsonl")
@@ -78,7 +81,17 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     wanted = [part for part in PARTS if part in settings.only or not settings.only]
     todo = [named for part in wanted for named in tasks[part]]
     kept.fill(todo, itemgetter(0), work, _title, on_event)
-    return [row for part in tasks.values() for row in _shown(kept, part)]
+    counted = [_counted(settings, kept, data.name) for data in settings.data_sets]
+    return counted + [row for part in tasks.values() for row in _shown(kept, part)]
+
+
+def _counted(settings: Settings, kept: RowFile, name: str) -> dict[str, Any]:
+    """Return the row of what a file holds, which needs no training."""
+    documents = settings.documents(name)
+    words = np.mean([len(text.split()) for text in _texts(documents)])
+    counts = Counts(len(set(_labels(documents))), len(documents), float(words))
+    row = {"part": "sets", "data": name, **counts._asdict()}
+    return kept.find(row) or kept.keep(row)
 
 
 def _shown(kept: RowFile, part: list[Named]) -> list[dict[str, Any]]:
@@ -104,6 +117,7 @@ def _name(settings: Settings, task: Task) -> dict[str, Any]:
     method = given.model_dump(mode="json", exclude_defaults=True, exclude={"preset"})
     method["name"] = given.method_name
     documents = [task.data, len(settings.documents(task.data, task.n_documents)), task.split]
+    documents += [task.damaged] if task.damaged else []
     known = settings.known_to(given.embedding.model, task.data)
     content = [__version__, *documents, task.seed, method, *known]
     row = {"part": task.part, "data": task.data, "name": task.name, "seed": task.seed}
@@ -118,10 +132,14 @@ def _title(named: Named) -> str:
 
 @lru_cache(maxsize=4)
 def _embedded(
-    settings: Settings, name: str, n_documents: int | None, encoder: str, on_event: OnEvent
-) -> Corpus:
-    """Return a data set's texts with their embeddings."""
+    settings: Settings, name: str, n_documents: int | None, encoder: str, on_event: OnEvent,
+    noise: tuple[float, int] | None,
+) -> Corpus:  # fmt: skip
+    """Return a data set's texts with their embeddings, with mistakes by a share and a seed."""
     documents = settings.documents(name, n_documents)
+    if noise is not None:
+        texts = {"text": damaged(_texts(documents), *noise), "label": _labels(documents)}
+        documents = Corpus.of(pa.table(texts))
     if encoder in (OWN, OTHER):
         known = [settings.documents(other) for other in settings.known_to(encoder, name)]
         texts = [text for corpus in known for text in _texts(corpus)]
@@ -149,7 +167,8 @@ def _scored(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]
     study = settings.study(task)
     method: Any = study.method
     encoder = method.embedding.model
-    corpus = _embedded(settings, task.data, task.n_documents, encoder, on_event)
+    noise = (task.damaged, task.seed) if task.damaged else None
+    corpus = _embedded(settings, task.data, task.n_documents, encoder, on_event, noise)
     if getattr(method, "fine_tune", False):
         corpus = settings.documents(task.data, task.n_documents)
     clients = split_clients(corpus, **task.split, seed=task.seed)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow.compute as pc
 
 from experiments.fstc.methods import DATA_SETS, OTHER, OWN, QUICK, DataSet
-from experiments.fstc.parts import PARTS, Task
+from experiments.fstc.parts import PARTS, HasSeeds, Task, usable_seeds
 from experiments.settings import FileSettings
 from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
@@ -57,11 +58,19 @@ class Settings(FileSettings):
 
     def tasks(self, part: str) -> list[Task]:
         """List the trainings of a part; all methods of a seed come before the next seed."""
+        return self.planned(part, self.data_sets, self)
+
+    def planned(self, part: str, data_sets: Iterable[DataSet], having: HasSeeds) -> list[Task]:
+        """List the trainings of a part, of these data sets."""
         seeds = len(self.used_seeds)
         seeds = seeds if part == "table2" else min(seeds, SWEEP_SEEDS)
-        tasks = (task for data in self.data_sets for task in PARTS[part](self, data, seeds))
+        tasks = (task for data in data_sets for task in PARTS[part](having, data, seeds))
         # To find the neighbours of all words takes minutes.
         return [task for task in tasks if not (self.quick and task.method.get("synonyms"))]
+
+    def usable(self, name: str, split: Mapping[str, Any], seeds: int) -> list[int]:
+        """As of `HasSeeds`."""
+        return usable_seeds(self.documents(name), split, seeds)
 
     def study(self, task: Task) -> Study:
         """Return a task's study; without coherence, which says nothing about clusters."""
